@@ -1,0 +1,36 @@
+# Every target sets up .venv by itself; on a fresh machine it needs only Python 3.11, make and git.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/ready
+# Half the marks of a slow machine are numba compiling: one cache, kept between runs.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
+
+.PHONY: demo test lint verify bench clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/observal demo --out out/demo
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+verify: $(READY)
+	$(BIN)/observal verify
+	$(BIN)/python -m pytest -n auto -m slow
+
+bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

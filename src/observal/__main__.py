@@ -1,0 +1,5 @@
+"""``python -m observal`` is the command line."""
+
+from observal.cli import main
+
+main()

@@ -1,0 +1,179 @@
+"""Checks of what comes in: each returns clean arrays or raises one clear sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Signs = NDArray[np.int8]
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def check_features(X: Any, what: str) -> Any:
+    """Return X as a two-dimensional finite float array (or CSR matrix)."""
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        X = X.astype(np.float64) if X.dtype not in (np.float32, np.float64) else X
+        values = X.data
+    else:
+        try:
+            X = np.asarray(X)
+            X = X.astype(np.float64) if X.dtype not in (np.float32, np.float64) else X
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"{what} must be numbers, but a value could not be read as one ({error}); "
+                "encode text and categories as numbers first."
+            ) from None
+        values = X
+    if X.ndim != 2:
+        raise InvalidInput(
+            f"{what} must have two dimensions, rows × features, but has shape {X.shape}; reshape it first."
+        )
+    finite = np.isfinite(values)
+    if not finite.all():
+        bad = int(finite.size - finite.sum())
+        raise InvalidInput(
+            f"{what} must be finite, but {bad} of {values.size} values are NaN or infinite; impute or drop them first."
+        )
+    return X if hasattr(X, "tocsr") else frozen(X)
+
+
+def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
+    """Return the propensities as one float in [0, 1] per row; a single number counts for every row."""
+    values = np.asarray(propensity, dtype=np.float64)
+    if values.ndim == 0:
+        values = np.full(n_rows, float(values))
+    if values.shape != (n_rows,):
+        raise InvalidPropensity(
+            f"{what} needs one propensity for each of its {n_rows} rows, but got shape {values.shape}; "
+            "a propensity is the chance that the old policy had of revealing that row's label."
+        )
+    # One pass finds NaN as well: a comparison with NaN is false.
+    inside = (values >= 0.0) & (values <= 1.0)
+    if not inside.all():
+        row = int(np.argmin(inside))
+        raise InvalidPropensity(
+            f"{what} must have propensities in [0, 1], but row {row} has {values[row]}; "
+            "a propensity is the chance that the old policy had of revealing that row's label."
+        )
+    return frozen(values)
+
+
+def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
+    """Return one distinct id per row; positions where none were given."""
+    if ids is None:
+        return frozen(np.arange(n_rows))
+    values = np.asarray(ids)
+    if values.shape != (n_rows,):
+        raise InvalidInput(f"{what} needs one id for each of its {n_rows} rows, but got shape {values.shape}.")
+    seen = set(values.tolist())
+    if len(seen) < n_rows:
+        once: set[Any] = set()
+        repeated = next(value for value in values.tolist() if value in once or once.add(value))  # type: ignore[func-returns-value]
+        raise InvalidInput(
+            f"{what} must have distinct ids, but {repeated!r} stands more than once; drop or rename the duplicates."
+        )
+    return frozen(values)
+
+
+def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
+    """Return what a mistake costs on each row, in [0, 1], or None where every mistake costs 1."""
+    if cost is None:
+        return None
+    values = np.asarray(cost, dtype=np.float64)
+    if values.shape != (n_rows,) or not ((values >= 0.0) & (values <= 1.0)).all():
+        raise InvalidInput(
+            f"{what} needs one cost in [0, 1] for each of its {n_rows} rows, but got shape {values.shape} with "
+            f"values from {values.min(initial=np.inf):g} to {values.max(initial=-np.inf):g}; "
+            "divide the costs by the largest one."
+        )
+    return frozen(values)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a label stands for "not known": None, NaN, NaT or a frame library's null."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(value != value)
+
+
+def missing_mask(values: NDArray[Any]) -> Bools:
+    """Return where a label array says "not known"."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    if values.dtype.kind == "O":
+        return np.fromiter((is_missing(value) for value in values), dtype=bool, count=values.size)
+    return np.zeros(values.shape, dtype=bool)
+
+
+def encode_labels(values: NDArray[Any], classes: NDArray[Any], what: str) -> Ints:
+    """Return each value's position in `classes`; every value must be one of them."""
+    lookup = {value: code for code, value in enumerate(classes.tolist())}
+    try:
+        return np.fromiter((lookup[value] for value in values.tolist()), dtype=np.int64, count=values.size)
+    except (KeyError, TypeError):
+        strange = next(value for value in values.tolist() if value not in lookup)
+        raise InvalidLabel(
+            f"{what} must be one of the classes {list(lookup)}, but {strange!r} was seen; "
+            "correct the label, or name all classes with classes=."
+        ) from None
+
+
+def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the label values that occur, in order."""
+    if values.dtype.kind != "O":
+        return np.unique(values)
+    seen = set(values.tolist())
+    try:
+        ordered = sorted(seen)
+    except TypeError:  # labels of mixed types have no order of their own; their names do
+        ordered = sorted(seen, key=repr)
+    out = np.empty(len(ordered), dtype=object)
+    out[:] = ordered
+    return out
+
+
+def read_frame(
+    frame: Any, features: Sequence[str] | None, **roles: str | None
+) -> tuple[dict[str | None, NDArray[Any]], Floats]:
+    """Return the columns that play a role, and the features as one array."""
+    import narwhals as nw  # lazy: most users hand in arrays
+
+    table = nw.from_native(frame, eager_only=True)
+    named = {role: column for role, column in roles.items() if column is not None}
+    for role, column in [*named.items(), *(("feature", name) for name in features or ())]:
+        if column not in table.columns:
+            raise InvalidInput(
+                f"The table has no column {column!r} for the {role}, its columns are {table.columns}; name an existing one."
+            )
+    chosen = list(features) if features is not None else [c for c in table.columns if c not in named.values()]
+    for name in chosen:
+        if not (table.schema[name].is_numeric() or table.schema[name] == nw.Boolean):
+            raise InvalidInput(
+                f"Feature column {name!r} must be numeric or boolean, but is {table.schema[name]}; "
+                "encode it first, or leave it out with features=."
+            )
+    X = (
+        np.column_stack([table[name].to_numpy().astype(np.float64) for name in chosen])
+        if chosen
+        else np.empty((len(table), 0))
+    )
+    columns: dict[str | None, NDArray[Any]] = {
+        column: np.asarray(table[column].to_list(), dtype=object) if role == "label" else table[column].to_numpy()
+        for role, column in named.items()
+    }
+    return columns, X

@@ -1,0 +1,1 @@
+"""Edge: experiments that check the paper and compare methods."""

@@ -1,0 +1,130 @@
+"""What each part of Algorithm 1 is worth: labels asked and final error as parts are switched off.
+
+One distribution on which every part matters. A row is a point of [0, 1]; a classifier says +1 between two cuts a < ½ < b,
+each on a grid of 21. The chance of +1 falls slowly away from the middle of each half's boundary, ¼ and ¾, so that rows
+near both boundaries stay disputed for long:
+
+- *left half, always logged* (Q0 = 1): the log settles the left boundary as well as it can be settled. Without **bias
+  correction** labels are bought there all the same.
+- *right half, rarely logged* (Q0 = 0.05): the right boundary needs labels, but only near it. Without **disagreement**
+  every row there is bought. The log's few rows weigh 20 times as much as bought ones unless **multiple importance**
+  sampling mixes them; and two candidates that differ only on rows of small weight can be told apart early only if
+  their own second moment, the **regulariser**, and not the largest weight is used.
+- *far right end, hardly ever logged* (the last 2 %, Q0 = 0.0005): weights of up to 2,000 on rows that hardly matter. Without
+  **clipping** the largest weight rules the candidate set, and early rounds cannot rule anything out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Floats, Signs
+from observal.experiments.trials import Progress, run_all
+from observal.hypotheses import FiniteClass
+from observal.methods.exact import ExactDBAL
+from observal.session import run
+from observal.types import LoggedData, Pool
+
+N_LOGGED, N_POOL = 4000, 1000
+CUTS = np.array([(a, b) for a in np.linspace(0.0, 0.5, 21) for b in np.linspace(0.5, 1.0, 21)])
+
+VARIANTS: dict[str, dict[str, bool]] = {
+    "all parts": {},
+    "without clipping": {"clip": False},
+    "without the regulariser": {"regulariser": False},
+    "without bias correction": {"bias_correction": False},
+    "without bias correction and multiple importance": {"bias_correction": False, "multiple_importance": False},
+    "without disagreement (every row that passes the gate is asked)": {"disagreement": False},
+    "none of them": {
+        "clip": False,
+        "regulariser": False,
+        "bias_correction": False,
+        "multiple_importance": False,
+        "disagreement": False,
+    },
+}
+
+
+def chance_of_positive(x: Floats) -> Floats:
+    """Return P(Y = +1 | x)."""
+    return np.clip(np.where(x < 0.5, 0.5 + (x - 0.25), 0.5 - (x - 0.75)), 0.1, 0.9)
+
+
+def propensity(x: Floats) -> Floats:
+    """Return Q0(x)."""
+    return np.select([x < 0.5, x < 0.98], [1.0, 0.05], 0.0005)
+
+
+def predictions(x: Floats) -> Signs:
+    """Return what each of the 441 classifiers says on each row."""
+    return np.where((x > CUTS[:, :1]) & (x <= CUTS[:, 1:]), np.int8(1), np.int8(-1))
+
+
+def exact_errors() -> Floats:
+    """Return the population error of each classifier, by the midpoint rule on a grid that holds every cut."""
+    x = (np.arange(4000) + 0.5) / 4000
+    positive = chance_of_positive(x)
+    return np.asarray(np.where(predictions(x) > 0, 1.0 - positive, positive).mean(axis=1))
+
+
+def trial(method: ExactDBAL, seed: int) -> tuple[int, float]:
+    """Return the labels asked and the excess error of the returned classifier in one run.
+
+    The same seed draws the same rows for every method, so that differences between variants are paired.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.random(N_LOGGED + N_POOL)
+    y = np.where(rng.random(x.size) < chance_of_positive(x), 1, -1)
+    q = propensity(x)
+    shown = rng.random(N_LOGGED) < q[:N_LOGGED]
+    logged = LoggedData(x[:N_LOGGED, None], np.where(shown, y[:N_LOGGED], np.nan), q[:N_LOGGED], classes=(-1, 1))
+    pool = Pool(x[N_LOGGED:, None], q[N_LOGGED:])
+    every = predictions(x)
+    result = run(logged, pool, lambda ids: y[N_LOGGED:][ids], replace(method, hypotheses=FiniteClass(every)))
+    chosen = int(np.argmax((every == result.estimator.member.predictions).all(axis=1)))
+    errors = exact_errors()
+    return len(result.queries), float(errors[chosen] - errors.min())
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One row of the table: means over trials and their standard errors."""
+
+    variant: str
+    labels: float
+    labels_se: float
+    excess_error: float
+    excess_error_se: float
+    trials: int
+
+
+def ablate(
+    trials: int = 200,
+    gamma: float = 0.1,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[Ablation]:
+    """Run every variant on the same `trials` draws of the distribution and return one row each."""
+    placeholder = FiniteClass([[1]])  # each trial puts in the class on its own rows
+    arguments = [
+        (ExactDBAL(placeholder, gamma=gamma, **switches), seed + number)
+        for switches in VARIANTS.values()
+        for number in range(trials)
+    ]
+    outcomes = np.array(run_all(trial, arguments, jobs, progress)).reshape(len(VARIANTS), trials, 2)
+
+    def row(variant: str, values: NDArray[Any]) -> Ablation:
+        mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(trials)
+        return Ablation(variant, float(mean[0]), float(error[0]), float(mean[1]), float(error[1]), trials)
+
+    return [row(variant, values) for variant, values in zip(VARIANTS, outcomes, strict=True)]
+
+
+def to_dicts(rows: list[Ablation]) -> list[dict[str, Any]]:
+    """Return the table for JSON."""
+    return [asdict(row) for row in rows]

@@ -1,0 +1,48 @@
+"""Many seeded trials on all cores, with progress; the numbers do not depend on how many cores there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """Told how far the work is: ``progress(done, total)``."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Note that `done` of `total` pieces are finished."""
+        ...
+
+
+def run_all(
+    function: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """Return ``[function(*a) for a in arguments]``, computed on `jobs` processes (all cores by default), in order.
+
+    Examples
+    --------
+    >>> run_all(pow, [(2, 3), (3, 2)], jobs=1)
+    [8, 9]
+    """
+    results = []
+    for result in stream_all(function, arguments, jobs):
+        results.append(result)
+        if progress is not None:
+            progress(len(results), len(arguments))
+    return results
+
+
+def stream_all(
+    function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int | None = None
+) -> Iterator[Any]:
+    """Yield the results in order as they come in, so that a caller may keep what is finished when interrupted."""
+    from joblib import Parallel, delayed
+
+    if jobs == 1:
+        yield from (function(*argument) for argument in arguments)
+        return
+    workers = Parallel(n_jobs=jobs or -1, return_as="generator", batch_size="auto")
+    yield from workers(delayed(function)(*argument) for argument in arguments)

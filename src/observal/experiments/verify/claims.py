@@ -1,0 +1,182 @@
+"""What a claim is, how its trials are run, and what comes out.
+
+A claim's check gets a :class:`Lab`, simulates with it, and returns an :class:`Outcome`. Trials run in blocks of fixed
+size, each with a seed of its own, so that results depend on `trials` and `seed` and not on the number of processes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+BLOCK = 50  # trials per block
+LEVEL = 1e-4  # chance that a statistical check fails although the claim holds
+
+Results = dict[str, NDArray[Any]]
+Simulation = Callable[[np.random.Generator, int], Results]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was promised and what was measured.
+
+    Parameters
+    ----------
+    claim : str
+        The claim's name.
+    promised, measured : str
+        In words and numbers, short enough for a table.
+    trials : int
+        Monte Carlo trials behind it; 0 where the check is an exact computation.
+    passed : bool
+        Whether the claim stands.
+    error_rate : float
+        At most this is the chance that the check fails although library and claim are right; 0 for exact checks.
+    detail : str
+        How it was tested, and further numbers.
+    """
+
+    claim: str
+    promised: str
+    measured: str
+    trials: int
+    passed: bool
+    error_rate: float
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper or of SPEC section 6 that can be run.
+
+    Parameters
+    ----------
+    name : str
+        Short, for ``--only``.
+    statement : str
+        One sentence.
+    source : str
+        Where in the paper.
+    check : callable
+        From a :class:`Lab` to an :class:`Outcome`.
+    """
+
+    name: str
+    statement: str
+    source: str
+    check: Callable[[Lab], Outcome] = field(repr=False)
+
+
+@dataclass
+class Lab:
+    """Where the trials of one claim run.
+
+    Parameters
+    ----------
+    claim : str
+        The claim's name.
+    trials, seed, jobs : int
+        How many trials, the seed of all of them, and how many processes.
+    tell : callable, optional
+        Called with (blocks done, blocks in all).
+    cache : dict
+        Simulations that another claim has run already.
+    """
+
+    claim: str
+    trials: int
+    seed: int
+    jobs: int = 1
+    tell: Callable[[int, int], None] | None = None
+    cache: dict[tuple[str, int], Results] = field(default_factory=dict, repr=False)
+
+    def simulate(self, simulation: Simulation, trials: int | None = None) -> Results:
+        """Run ``simulation(rng, count)`` in blocks and return its arrays, joined along their first axis.
+
+        The seed follows from the simulation's name, so that claims may share one and each can be run alone.
+        """
+        total = self.trials if trials is None else trials
+        key = (f"{simulation.__module__}.{simulation.__name__}", total)
+        if key not in self.cache:
+            sizes = [min(BLOCK, total - start) for start in range(0, total, BLOCK)]
+            seeds = np.random.SeedSequence([self.seed, zlib.crc32(key[0].encode())]).spawn(len(sizes))
+            parts: list[Results] = []
+            for part in self._blocks(simulation, list(zip(seeds, sizes, strict=True))):
+                parts.append(part)
+                if self.tell is not None:
+                    self.tell(len(parts), len(sizes))
+            self.cache[key] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return self.cache[key]
+
+    def rng(self, what: str) -> np.random.Generator:
+        """Return a generator for something outside the trials."""
+        return np.random.default_rng([self.seed, zlib.crc32(what.encode())])
+
+    def outcome(
+        self, promised: str, measured: str, *, trials: int, passed: bool, error_rate: float, detail: str
+    ) -> Outcome:
+        """Return the outcome of this claim."""
+        return Outcome(self.claim, promised, measured, trials, bool(passed), error_rate, detail)
+
+    def _blocks(self, simulation: Simulation, work: list[tuple[np.random.SeedSequence, int]]) -> Any:
+        if self.jobs == 1 or len(work) == 1:
+            return (run_block(simulation, seed, size) for seed, size in work)
+        from joblib import Parallel, delayed
+
+        return Parallel(n_jobs=self.jobs, return_as="generator")(
+            delayed(run_block)(simulation, seed, size) for seed, size in work
+        )
+
+
+def run_block(simulation: Simulation, seed: np.random.SeedSequence, size: int) -> Results:
+    """Run one block of trials."""
+    return simulation(np.random.default_rng(seed), size)
+
+
+def at_least(hits: int, trials: int, probability: float, level: float = LEVEL) -> bool:
+    """Whether `hits` of `trials` is in keeping with a chance of at least `probability`; exact binomial test.
+
+    It says no with chance at most `level` where the promise holds.
+
+    Examples
+    --------
+    >>> at_least(1890, 2000, 0.95), at_least(1840, 2000, 0.95)
+    (True, False)
+    """
+    return bool(binom.cdf(hits, trials, probability) >= level)
+
+
+def at_most(hits: int, trials: int, probability: float, level: float = LEVEL) -> bool:
+    """Whether `hits` of `trials` is in keeping with a chance of at most `probability`; exact binomial test."""
+    return bool(binom.sf(hits - 1, trials, probability) >= level)
+
+
+def mean_tolerance(variance: float, largest: float, terms: int, level: float = LEVEL) -> float:
+    """Return how far a mean of independent terms may be from its expectation, by Bernstein's inequality.
+
+    Parameters
+    ----------
+    variance : float
+        The average variance of the terms.
+    largest : float
+        No term is further than this from its expectation.
+    terms : int
+        How many terms.
+    level : float
+        Chance of being further off.
+    """
+    log = np.log(2.0 / level)
+    return float(
+        largest * log / (3.0 * terms) + np.sqrt((largest * log / (3.0 * terms)) ** 2 + 2.0 * variance * log / terms)
+    )
+
+
+def share(hits: int, trials: int) -> str:
+    """Return a count as a percentage and a fraction."""
+    return f"{100.0 * hits / trials:.2f} % ({hits}/{trials})"

@@ -1,0 +1,349 @@
+"""Newton's method for a linear classifier on weighted labels, with the paper's second-moment regulariser.
+
+With margins z_i = y_i·(x_i·w + b), weighted losses u_i = a_i·φ(z_i), and all means over N rows, revealed or not,
+
+``F(w, b) = mean(u) + sqrt(λ/N · V̂) + ridge/2·|w|²``,  V̂ = mean(u²), or mean(u²) − mean(u)², or 0.
+
+The second moment keeps F convex: sqrt(Σ u²) is a norm, rising in each u_i ≥ 0, of convex functions. The variance does not.
+
+Derivatives. Let R be the square root, κ = λ/(N·R), c = 0 for the second moment and c = mean(u) for the variance, and
+ρ_i = 1 + κ·(u_i − c), the pull of one row. Then, with x̃ = (x, 1),
+
+- ∇F = mean(ρ·a·φ'·y·x̃) + ridge·w,
+- ∇²F = mean((ρ·a·φ'' + κ·(a·φ')²)·x̃x̃ᵀ) + ridge·I − ∇R∇Rᵀ/R − κ·∇mean(u)∇mean(u)ᵀ (the last for the variance only).
+
+Majorisation. A square root lies below its tangents, and mean(u²) − mean(u)² = min over c of mean((u − c)²): with R and c
+held at the current point, ``mean(u) + R/2 + λ/(2·N·R)·mean((u − c)²)`` lies above F and touches it there. Its curvature
+is ∇²F without the two subtracted terms; it is positive where every ρ ≥ 0, as the second moment's are, and negative ρ count
+as 0 elsewhere. A step solves with ∇²F where that is positive definite and with the majoriser's curvature where it is not;
+either way it goes downhill, and backtracking on F itself makes every iteration lower F.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from observal.checks import Floats
+from observal.errors import InvalidInput
+
+Loss = Literal["logistic", "squared"]
+Regulariser = Literal["second_moment", "variance"]
+Factor = tuple[tuple[Floats, bool], Floats]
+
+_SUFFICIENT = 1e-4  # the share of the slope's decrease that a step must bring (Armijo)
+_HALVINGS = 60  # a step of 2^-60 is a step of nothing
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonFit:
+    """A linear classifier and the curvature of the objective it minimises.
+
+    Parameters
+    ----------
+    coef : array of shape (features,)
+        w.
+    intercept : float
+        b; 0 where none was fitted.
+    objective : float
+        F(w, b).
+    hessian : array of shape (features + 1, features + 1), or (features, features) without an intercept
+        ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser.
+    converged : bool
+        Whether the last step promised a decrease of at most `tol`, or less than floats can tell.
+    n_iter : int
+        Steps taken.
+    history : array
+        F before the first step and after each; it never rises.
+    """
+
+    coef: Floats
+    intercept: float
+    objective: float
+    hessian: Floats
+    converged: bool
+    n_iter: int
+    history: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """F of the module's docstring on the rows that count, as a function of θ = (w, b), or of w alone.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (rows, features)
+        The rows with a weight above 0; with an intercept a dense X ends in a column of ones.
+    signs, weights, counts : array of shape (rows,)
+        y_i in {−1, +1}; a_i; how often each row stands in the data.
+    n_rows : float
+        N.
+    loss, regulariser, penalty, ridge, fit_intercept
+        As in :func:`make_objective`; `penalty` is λ.
+    """
+
+    X: Any
+    signs: Floats
+    weights: Floats
+    counts: Floats
+    n_rows: float
+    loss: Loss = "logistic"
+    regulariser: Regulariser | None = "second_moment"
+    penalty: float = 0.0
+    ridge: float = 0.0
+    fit_intercept: bool = True
+
+    @property
+    def n_features(self) -> int:
+        """The length of w."""
+        return int(self.X.shape[1]) - (self.fit_intercept and isinstance(self.X, np.ndarray))
+
+    def margins(self, theta: Floats) -> Floats:
+        """Return y·(x·w + b) for each row; linear in θ."""
+        if self.X.shape[1] == theta.size:
+            return np.asarray(self.signs * (self.X @ theta))
+        return np.asarray(self.signs * (self.X @ theta[:-1] + theta[-1]))
+
+    def value(self, theta: Floats, margins: Floats | None = None) -> float:
+        """Return F(θ); infinity where it overflows."""
+        z = self.margins(theta) if margins is None else margins
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, _, root = self._moments(self.weights * _loss(self.loss, z))
+            coef = theta[: self.n_features]
+            total = mean + root + 0.5 * self.ridge * float(coef @ coef)
+        return total if np.isfinite(total) else np.inf
+
+    def _moments(self, u: Floats) -> tuple[float, float, float]:
+        """Return mean(u), the centre c and R."""
+        mean = float(self.counts @ u) / self.n_rows
+        if self.regulariser is None or self.penalty == 0.0:
+            return mean, 0.0, 0.0
+        spread = float(self.counts @ (u * u)) / self.n_rows
+        centre = 0.0
+        if self.regulariser == "variance":
+            # Around the mean, and with the rows that are not here, whose u is 0: no cancellation.
+            centre = mean
+            absent = self.n_rows - float(self.counts.sum())
+            spread = (float(self.counts @ (u - mean) ** 2) + absent * mean**2) / self.n_rows
+        return mean, centre, float(np.sqrt(self.penalty / self.n_rows * spread))
+
+    def derivatives(self, theta: Floats, majoriser: bool = False) -> tuple[Floats, Floats]:
+        """Return ∇F and ∇²F at θ, or instead of ∇²F the curvature of the majoriser there, without negative parts."""
+        z = self.margins(theta)
+        a, s = self.weights, self.counts / self.n_rows
+        u = a * _loss(self.loss, z)
+        slope, bend = _slopes(self.loss, z)
+        _, centre, root = self._moments(u)
+        kappa = self.penalty / (self.n_rows * root) if root > 0.0 else 0.0
+        pull = 1.0 + kappa * (u - centre)
+        along = self.signs * a * slope
+        gradient = self._rmatvec(s * pull * along)
+        gradient[: self.n_features] += self.ridge * theta[: self.n_features]
+        hessian = self._gram(s * ((np.maximum(pull, 0.0) if majoriser else pull) * a * bend + kappa * along**2))
+        hessian.flat[: self.n_features * (theta.size + 1) : theta.size + 1] += self.ridge
+        if kappa > 0.0 and not majoriser:
+            of_root = self._rmatvec(s * kappa * (u - centre) * along)
+            hessian -= np.outer(of_root, of_root) / root
+            if self.regulariser == "variance":
+                of_mean = self._rmatvec(s * along)
+                hessian -= kappa * np.outer(of_mean, of_mean)
+        return gradient, hessian
+
+    def _rmatvec(self, values: Floats) -> Floats:
+        product = np.asarray(self.X.T @ values, dtype=np.float64)
+        if self.fit_intercept and not isinstance(self.X, np.ndarray):
+            return np.append(product, values.sum())
+        return product
+
+    def _gram(self, values: Floats) -> Floats:
+        """Return Σ values·x̃x̃ᵀ."""
+        if isinstance(self.X, np.ndarray):
+            if (values >= 0.0).all():
+                half = self.X * np.sqrt(values)[:, None]
+                return np.asarray(half.T @ half)  # BLAS sees AᵀA and does half of the work
+            return np.asarray((self.X * values[:, None]).T @ self.X)
+        inner = np.asarray((self.X.T @ self.X.multiply(values[:, None]).tocsr()).toarray())
+        if not self.fit_intercept:
+            return inner
+        border = np.asarray(self.X.T @ values)[:, None]
+        return np.block([[inner, border], [border.T, values.sum()]])
+
+
+def make_objective(
+    X: Any,
+    signs: ArrayLike,
+    weights: ArrayLike,
+    *,
+    counts: ArrayLike | None = None,
+    n_rows: float | None = None,
+    loss: Loss = "logistic",
+    regulariser: Regulariser | None = "second_moment",
+    penalty: float = 0.0,
+    ridge: float = 1e-4,
+    fit_intercept: bool = True,
+) -> Objective:
+    """Check the parts of an objective and keep the rows whose weight and count are above 0.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (rows, features)
+        Finite.
+    signs : array of shape (rows,)
+        −1 or +1; anything on rows of weight 0.
+    weights : array of shape (rows,)
+        a_i: clipped importance weights, 0 where a label is not revealed or the row is clipped.
+    counts : array of shape (rows,), optional
+        How often each row stands in the data; once by default.
+    n_rows : float, optional
+        N; the sum of `counts` by default.
+    loss : {"logistic", "squared"}
+        φ(z) = log(1 + exp(−z)) or (1 − z)².
+    regulariser : {"second_moment", "variance", None}
+        What V̂ is.
+    penalty : float
+        λ, 4·log(|H|/δ) in the paper.
+    ridge : float
+        Above 0 it makes the minimum unique, also on separable rows and on more features than rows.
+    fit_intercept : bool
+        Whether there is a b; the ridge leaves it alone.
+    """
+    a = np.asarray(weights, dtype=np.float64)
+    s = np.ones(a.shape) if counts is None else np.asarray(counts, dtype=np.float64)
+    y = np.asarray(signs, dtype=np.float64)
+    if not a.shape == s.shape == y.shape == (X.shape[0],):
+        raise InvalidInput(
+            f"Features, signs, weights and counts must speak of the same rows, but have {X.shape[0]} rows and shapes "
+            f"{y.shape}, {a.shape} and {s.shape}."
+        )
+    if not all(np.isfinite(v).all() and (np.asarray(v) >= 0.0).all() for v in (a, s, penalty, ridge)):
+        raise InvalidInput("Weights, counts, penalty and ridge must be finite and at least 0, but some are not.")
+    known = {"loss": get_args(Loss), "regulariser": (*get_args(Regulariser), None)}
+    for name, value in (("loss", loss), ("regulariser", regulariser)):
+        if value not in known[name]:
+            raise InvalidInput(f"{name} must be one of {known[name]}, but is {value!r}; choose one of them.")
+    used = (a > 0.0) & (s > 0.0)
+    if not np.isin(y[used], (-1.0, 1.0)).all():
+        raise InvalidInput("Signs must be −1 or +1 on rows that count, but others were seen; encode the labels first.")
+    total = float(s.sum()) if n_rows is None else float(n_rows)
+    if not total * (1.0 + 1e-9) >= float(s[used].sum()) > 0.0:
+        raise InvalidInput(
+            f"A fit needs rows that count, and n_rows no smaller than their number, but {s[used].sum():g} count and "
+            f"n_rows is {total:g}."
+        )
+    if not used.all():
+        X, y, a, s = X[used], y[used], a[used], s[used]
+    if hasattr(X, "tocsr"):
+        X = X.tocsr().astype(np.float64)
+    else:
+        X = np.concatenate([X, np.ones((X.shape[0], int(fit_intercept)))], axis=1, dtype=np.float64)
+    return Objective(X, y, a, s, total, loss, regulariser, float(penalty), float(ridge), fit_intercept)
+
+
+def solve(
+    objective: Objective, start: ArrayLike | None = None, *, max_iter: int = 100, tol: float = 1e-10
+) -> NewtonFit:
+    """Minimise an objective by Newton's method with backtracking.
+
+    Parameters
+    ----------
+    objective : Objective
+        From :func:`make_objective`. The variance makes it non-convex: the descent, by default from the solution for the
+        second moment, then ends in a stationary point.
+    start : array, optional
+        (w, b), or w without an intercept: the solution of a similar problem saves steps.
+    max_iter, tol
+        Stop when the decrease that a step promises, ½·∇Fᵀ(∇²F)⁻¹∇F, is at most `tol` and that step is taken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, signs, weights = np.array([[0.0], [1.0], [2.0], [3.0]]), [-1, -1, 1, 1], [1.0, 4.0, 0.0, 1.0]
+    >>> fit = solve(make_objective(X, signs, weights, penalty=4.0, ridge=0.1))
+    >>> fit.converged, fit.hessian.shape, bool((np.diff(fit.history) <= 0).all())
+    (True, (2, 2), True)
+    """
+    n_theta = objective.n_features + objective.fit_intercept
+    if start is None and objective.regulariser == "variance":
+        # Where all losses are equal, as at 0, the root of the variance has a kink; the convex problem leads away.
+        near = solve(replace(objective, regulariser="second_moment"), max_iter=max_iter, tol=tol)
+        start = np.append(near.coef, near.intercept)[:n_theta]
+    theta = np.zeros(n_theta) if start is None else np.array(start, dtype=np.float64)
+    if theta.shape != (n_theta,) or not np.isfinite(theta).all():
+        raise InvalidInput(f"start must be {n_theta} finite numbers, but has shape {theta.shape} or a NaN.")
+    value = objective.value(theta)
+    history = [value]
+    converged = False
+    gradient, hessian, factor = _newton_system(objective, theta)
+    while not converged and len(history) <= max_iter:
+        step = -_solve(factor, gradient)
+        promise = -0.5 * float(gradient @ step)
+        converged = promise <= tol
+        size, value = _backtrack(objective, theta, step, value, promise)
+        if size == 0.0:  # a smaller F is beyond what floats can tell
+            converged = promise <= max(tol, 1e-9 * abs(value))
+            break
+        theta = theta + size * step
+        history.append(value)
+        gradient, hessian, factor = _newton_system(objective, theta)
+    intercept = float(theta[-1]) if objective.fit_intercept else 0.0
+    coef = theta[: objective.n_features]
+    return NewtonFit(coef, intercept, value, hessian, converged, len(history) - 1, np.array(history))
+
+
+def _backtrack(objective: Objective, theta: Floats, step: Floats, value: float, promise: float) -> tuple[float, float]:
+    """Return the largest of 1, ½, ¼, … that lowers F enough along `step`, or 0, and F there."""
+    here, ahead = objective.margins(theta), objective.margins(step)
+    rounding = 8.0 * float(np.finfo(np.float64).eps) * abs(value) if promise <= 1e-6 * abs(value) else 0.0
+    for size in 0.5 ** np.arange(_HALVINGS):
+        reached = objective.value(theta + size * step, here + size * ahead)
+        if reached <= value - 2.0 * _SUFFICIENT * size * promise + rounding:
+            return float(size), min(reached, value)
+    return 0.0, value
+
+
+def _newton_system(objective: Objective, theta: Floats) -> tuple[Floats, Floats, Factor]:
+    """Return ∇F, a positive definite curvature, and its factor."""
+    gradient, hessian = objective.derivatives(theta)
+    factor = _factor(hessian)
+    if factor is None and objective.regulariser is not None:
+        hessian = objective.derivatives(theta, majoriser=True)[1]
+    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-3):
+        factor = _factor(hessian, jitter) if factor is None else factor
+    if factor is None:
+        hessian = np.eye(theta.size)
+        factor = (hessian, True), np.ones(theta.size)
+    return gradient, hessian, factor
+
+
+def _factor(hessian: Floats, jitter: float = 0.0) -> Factor | None:
+    """Return the Cholesky factor of the matrix with its diagonal scaled to 1 (features of any unit), or None."""
+    diagonal = np.diagonal(hessian)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scaled = hessian * scale[:, None] * scale
+    scaled.flat[:: scaled.shape[0] + 1] += jitter
+    try:
+        return cho_factor(scaled, lower=True, overwrite_a=True, check_finite=False), scale
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _solve(factor: Factor, right: Floats) -> Floats:
+    cholesky, scale = factor
+    return np.asarray(scale * cho_solve(cholesky, scale * right, check_finite=False))
+
+
+def _loss(loss: Loss, z: Floats) -> Floats:
+    return np.logaddexp(0.0, -z) if loss == "logistic" else np.square(1.0 - z)
+
+
+def _slopes(loss: Loss, z: Floats) -> tuple[Floats, Floats]:
+    """Return φ'(z) and φ''(z)."""
+    if loss == "squared":
+        return 2.0 * (z - 1.0), np.full(z.shape, 2.0)
+    tail = expit(-z)
+    return -tail, tail * expit(z)

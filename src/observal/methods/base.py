@@ -1,0 +1,47 @@
+"""What a method is: a frozen dataclass with these few functions, and nothing that changes.
+
+A method never keeps anything between calls: what it knows after a round is the state it returned, which the session
+hands back to it. To add a method, write one file beside this one; ``session.py`` needs no change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from observal.types import Answers, Interval, Plan, Problem, Round
+
+
+class Method(Protocol):
+    """The functions that the session calls, in this order.
+
+    ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``. ``describe`` and
+    ``error_interval`` may be called at any time. All of them are pure: the same arguments give the same result.
+    """
+
+    name: ClassVar[str]
+    takes: ClassVar[str]
+    """"stream" for a method that takes the pool in its order, "pool" for one that chooses from all of it."""
+    curve_from_one_run: ClassVar[bool]
+    """Whether round k of a long run is what a run stopped there would return."""
+
+    def begin(self, problem: Problem, rng: np.random.Generator) -> Any:
+        """Return the state after round 0: the log alone."""
+        ...
+
+    def plan(self, problem: Problem, state: Any, rng: np.random.Generator) -> Plan | None:
+        """Decide about the next round, or return None when there is nothing left to look at."""
+        ...
+
+    def advance(self, problem: Problem, state: Any, plan: Plan, answers: Answers, rng: np.random.Generator) -> Any:
+        """Return the state after the planned round, given its answers."""
+        ...
+
+    def describe(self, problem: Problem, state: Any) -> Round:
+        """Return the round as people see it."""
+        ...
+
+    def error_interval(self, problem: Problem, state: Any) -> Interval:
+        """Return an interval for the population error of the classifier that `describe` returns."""
+        ...

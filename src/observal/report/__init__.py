@@ -1,0 +1,1 @@
+"""Edge: results as tables, figures and pages."""

@@ -1,0 +1,328 @@
+"""Buying labels: start, ask, tell, result; and ``run``, the loop around them.
+
+This is the only place where state changes. What a session has decided and been told is a list of plans and answers;
+everything else follows from it, so a session that is saved, loaded or corrected is rebuilt by going through that list.
+Decisions are never made twice: a loaded session keeps the rows it had asked for, whatever machine it wakes up on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from observal.checks import encode_labels, is_missing
+from observal.errors import ConflictingAnswer, InvalidInput, UnknownRow
+from observal.methods.base import Method
+from observal.record_file import read_record, write_record
+from observal.types import (
+    ACTION_NAMES,
+    ASKED,
+    Answers,
+    LoggedData,
+    Plan,
+    Pool,
+    Problem,
+    Query,
+    Round,
+    RunResult,
+    Table,
+)
+
+
+class Session:
+    """A run whose labels come from people: ask for rows, tell their labels, stop at any time.
+
+    Parameters
+    ----------
+    logged : LoggedData
+        What the old policy showed.
+    pool : Pool
+        The rows that can be asked about.
+    method : Method
+        How rows are chosen.
+    label_budget : int, optional
+        The most labels to buy; without one the method decides.
+    random_state : int
+        Seed of everything random.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> logged = ob.LoggedData(X, np.where(X[:, 0] > 0.1, "good", "bad"), propensity=1.0)
+    >>> pool = ob.Pool(X + 0.01, propensity=0.0)
+    >>> session = ob.Session(logged, pool, method=ob.ExactDBAL(ob.Thresholds(), gamma=0.02), label_budget=4)
+    >>> while (query := session.ask(2)):
+    ...     session.tell(query.ids, ["good" if X[i, 0] > 0.1 else "bad" for i in query.ids])
+    >>> session.result().estimator.predict([[0.5], [-0.5]]).tolist()
+    ['good', 'bad']
+    """
+
+    def __init__(
+        self,
+        logged: LoggedData,
+        pool: Pool,
+        method: Method,
+        label_budget: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        if label_budget is not None and label_budget < 0:
+            raise InvalidInput(f"label_budget must be None or at least 0, but is {label_budget}; None means no limit.")
+        self.problem = Problem(logged, pool)
+        self.method = method
+        self.label_budget = label_budget
+        self.random_state = random_state
+        self._plans: list[Plan] = []
+        self._answers: dict[int, int | None] = {}  # pool position → class code, None where skipped
+        self._asked: dict[Any, int] = {}  # id → pool position
+        self._stopped = ""
+        self._start()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Closed rounds; round 0 is the log alone."""
+        return tuple(self._rounds)
+
+    @property
+    def labels(self) -> int:
+        """Labels bought so far, also in the round that is still open."""
+        return sum(code is not None for code in self._answers.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to ask."""
+        self._open_next_round()
+        return bool(self._stopped)
+
+    def ask(self, n: int | None = None) -> Query | None:
+        """Return at most `n` open rows of the current round, or None when the run has ended.
+
+        Asking again without telling returns the same rows.
+        """
+        if n is not None and n < 1:
+            raise InvalidInput(f"ask needs n of at least 1, but got {n}; leave it out to see all open rows.")
+        if self.finished:
+            return None
+        plan = self._plans[-1]
+        where = np.flatnonzero(plan.action == ASKED)
+        open_ = [int(i) for i in where if int(plan.positions[i]) not in self._answers][:n]
+        positions = plan.positions[open_]
+        return Query(
+            self.problem.pool.ids[positions],
+            positions,
+            len(self._plans),
+            plan.query_probability[open_],
+            tuple(plan.reasons[code] for code in plan.reason[open_]),
+        )
+
+    def result(self) -> RunResult:
+        """Return what is known now: the classifier of the last closed round, and every decision up to it."""
+        closed = self._plans[: len(self._rounds) - 1]
+        return RunResult(
+            self._rounds[-1].estimator,
+            self.rounds,
+            self._query_table(closed),
+            self._decision_table(closed),
+            self.method.error_interval(self.problem, self._state),
+            self._stopped or "not finished: rows of the current round are open",
+        )
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def tell(self, ids: ArrayLike, labels: Iterable[Any], correct: bool = False) -> None:
+        """Store labels for rows that were asked for; all of them or, if one is refused, none.
+
+        Parameters
+        ----------
+        ids : array
+            Ids from :meth:`ask`, in any order and from any round.
+        labels : iterable
+            One of the classes each; NaN or None says that the row was skipped. A skip buys no label, and a label
+            told later takes its place.
+        correct : bool
+            Let another label replace the one a row has. Closed rounds keep their decisions and are refitted.
+        """
+        rows = np.asarray(ids).ravel().tolist()
+        values = list(labels)
+        if len(rows) != len(values):
+            raise InvalidInput(f"tell needs one label per id, but got {len(rows)} ids and {len(values)} labels.")
+        told: dict[int, int | None] = {}
+        for row, value in zip(rows, values, strict=True):
+            if row not in self._asked:
+                raise UnknownRow(
+                    f"Row {row!r} was never asked for, so its label cannot be told; tell only ids that ask returned."
+                )
+            position = self._asked[row]
+            code = None if is_missing(value) else self._encode(value)
+            before = told.get(position, self._answers.get(position))
+            if before not in (None, code) and (position in told or not correct):
+                raise ConflictingAnswer(
+                    f"Row {row!r} already has the label {self.problem.logged.classes[before]!r}, but {value!r} was "
+                    "told; pass correct=True to replace it."
+                )
+            told[position] = code
+        closed = {p for plan in self._plans[: len(self._rounds) - 1] for p in plan.asked.tolist()}
+        rewritten = any(p in closed and self._answers[p] != code for p, code in told.items())
+        self._answers.update(told)
+        if rewritten:
+            self._start()
+        else:
+            self._close_answered_rounds()
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole session to one file, replacing it only when the new one is complete."""
+        write_record(
+            path,
+            {
+                "logged": self.problem.logged,
+                "pool": self.problem.pool,
+                "method": self.method,
+                "label_budget": self.label_budget,
+                "random_state": self.random_state,
+                "plans": self._plans,
+                "answered": np.array(list(self._answers), dtype=np.int64),
+                "codes": list(self._answers.values()),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, method: Method | None = None) -> Self:
+        """Return a saved session; `method` is needed only where it could not be saved, such as one with callables."""
+        record = read_record(path, replace={"method": method} if method is not None else {})
+        session = cls(
+            record["logged"], record["pool"], record["method"], record["label_budget"], record["random_state"]
+        )
+        for plan in record["plans"]:
+            session._add_plan(plan)
+        session._answers = dict(zip(record["answered"].tolist(), record["codes"], strict=True))
+        session._close_answered_rounds()
+        return session
+
+    # -- machinery ----------------------------------------------------------------------------------------------
+
+    def _encode(self, value: Any) -> int:
+        return int(encode_labels(np.array([value], dtype=object), self.problem.logged.classes, "A label")[0])
+
+    def _rng(self, round_: int, purpose: int) -> np.random.Generator:
+        # A stream of its own for each round and purpose: a loaded session draws what the first one would have drawn.
+        return np.random.default_rng([self.random_state, round_, purpose])
+
+    def _start(self) -> None:
+        self._state = self.method.begin(self.problem, self._rng(0, 0))
+        self._rounds: list[Round] = [self.method.describe(self.problem, self._state)]
+        self._close_answered_rounds()
+
+    def _close_answered_rounds(self) -> None:
+        while len(self._rounds) <= len(self._plans):
+            plan = self._plans[len(self._rounds) - 1]
+            asked = plan.asked.tolist()
+            if any(p not in self._answers for p in asked):
+                return  # a row is still open
+            codes = [self._answers[p] for p in asked]
+            answers = Answers(
+                np.array([code or 0 for code in codes], dtype=np.int64),
+                np.array([code is not None for code in codes], dtype=bool),
+            )
+            round_ = len(self._rounds)
+            self._state = self.method.advance(self.problem, self._state, plan, answers, self._rng(round_, 1))
+            self._rounds.append(self.method.describe(self.problem, self._state))
+
+    def _open_next_round(self) -> None:
+        """Plan rounds until one has rows to ask for, or nothing is left."""
+        while not self._stopped and len(self._plans) < len(self._rounds):
+            if self.label_budget is not None and self.labels >= self.label_budget:
+                self._stopped = f"the label budget of {self.label_budget} is spent"
+                return
+            plan = self.method.plan(self.problem, self._state, self._rng(len(self._rounds), 0))
+            if plan is None:
+                self._stopped = "every pool row has been looked at"
+                return
+            if self.label_budget is not None:
+                plan = plan.cut(self.label_budget - self.labels)
+            self._add_plan(plan)
+            self._close_answered_rounds()
+
+    def _add_plan(self, plan: Plan) -> None:
+        self._plans.append(plan)
+        ids = self.problem.pool.ids[plan.asked].tolist()
+        self._asked.update(zip(ids, plan.asked.tolist(), strict=True))
+
+    def _query_table(self, plans: list[Plan]) -> Table:
+        decisions = self._decision_table(plans)
+        positions = _joined([plan.positions for plan in plans], np.int64)
+        codes = [self._answers.get(p) for p in positions.tolist()]
+        bought = np.array([code is not None for code in codes], dtype=bool)
+        labels = np.array([code for code in codes if code is not None], dtype=np.int64)
+        return Table(
+            id=decisions["id"][bought],
+            round=decisions["round"][bought],
+            query_probability=decisions["query_probability"][bought],
+            label=self.problem.logged.classes[labels],
+            reason=decisions["reason"][bought],
+        )
+
+    def _decision_table(self, plans: list[Plan]) -> Table:
+        positions = _joined([plan.positions for plan in plans], np.int64)
+        return Table(
+            id=self.problem.pool.ids[positions],
+            round=_joined([np.full(p.positions.size, k) for k, p in enumerate(plans, start=1)], np.int64),
+            query_probability=_joined([plan.query_probability for plan in plans], np.float64),
+            action=ACTION_NAMES[_joined([plan.action for plan in plans], np.int8)],
+            reason=_joined([np.asarray(p.reasons, dtype=object)[p.reason] for p in plans], object),
+        )
+
+
+def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([*parts, np.empty(0, dtype)])
+
+
+def run(
+    logged: LoggedData,
+    pool: Pool,
+    oracle: Callable[[NDArray[Any]], Iterable[Any]],
+    method: Method,
+    label_budget: int | None = None,
+    random_state: int = 0,
+    on_round: Callable[[Round], None] | None = None,
+) -> RunResult:
+    """Run a method to its end with an oracle that answers at once.
+
+    Parameters
+    ----------
+    logged, pool, method, label_budget, random_state
+        As for :class:`Session`.
+    oracle : callable
+        From an array of pool ids to their labels; NaN or None skips a row.
+    on_round : callable, optional
+        Called with each :class:`Round` when it closes, round 0 included.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> X, Xp = rng.uniform(-1, 1, (400, 1)), rng.uniform(-1, 1, (400, 1))
+    >>> shown = rng.random(400) < 0.3
+    >>> logged = ob.LoggedData(X, np.where(shown, X[:, 0] > 0.2, np.nan), propensity=0.3)
+    >>> pool = ob.Pool(Xp, propensity=0.3)
+    >>> result = ob.run(logged, pool, lambda ids: Xp[ids, 0] > 0.2, ob.ExactDBAL(ob.Thresholds(), gamma=0.05))
+    >>> len(result.queries) < 200
+    True
+    >>> bool(result.estimator.predict([[0.9]])[0])
+    True
+    """
+    session = Session(logged, pool, method, label_budget, random_state)
+    reported = 0
+    while True:
+        query = session.ask()
+        for round_ in session.rounds[reported:] if on_round else ():
+            on_round(round_)  # type: ignore[misc]
+        reported = len(session.rounds)
+        if query is None:
+            return session.result()
+        session.tell(query.ids, oracle(query.ids))

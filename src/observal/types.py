@@ -1,0 +1,432 @@
+"""Frozen records: what flows through observal, checked once, when it is made.
+
+``LoggedData`` and ``Pool`` come in; ``Problem`` holds the two together; a method turns a problem into one ``Plan``
+per round; ``Query`` is what people see of it; ``Round`` and ``RunResult`` come out.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import (
+    Bools,
+    Floats,
+    Ints,
+    Signs,
+    check_cost,
+    check_features,
+    check_ids,
+    check_propensity,
+    distinct_labels,
+    encode_labels,
+    frozen,
+    missing_mask,
+    read_frame,
+)
+from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+
+ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
+ACTION_NAMES = np.array(["asked", "inferred", "passed"])
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """What ``RunResult.estimator`` promises."""
+
+    classes_: NDArray[Any]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a class for each row."""
+        ...
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of rows predicted right."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoggedData:
+    """Rows that an old policy saw, with labels only where it chose to look.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (rows, features)
+        Finite numbers.
+    y : array of shape (rows,)
+        NaN or None where the label was not revealed.
+    propensity : array of shape (rows,) or one number
+        The chance that the policy had of revealing each row's label, Q0(x) in the paper. It may be 0 only on a row
+        whose label was not revealed.
+    ids : array of shape (rows,), optional
+        Distinct names of the rows; their positions by default.
+    classes : sequence, optional
+        The label values, needed where the log shows only one of them. The last is the positive class (+1).
+    cost : array of shape (rows,), optional
+        What a mistake on the row costs, in [0, 1]; 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> ob.LoggedData([[0.0], [1.0], [2.0]], [0, np.nan, 1], propensity=[0.5, 0.2, 1.0])
+    LoggedData(3 rows × 1 features, 2 revealed, classes [0.0, 1.0])
+    """
+
+    X: Any
+    y: Any
+    propensity: Any
+    ids: Any = None
+    classes: Any = None
+    cost: Any = None
+    revealed: Bools = field(init=False)
+    codes: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        X = check_features(self.X, "The log's features")
+        n_rows = X.shape[0]
+        if n_rows == 0:
+            raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
+        y = np.asarray(self.y)
+        if y.shape != (n_rows,):
+            raise InvalidInput(
+                f"The log needs one label for each of its {n_rows} rows (NaN where not revealed), but got shape {y.shape}."
+            )
+        propensity = check_propensity(self.propensity, n_rows, "The log")
+        revealed = ~missing_mask(y)
+        if y.dtype.kind == "O":  # one way to say "not known", whatever the frame library's was
+            y = y.copy()
+            y[~revealed] = None
+        impossible = revealed & (propensity == 0.0)
+        if impossible.any():
+            raise InvalidPropensity(
+                f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
+                f"propensity 0 and a label ({int(impossible.sum())} such rows); correct the propensity."
+            )
+        classes = np.asarray(self.classes) if self.classes is not None else distinct_labels(y[revealed])
+        if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) != len(classes):
+            raise InvalidLabel(
+                f"A classifier needs two classes, but the log shows {classes.tolist()}; "
+                "name both with classes=(negative, positive)."
+            )
+        codes = np.zeros(n_rows, dtype=np.int64)
+        codes[revealed] = encode_labels(y[revealed], classes, "A label of the log")
+        set_field = object.__setattr__
+        set_field(self, "X", X)
+        set_field(self, "y", frozen(y))
+        set_field(self, "propensity", propensity)
+        set_field(self, "ids", check_ids(self.ids, n_rows, "The log"))
+        set_field(self, "classes", frozen(classes))
+        set_field(self, "cost", check_cost(self.cost, n_rows, "The log"))
+        set_field(self, "revealed", frozen(revealed))
+        set_field(self, "codes", frozen(codes))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        label: str,
+        propensity: str,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        classes: Sequence[Any] | None = None,
+        cost: str | None = None,
+    ) -> LoggedData:
+        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default."""
+        columns, X = read_frame(frame, features, label=label, propensity=propensity, id=id, cost=cost)
+        return cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def __repr__(self) -> str:
+        return (
+            f"LoggedData({len(self)} rows × {self.X.shape[1]} features, {int(self.revealed.sum())} revealed, "
+            f"classes {self.classes.tolist()})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pool:
+    """Unlabelled rows, and the chance that the old policy gave each of being labelled.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (rows, features)
+        Finite numbers, in the same columns as the log's.
+    propensity : array of shape (rows,) or one number
+        Q0(x): the chance that the old policy would have revealed the row's label. 0 is allowed.
+    ids : array of shape (rows,), optional
+        Distinct names of the rows; their positions by default.
+    cost : array of shape (rows,), optional
+        What a mistake on the row costs, in [0, 1]; 1 by default.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> ob.Pool([[0.0], [1.0]], propensity=0.5)
+    Pool(2 rows × 1 features)
+    """
+
+    X: Any
+    propensity: Any
+    ids: Any = None
+    cost: Any = None
+
+    def __post_init__(self) -> None:
+        X = check_features(self.X, "The pool's features")
+        n_rows = X.shape[0]
+        if n_rows == 0:
+            raise InvalidInput("The pool is empty, 0 rows were seen; give the unlabelled rows that can be asked about.")
+        set_field = object.__setattr__
+        set_field(self, "X", X)
+        set_field(self, "propensity", check_propensity(self.propensity, n_rows, "The pool"))
+        set_field(self, "ids", check_ids(self.ids, n_rows, "The pool"))
+        set_field(self, "cost", check_cost(self.cost, n_rows, "The pool"))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        propensity: str,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        cost: str | None = None,
+    ) -> Pool:
+        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default."""
+        columns, X = read_frame(frame, features, propensity=propensity, id=id, cost=cost)
+        return cls(X, columns[propensity], columns.get(id), columns.get(cost))
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def __repr__(self) -> str:
+        return f"Pool({len(self)} rows × {self.X.shape[1]} features)"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A log and a pool that fit together: what every method is given."""
+
+    logged: LoggedData
+    pool: Pool
+
+    def __post_init__(self) -> None:
+        log_features, pool_features = self.logged.X.shape[1], self.pool.X.shape[1]
+        if log_features != pool_features:
+            raise InvalidInput(
+                f"Log and pool must have the same features, but the log has {log_features} columns and the pool "
+                f"{pool_features}; give both the same columns in the same order."
+            )
+        if (self.logged.cost is None) != (self.pool.cost is None):
+            raise InvalidInput("Costs must be given for log and pool alike, but only one of them has costs.")
+
+    def require_two_classes(self, method: str) -> None:
+        """Refuse a log with more than two classes."""
+        if len(self.logged.classes) != 2:
+            raise InvalidLabel(
+                f"{method} needs exactly two classes, but the log has {self.logged.classes.tolist()}; "
+                "merge classes into two."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a method decides about a round before any answer is known.
+
+    Parameters
+    ----------
+    positions : int array
+        The pool rows looked at, in the order they were looked at.
+    query_probability : float array
+        The chance that each of them had of being asked about.
+    action : int8 array
+        ``ASKED``, ``INFERRED`` or ``PASSED``.
+    inferred : int array
+        The class code given without asking; read only where ``action == INFERRED``.
+    reason : int8 array
+        For each row, which of `reasons` applies.
+    reasons : tuple of str
+        The sentences that `reason` points to.
+    """
+
+    positions: Ints
+    query_probability: Floats
+    action: Signs
+    inferred: Ints
+    reason: Signs
+    reasons: tuple[str, ...]
+
+    @cached_property
+    def asked(self) -> Ints:
+        """Pool positions whose labels are asked for, in order."""
+        return np.asarray(self.positions[self.action == ASKED])
+
+    def cut(self, label_budget: int) -> Plan:
+        """Stop looking right after the last label that the budget pays for."""
+        beyond = np.flatnonzero(self.action == ASKED)[label_budget:]
+        if beyond.size == 0:
+            return self
+        end = int(beyond[0])
+        return Plan(
+            self.positions[:end],
+            self.query_probability[:end],
+            self.action[:end],
+            self.inferred[:end],
+            self.reason[:end],
+            self.reasons,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What came back for the asked rows of a plan: aligned with ``plan.asked``."""
+
+    codes: Ints
+    answered: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Open rows to have labelled now."""
+
+    ids: NDArray[Any]
+    positions: Ints
+    round: int
+    query_probability: Floats
+    reason: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Where a run stood after a round; round 0 is the log alone.
+
+    Parameters
+    ----------
+    index : int
+        0, 1, 2, …
+    labels, seen : int
+        Labels bought, and pool rows looked at, up to and including this round.
+    asked, inferred, passed, skipped : int
+        What happened to the rows looked at in this round. A skipped row was asked about and not answered.
+    clip : float
+        The importance weight above which a row is left out; infinity where nothing is clipped.
+    disagreement : float
+        The share of the pool on which classifiers that are still plausible disagree.
+    estimator : Classifier
+        What would be returned if the run stopped here.
+    candidates : int, optional
+        Classifiers still in the candidate set, for methods that keep one.
+    details : mapping
+        Further numbers of the method.
+    """
+
+    index: int
+    labels: int
+    seen: int
+    asked: int
+    inferred: int
+    passed: int
+    skipped: int
+    clip: float
+    disagreement: float
+    estimator: Any = field(repr=False)
+    candidates: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Table:
+    """Named columns of equal length; a row is a named tuple.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.types import Table
+    >>> table = Table(id=np.array(["a", "b"]), label=np.array([0, 1]))
+    >>> len(table), table["label"].tolist(), next(iter(table)).id
+    (2, [0, 1], 'a')
+    """
+
+    def __init__(self, **columns: NDArray[Any]) -> None:
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InvalidInput(f"The columns of a table must be equally long, but have lengths {lengths}.")
+        self.columns: dict[str, NDArray[Any]] = {name: frozen(np.asarray(c)) for name, c in columns.items()}
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[Any]:
+        row = namedtuple("Row", list(self.columns))  # type: ignore[misc]
+        return (row(*values) for values in zip(*(c.tolist() for c in self.columns.values()), strict=True))
+
+    def __repr__(self) -> str:
+        return f"Table({len(self)} rows: {', '.join(self.columns)})"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval around an estimate, and how it was made."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    method: str
+
+    def __post_init__(self) -> None:
+        if not (self.low <= self.high and 0.0 < self.confidence < 1.0):
+            raise InvalidInput(
+                f"An interval needs low ≤ high and a confidence in (0, 1), but got [{self.low}, {self.high}] "
+                f"at {self.confidence}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """What a run returns.
+
+    Parameters
+    ----------
+    estimator : Classifier
+        The final classifier.
+    rounds : tuple of Round
+        One per epoch; round 0 is the log alone.
+    queries : Table
+        One row per label bought: id, round, query_probability, label, reason.
+    decisions : Table
+        One row per pool row looked at: id, round, query_probability, action (asked, inferred or passed), reason.
+    error_interval : Interval
+        The population error of `estimator`.
+    stopped : str
+        Why the run ended, in words.
+    """
+
+    estimator: Any
+    rounds: tuple[Round, ...] = field(repr=False)
+    queries: Table
+    decisions: Table
+    error_interval: Interval
+    stopped: str
+
+    def __post_init__(self) -> None:
+        if not self.rounds:
+            raise InvalidInput("A result needs at least round 0, but has no rounds.")
+        if len(self.queries) != self.rounds[-1].labels:
+            raise InvalidInput(
+                f"A result needs one query per label bought, but has {len(self.queries)} queries and "
+                f"{self.rounds[-1].labels} labels."
+            )

@@ -1,0 +1,8 @@
+"""Shared set-up: examples are drawn the same way on every run, and compiling a kernel is not a slow example."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("observal", deadline=None, derandomize=True)
+settings.load_profile("observal")

@@ -1,0 +1,254 @@
+"""Asking and telling: nothing is lost, nothing is asked twice, and a saved session goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import observal as ob
+from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
+
+
+def data(seed=0, n=60):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, 2 * n)
+    y = np.where(x > 0.2, "good", "bad").astype(object)
+    revealed = rng.random(n) < 0.5
+    logged = ob.LoggedData(x[:n, None], np.where(revealed, y[:n], None), 0.5)
+    pool = ob.Pool(x[n:, None], 0.05, ids=[f"row-{i}" for i in range(n)])
+    truth = dict(zip(pool.ids.tolist(), y[n:].tolist(), strict=True))
+    return logged, pool, truth
+
+
+METHOD = ob.ExactDBAL(ob.Thresholds(), gamma=0.2)
+
+
+def session(**kwargs):
+    logged, pool, truth = data()
+    return ob.Session(logged, pool, METHOD, **kwargs), truth
+
+
+def answer_all(live, truth, at_once=7):
+    while query := live.ask(at_once):
+        live.tell(query.ids, [truth[i] for i in query.ids])
+    return live.result()
+
+
+def test_asking_again_without_telling_returns_the_same_rows():
+    live, _ = session()
+    assert live.ask(3).ids.tolist() == live.ask(3).ids.tolist()
+
+
+def test_batches_of_any_size_give_the_same_run():
+    results = [answer_all(*session(), at_once=size) for size in (1, 3, 50, None)]
+    for result in results[1:]:
+        assert sorted(result.queries["id"]) == sorted(results[0].queries["id"])
+        assert [r.candidates for r in result.rounds] == [r.candidates for r in results[0].rounds]
+
+
+def test_run_is_the_session_in_a_loop():
+    logged, pool, truth = data()
+    seen = []
+    result = ob.run(logged, pool, lambda ids: [truth[i] for i in ids], METHOD, on_round=seen.append)
+    assert [r.labels for r in seen] == [r.labels for r in result.rounds]
+    assert result.queries["id"].tolist() == answer_all(*session()).queries["id"].tolist()
+    assert result.stopped == "every pool row has been looked at"
+
+
+def test_telling_is_idempotent_and_conflicts_are_refused_whole():
+    live, truth = session()
+    ids = live.ask(4).ids.tolist()
+    live.tell(ids[:2], [truth[i] for i in ids[:2]])
+    live.tell(ids[:2], [truth[i] for i in ids[:2]])
+    assert live.labels == 2
+    other = {"good": "bad", "bad": "good"}
+    with pytest.raises(ConflictingAnswer, match="correct=True"):
+        live.tell([ids[0], ids[2]] if len(ids) > 2 else [ids[0]], [other[truth[ids[0]]]] + [truth[i] for i in ids[2:3]])
+    assert live.labels == 2  # nothing of the refused call was stored
+    live.tell([ids[0]], [other[truth[ids[0]]]], correct=True)
+    assert live.labels == 2
+
+
+def test_one_call_cannot_contradict_itself():
+    live, _ = session()
+    row = live.ask(1).ids[0]
+    with pytest.raises(ConflictingAnswer):
+        live.tell([row, row], ["good", "bad"], correct=True)
+    live.tell([row, row], ["good", "good"])
+    assert live.labels == 1
+
+
+def test_a_correction_in_a_closed_round_keeps_its_decisions_and_refits():
+    live, truth = session()
+    result = answer_all(live, truth)
+    before = result.decisions
+    row = result.queries["id"][0]
+    wrong = "bad" if truth[row] == "good" else "good"
+    live.tell([row], [wrong], correct=True)
+    after = live.result()
+    assert after.decisions["id"].tolist() == before["id"].tolist()
+    assert after.decisions["action"].tolist() == before["action"].tolist()
+    assert after.queries["label"][0] == wrong
+    assert after.rounds[-1].details["estimated_loss"] != result.rounds[-1].details["estimated_loss"]
+    live.tell([row], [truth[row]], correct=True)
+    assert live.result().rounds[-1].details == result.rounds[-1].details
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, float("nan")])
+def test_a_skip_buys_nothing_is_not_asked_again_and_a_late_label_takes_its_place(nothing):
+    live, truth = session()
+    first = live.ask().ids.tolist()
+    live.tell(first, [nothing] * len(first))
+    assert live.labels == 0
+    assert live.rounds[-1].skipped == len(first)
+    result = answer_all(live, truth)
+    assert not set(first) & set(result.queries["id"])
+    assert len(result.queries) == result.rounds[-1].labels
+    live.tell(first[:1], [truth[first[0]]])
+    assert first[0] in live.result().queries["id"]
+    with pytest.raises(ConflictingAnswer):
+        live.tell(first[:1], ["bad" if truth[first[0]] == "good" else "good"])
+
+
+def test_late_and_out_of_order_answers_are_fine():
+    live, truth = session()
+    for _ in range(3):
+        query = live.ask()
+        for row in reversed(query.ids.tolist()):
+            live.tell([row], [truth[row]])
+    assert len(live.rounds) >= 4
+
+
+def test_the_budget_is_never_exceeded_and_the_stream_stops_there():
+    for budget in (0, 1, 5, 12):
+        live, truth = session(label_budget=budget)
+        result = answer_all(live, truth)
+        assert result.rounds[-1].labels == budget
+        assert result.stopped == f"the label budget of {budget} is spent"
+        assert live.ask() is None
+        if budget:
+            assert result.rounds[-1].seen < 60
+
+
+def test_labels_that_skips_left_unspent_are_spent_on_later_rows():
+    live, truth = session(label_budget=8)
+    skipped = 0
+    while query := live.ask():
+        answers = [truth[i] if skipped >= 3 else None for i in query.ids]
+        skipped += sum(a is None for a in answers)
+        live.tell(query.ids, answers)
+    assert live.labels == 8
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda s: s.tell(["row-none"], ["good"]), UnknownRow, "'row-none' was never asked for"),
+        (lambda s: s.tell(s.ask(1).ids, ["great"]), InvalidLabel, "'great' was seen"),
+        (lambda s: s.tell(s.ask(1).ids, []), InvalidInput, "1 ids and 0 labels"),
+        (lambda s: s.ask(0), InvalidInput, "at least 1"),
+    ],
+)
+def test_bad_answers_get_one_sentence_and_change_nothing(call, error, message):
+    live, truth = session()
+    known = live.ask(1).ids
+    live.tell(known, [truth[known[0]]])
+    with pytest.raises(error, match=message):
+        call(live)
+    assert live.labels == 1
+
+
+def test_a_negative_budget_is_refused():
+    with pytest.raises(InvalidInput, match="label_budget"):
+        session(label_budget=-1)
+
+
+@pytest.mark.parametrize("answers_before", [0, 1, 9])
+def test_a_saved_session_goes_on_as_the_first_would_have(tmp_path, answers_before):
+    live, truth = session(label_budget=30, random_state=7)
+    expected = answer_all(*session(label_budget=30, random_state=7))
+    for _ in range(answers_before):
+        row = live.ask(1).ids[0]
+        live.tell([row], [truth[row]])
+    live.save(tmp_path / "run.observal")
+    copy = ob.Session.load(tmp_path / "run.observal")
+    assert copy.ask(5).ids.tolist() == live.ask(5).ids.tolist()
+    result = answer_all(copy, truth)
+    assert result.queries["id"].tolist() == expected.queries["id"].tolist()
+    assert result.queries["label"].tolist() == expected.queries["label"].tolist()
+    assert [r.candidates for r in result.rounds] == [r.candidates for r in expected.rounds]
+
+
+def test_a_loaded_session_keeps_recorded_decisions_even_if_the_method_would_now_decide_otherwise(tmp_path):
+    live, truth = session()
+    for _ in range(2):
+        query = live.ask()
+        live.tell(query.ids, [truth[i] for i in query.ids])
+    asked = live.ask().ids.tolist()
+    live.save(tmp_path / "run")
+    other = ob.ExactDBAL(ob.Thresholds(), gamma=0.001)  # as a machine that computes differently would
+    assert ob.Session.load(tmp_path / "run", method=other).ask().ids.tolist() == asked
+
+
+def test_what_cannot_be_saved_must_be_handed_in_again(tmp_path):
+    logged, pool, _ = data()
+    cls = ob.FiniteClass.from_callables([lambda X: np.ones(len(X)), lambda X: -np.ones(len(X))])
+    method = ob.ExactDBAL(cls, gamma=0.1)
+    ob.Session(logged, pool, method).save(tmp_path / "run")
+    with pytest.raises(InvalidInput, match=r"hand it in again, as in Session.load\(path, method=…\)"):
+        ob.Session.load(tmp_path / "run")
+    assert ob.Session.load(tmp_path / "run", method=method).rounds[0].candidates == 2
+
+
+def test_matrices_sparse_rows_and_costs_survive_saving(tmp_path):
+    rng = np.random.default_rng(0)
+    X = csr_matrix(rng.random((20, 3)))
+    cls = ob.FiniteClass(rng.choice([-1, 1], (6, 40)))
+    logged = ob.LoggedData(X, rng.integers(0, 2, 20), 0.5, cost=np.full(20, 0.5))
+    pool = ob.Pool(X, 0.0, cost=np.full(20, 0.5))
+    live = ob.Session(logged, pool, ob.ExactDBAL(cls, gamma=0.1))
+    live.save(tmp_path / "run")
+    copy = ob.Session.load(tmp_path / "run")
+    assert copy.method == live.method
+    assert (copy.problem.logged.X != X).nnz == 0
+    assert copy.problem.pool.cost.tolist() == [0.5] * 20
+
+
+def test_saving_replaces_the_file_only_when_the_new_one_is_complete(tmp_path, monkeypatch):
+    live, truth = session()
+    path = tmp_path / "run"
+    live.save(path)
+    row = live.ask(1).ids[0]
+    live.tell([row], [truth[row]])
+    monkeypatch.setattr(np.lib.format, "write_array", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        live.save(path)
+    monkeypatch.undo()
+    assert ob.Session.load(path).labels == 0  # the older, complete file
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(InvalidInput, match="not a file that observal saved"):
+        ob.Session.load(tmp_path / "notes.txt")
+
+
+def test_a_file_cannot_name_code_outside_observal(tmp_path):
+    import json
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "evil", "w") as archive:
+        record = {"logged": {"type": "subprocess:Popen", "fields": {"args": "true"}}}
+        archive.writestr("record.json", json.dumps({"format": 1, "record": record}))
+    with pytest.raises(InvalidInput, match="does not have"):
+        ob.Session.load(tmp_path / "evil")
+
+
+def test_a_newer_format_is_refused(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "new", "w") as archive:
+        archive.writestr("record.json", '{"format": 99, "record": {}}')
+    with pytest.raises(InvalidInput, match="newer observal"):
+        ob.Session.load(tmp_path / "new")

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.sparse import csr_matrix
+
+import observal as ob
+from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+from observal.types import Plan, Problem, Table
+
+X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
+Y = np.array([0.0, np.nan, 1.0])
+Q = np.array([0.5, 0.0, 1.0])
+
+
+def test_a_log_knows_what_was_revealed():
+    logged = ob.LoggedData(X, Y, Q)
+    assert logged.revealed.tolist() == [True, False, True]
+    assert logged.classes.tolist() == [0.0, 1.0]
+    assert logged.codes[logged.revealed].tolist() == [0, 1]
+    assert len(logged) == 3
+    assert repr(logged) == "LoggedData(3 rows × 2 features, 2 revealed, classes [0.0, 1.0])"
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["no", None, "yes"], ["no", "yes"]),
+        ([False, None, True], [False, True]),
+        (np.array(["no", None, "yes"], dtype=object), ["no", "yes"]),
+        (pd.Series(["no", pd.NA, "yes"], dtype="string").to_numpy(), ["no", "yes"]),
+        ([1, 1, 2], [1, 2]),
+    ],
+)
+def test_any_two_label_values(labels, classes):
+    assert ob.LoggedData(X, labels, 0.5).classes.tolist() == classes
+
+
+def test_records_are_frozen_and_do_not_touch_what_was_handed_in():
+    features = X.copy()
+    logged = ob.LoggedData(features, Y, Q)
+    with pytest.raises(ValueError, match="read-only"):
+        logged.X[0, 0] = 9.0
+    features[0, 0] = 5.0  # the caller's own array stays writable
+
+
+def test_records_can_be_pickled():
+    logged = pickle.loads(pickle.dumps(ob.LoggedData(X, Y, Q)))
+    assert logged.revealed.tolist() == [True, False, True]
+
+
+def test_sparse_features_are_kept_sparse():
+    assert ob.Pool(csr_matrix(X), 0.5).X.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: ob.LoggedData(X, Y, [0.5, 0.0, 1.2]), InvalidPropensity, "row 2 has 1.2"),
+        (lambda: ob.LoggedData(X, Y, [0.5, -0.1, 1.0]), InvalidPropensity, "row 1 has -0.1"),
+        (lambda: ob.LoggedData(X, Y, [0.5, np.nan, 1.0]), InvalidPropensity, "row 1 has nan"),
+        (lambda: ob.LoggedData(X, Y, [0.0, 0.0, 1.0]), InvalidPropensity, "row 0 has propensity 0 and a label"),
+        (lambda: ob.LoggedData(X, Y, [0.5, 1.0]), InvalidPropensity, "3 rows, but got shape"),
+        (lambda: ob.LoggedData([[np.nan, 0.0]], [1], 1.0), InvalidInput, "1 of 2 values are NaN"),
+        (lambda: ob.LoggedData([["a", "b"]], [1], 1.0), InvalidInput, "must be numbers"),
+        (lambda: ob.LoggedData([1.0, 2.0], [0, 1], 1.0), InvalidInput, "two dimensions"),
+        (lambda: ob.LoggedData(X, [1, 1, np.nan], 0.5), InvalidLabel, "two classes, but the log shows"),
+        (lambda: ob.LoggedData(X, [np.nan] * 3, 0.5), InvalidLabel, "two classes"),
+        (lambda: ob.LoggedData(X, [0, 1, 2], 0.5, classes=(0, 1)), InvalidLabel, "2 was seen"),
+        (lambda: ob.LoggedData(X, [0, 1], 0.5), InvalidInput, "one label for each of its 3 rows"),
+        (lambda: ob.LoggedData(X, Y, Q, ids=["a", "b", "a"]), InvalidInput, "'a' stands more than once"),
+        (lambda: ob.LoggedData(X, Y, Q, ids=["a"]), InvalidInput, "one id for each"),
+        (lambda: ob.LoggedData(X, Y, Q, cost=[1.0, 2.0, 0.0]), InvalidInput, r"cost in \[0, 1\]"),
+        (lambda: ob.LoggedData(np.empty((0, 2)), [], 1.0), InvalidInput, "log is empty"),
+        (lambda: ob.Pool(np.empty((0, 2)), []), InvalidInput, "pool is empty"),
+        (lambda: ob.Pool(X, [0.5, 2.0, 0.5]), InvalidPropensity, "row 1 has 2.0"),
+        (lambda: ob.Pool(X, 0.5, ids=[1, 1, 2]), InvalidInput, "1 stands more than once"),
+        (lambda: Problem(ob.LoggedData(X, Y, Q), ob.Pool(X[:, :1], 0.5)), InvalidInput, "2 columns and the pool 1"),
+        (
+            lambda: Problem(ob.LoggedData(X, Y, Q, cost=[1, 1, 1]), ob.Pool(X, 0.5)),
+            InvalidInput,
+            "only one of them has costs",
+        ),
+    ],
+)
+def test_bad_input_gets_one_clear_sentence(make, error, message):
+    with pytest.raises(error, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_one_class_is_fine_where_both_are_named():
+    logged = ob.LoggedData(X, [1, 1, np.nan], 0.5, classes=(0, 1))
+    assert logged.codes[logged.revealed].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_frames_of_either_library(library):
+    frame = library(
+        {
+            "loan": ["a", "b", "c"],
+            "age": [30, 40, 50],
+            "home": [True, False, True],
+            "bad": [1, None, 0],
+            "q0": [0.1, 0.2, 1.0],
+        }
+    )
+    logged = ob.LoggedData.from_frame(frame, label="bad", propensity="q0", id="loan")
+    assert logged.X.tolist() == [[30.0, 1.0], [40.0, 0.0], [50.0, 1.0]]
+    assert logged.ids.tolist() == ["a", "b", "c"]
+    assert logged.revealed.tolist() == [True, False, True]
+    pool = ob.Pool.from_frame(frame, propensity="q0", id="loan", features=["age"])
+    assert pool.X.ravel().tolist() == [30.0, 40.0, 50.0]
+    with pytest.raises(InvalidInput, match="no column 'nope'"):
+        ob.LoggedData.from_frame(frame, label="nope", propensity="q0")
+    with pytest.raises(InvalidInput, match="'loan' must be numeric"):
+        ob.LoggedData.from_frame(frame, label="bad", propensity="q0")
+
+
+def test_a_plan_is_cut_right_after_the_last_label_that_is_paid_for():
+    action = np.array([0, 2, 0, 1, 0], dtype=np.int8)
+    plan = Plan(np.arange(5), np.ones(5), action, np.zeros(5, int), np.zeros(5, np.int8), ("why",))
+    assert plan.asked.tolist() == [0, 2, 4]
+    assert plan.cut(2).positions.tolist() == [0, 1, 2, 3]
+    assert plan.cut(3) is plan
+    assert plan.cut(0).positions.size == 0
+
+
+def test_tables_are_columns_that_iterate_as_rows():
+    table = Table(id=np.array([3, 4]), label=np.array(["x", "y"]))
+    assert [row.label for row in table] == ["x", "y"]
+    assert repr(table) == "Table(2 rows: id, label)"
+    assert pd.DataFrame(table.columns).shape == (2, 2)
+    with pytest.raises(InvalidInput, match="equally long"):
+        Table(id=np.arange(2), label=np.arange(3))
+
+
+def test_intervals_are_checked():
+    with pytest.raises(InvalidInput, match="low ≤ high"):
+        ob.Interval(0.5, 0.6, 0.4, 0.95, "test")

@@ -1,0 +1,166 @@
+"""The claims of SPEC section 6 at quick sizes; the full size is marked slow."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from observal.errors import InvalidInput
+from observal.experiments.verify import CLAIMS, Claim, Outcome, Report, verify
+from observal.experiments.verify.candidates import radius_constants
+from observal.experiments.verify.claims import Lab, at_least, at_most, mean_tolerance
+from observal.experiments.verify.mis import exact_variances
+from observal.experiments.verify.passive import exact_worse_chosen, excess_of_proof
+from observal.experiments.verify.worlds import World
+
+
+@pytest.fixture(scope="module")
+def quick() -> dict[str, Outcome]:
+    return {outcome.claim: outcome for outcome in verify(trials=50, seed=1, jobs=1).outcomes}
+
+
+@pytest.mark.parametrize("name", [claim.name for claim in CLAIMS])
+def test_claim_holds(quick, name):
+    outcome = quick[name]
+    assert outcome.passed, outcome
+    assert 0.0 <= outcome.error_rate < 1e-3
+    assert (outcome.error_rate == 0.0) or outcome.trials > 0
+    assert outcome.promised
+    assert outcome.measured
+    assert outcome.detail
+
+
+def test_every_item_of_section_6_has_a_claim():
+    names = [claim.name for claim in CLAIMS]
+    assert len(set(names)) == len(names)
+    sources = " ".join(claim.source for claim in CLAIMS)
+    for item in (
+        "thm:paper-iw-gen-lb", "'clipping'", "'debias'", "prop:opt-c", "prop:mis-unbiased-general", "key technique 2",
+        "lem:l-diff-S-S_tilde", "lem:l-fav-bias", "key technique 1", "lem:h_star_in", "thm:gen", "cor:var-gen", "cor:gen",
+        "lem:dis-radius", "thm:Label-Complexity",
+    ):  # fmt: skip
+        assert item in sources, item
+
+
+def test_report_is_a_table_and_json():
+    seen = []
+    report = verify(trials=30, only=["decomposition", "clip-example"], jobs=1, progress=lambda *a: seen.append(a))
+    assert [row[0] for row in report.rows()] == ["clip-example", "decomposition"]
+    assert [row[3] for row in report.rows()] == ["exact", "30"]
+    told = json.loads(json.dumps(report.to_dict()))
+    assert told["passed"] is True
+    assert {"claim", "statement", "source", "promised", "measured", "trials", "passed", "error_rate", "detail"} <= set(
+        told["claims"][0]
+    )
+    assert seen[0] == (0, 2, "clip-example")
+    assert (1, 2, "decomposition (1/1)") in seen
+    assert seen[-1] == (2, 2, "done")
+
+
+def test_results_do_not_depend_on_processes_or_on_other_claims():
+    alone = verify(trials=120, seed=3, only="mis-unbiased", jobs=1).outcomes
+    together = verify(trials=120, seed=3, only=["mis-unbiased", "decomposition"], jobs=2).outcomes
+    assert alone[0] == together[0]
+    assert alone != verify(trials=120, seed=4, only="mis-unbiased", jobs=1).outcomes
+
+
+def test_one_failing_or_breaking_claim_fails_the_report():
+    def fails(lab: Lab) -> Outcome:
+        return lab.outcome("1", "2", trials=0, passed=False, error_rate=0.0, detail="")
+
+    def breaks(lab: Lab) -> Outcome:
+        raise ZeroDivisionError("oh")
+
+    claims = [
+        next(claim for claim in CLAIMS if claim.name == "clip-example"),
+        Claim("fails", "One is two.", "nowhere", fails),
+        Claim("breaks", "Zero divides.", "nowhere", breaks),
+    ]
+    report = verify(trials=5, claims=claims, jobs=1)
+    assert isinstance(report, Report)
+    assert [outcome.passed for outcome in report.outcomes] == [True, False, False]
+    assert not report.passed
+    assert report.rows()[1][-1] == "NO"
+    assert "ZeroDivisionError: oh" in report.outcomes[2].measured
+
+
+def test_bad_requests_are_refused():
+    with pytest.raises(InvalidInput, match="no claim"):
+        verify(only="nonsense")
+    with pytest.raises(InvalidInput, match="at least 1 trial"):
+        verify(trials=0)
+    with pytest.raises(InvalidInput, match="at least 1 process"):
+        verify(jobs=0)
+
+
+def test_binomial_tests_fail_as_rarely_as_they_say():
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(500, 0.9, size=20_000)
+    level = 0.01
+    assert np.mean([not at_least(int(k), 500, 0.9, level) for k in hits]) <= level * 1.3
+    assert np.mean([not at_most(int(k), 500, 0.9, level) for k in hits]) <= level * 1.3
+    assert not at_least(400, 500, 0.9)
+    assert not at_most(490, 500, 0.9)
+
+
+def test_mean_tolerance_covers():
+    rng = np.random.default_rng(0)
+    means = rng.exponential(size=(4000, 200)).clip(max=8.0).mean(axis=1)
+    off = np.abs(means - means.mean())
+    assert np.mean(off > mean_tolerance(1.0, 8.0, 200, level=0.01)) <= 0.01
+
+
+def test_exact_chances_agree_with_counting():
+    rng = np.random.default_rng(0)
+    m = 2000
+    epsilon, q0 = excess_of_proof(m), 0.2 / 40
+    counts = rng.multinomial(m, [0.2, q0 * (0.2 + epsilon), 0.8 - q0 * (0.2 + epsilon)], size=40_000)
+    assert exact_worse_chosen(m)[0] == pytest.approx(np.mean(counts[:, 0] > counts[:, 1] / q0), abs=0.015)
+    assert m == pytest.approx((1 / 9) * (0.2 + epsilon) / (q0 * epsilon**2))
+
+
+def test_exact_variances_of_one_policy_are_equal():
+    ours, plain = exact_variances(
+        np.array([0.5, 0.5]), np.array([0.3, 0.1]), np.array([[0.2, 0.4], [0.2, 0.4]]), np.array([10.0, 5.0])
+    )
+    assert ours == pytest.approx(plain)
+    assert ours == pytest.approx((0.5 * 0.3 / 0.2 + 0.5 * 0.1 / 0.4 - 0.2**2) / 15)
+
+
+def test_radius_constant_solves_the_last_inequality_of_the_proof():
+    """With every term of the proof at its largest, the solution x is under the bound with the three factors."""
+    n_class, delta, gamma, clip, n_rows, noise = 16, 0.05, 9.0, 4.0, 1e4, 0.1
+    log, log4 = np.log(n_class / delta), np.log(4 * n_class / delta)
+    first, second, third = radius_constants(n_class, delta, gamma)
+    bound = (
+        first * clip * log / n_rows
+        + second * clip**2 * log**0.5 / n_rows**1.5
+        + third * (clip * noise * log / n_rows) ** 0.5
+    )
+    b = (
+        (10 / 3 + 3 * gamma + 2**0.5 * gamma**1.5) * clip * log4 / n_rows
+        + 2 * gamma * clip**2 * log4**0.5 / n_rows**1.5
+        + ((2 + 2**0.5) * gamma + 2 * 2**0.5) * (clip * noise * log4 / n_rows) ** 0.5
+    )
+    c = (gamma + 2) ** 2 * clip * log4 / n_rows
+    x = ((c**0.5 + (c + 4 * b) ** 0.5) / 2) ** 2  # the largest x with x ≤ b + sqrt(c·x)
+    assert b < x <= bound
+    assert bound < 3 * x
+
+
+def test_world_knows_its_errors():
+    world = World(
+        np.array([0.25, 0.75]), np.array([1.0, 0.5]), np.array([1.0, 0.2]), np.array([[1, -1], [-1, 1]], dtype=np.int8)
+    )
+    assert world.errors.tolist() == pytest.approx([0.15, 0.85])
+    assert world.best == 0
+    assert world.moments(np.array([1.0, 2.0]), 1.5).tolist() == pytest.approx([0.0, 0.25])
+    assert world.pair_moments(np.array([1.0, 2.0]), np.inf)[0, 1] == pytest.approx(1.75)
+
+
+@pytest.mark.slow
+def test_full_size():
+    report = verify(trials=2000)
+    assert report.passed, [outcome for outcome in report.outcomes if not outcome.passed]
