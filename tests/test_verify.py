@@ -97,10 +97,10 @@ def test_bad_requests_are_refused():
 
 def test_binomial_tests_fail_as_rarely_as_they_say():
     rng = np.random.default_rng(0)
-    hits = rng.binomial(500, 0.9, size=20_000)
+    hits = rng.binomial(500, 0.9, size=4_000)
     level = 0.01
-    assert np.mean([not at_least(int(k), 500, 0.9, level) for k in hits]) <= level * 1.3
-    assert np.mean([not at_most(int(k), 500, 0.9, level) for k in hits]) <= level * 1.3
+    assert np.mean([not at_least(int(k), 500, 0.9, level) for k in hits]) <= level * 1.5
+    assert np.mean([not at_most(int(k), 500, 0.9, level) for k in hits]) <= level * 1.5
     assert not at_least(400, 500, 0.9)
     assert not at_most(490, 500, 0.9)
 

@@ -29,6 +29,7 @@ from observal.types import (
     Query,
     Round,
     RunResult,
+    Stop,
     Table,
 )
 
@@ -79,6 +80,7 @@ class Session:
         self._plans: list[Plan] = []
         self._answers: dict[int, int | None] = {}  # pool position → class code, None where skipped
         self._asked: dict[Any, int] = {}  # id → pool position
+        self._code_of = {value: code for code, value in enumerate(logged.classes.tolist())}
         self._stopped = ""
         self._start()
 
@@ -207,7 +209,10 @@ class Session:
     # -- machinery ----------------------------------------------------------------------------------------------
 
     def _encode(self, value: Any) -> int:
-        return int(encode_labels(np.array([value], dtype=object), self.problem.logged.classes, "A label")[0])
+        try:
+            return self._code_of[value]
+        except (KeyError, TypeError):  # let the shared check write the sentence
+            return int(encode_labels(np.array([value], dtype=object), self.problem.logged.classes, "A label")[0])
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # A stream of its own for each round and purpose: a loaded session draws what the first one would have drawn.
@@ -240,8 +245,8 @@ class Session:
                 self._stopped = f"the label budget of {self.label_budget} is spent"
                 return
             plan = self.method.plan(self.problem, self._state, self._rng(len(self._rounds), 0))
-            if plan is None:
-                self._stopped = "every pool row has been looked at"
+            if isinstance(plan, Stop):
+                self._stopped = plan.reason
                 return
             if self.label_budget is not None:
                 plan = plan.cut(self.label_budget - self.labels)

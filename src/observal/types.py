@@ -255,6 +255,9 @@ class Plan:
         For each row, which of `reasons` applies.
     reasons : tuple of str
         The sentences that `reason` points to.
+    shuffled : bool
+        Whether the rows stand in random order, so that looking at only the first of them makes every row's chance of
+        being asked about smaller by the same factor.
     """
 
     positions: Ints
@@ -263,6 +266,7 @@ class Plan:
     inferred: Ints
     reason: Signs
     reasons: tuple[str, ...]
+    shuffled: bool = False
 
     @cached_property
     def asked(self) -> Ints:
@@ -277,12 +281,20 @@ class Plan:
         end = int(beyond[0])
         return Plan(
             self.positions[:end],
-            self.query_probability[:end],
+            self.query_probability[:end] * (end / self.positions.size if self.shuffled else 1.0),
             self.action[:end],
             self.inferred[:end],
             self.reason[:end],
             self.reasons,
+            self.shuffled,
         )
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a method plans no further round."""
+
+    reason: str = "every pool row has been looked at"
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from observal.types import LoggedData, Pool
 N_LOGGED, N_POOL = 4000, 1000
 CUTS = np.array([(a, b) for a in np.linspace(0.0, 0.5, 21) for b in np.linspace(0.5, 1.0, 21)])
 
-VARIANTS: dict[str, dict[str, bool]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "all parts": {},
     "without clipping": {"clip": False},
     "without the regulariser": {"regulariser": False},

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from observal.learners.gradient import GradientClassifier
+from observal.learners.logged import LoggedClassifier
 
-__all__ = ["GradientClassifier"]
+__all__ = ["GradientClassifier", "LoggedClassifier"]

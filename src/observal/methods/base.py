@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from observal.types import Answers, Interval, Plan, Problem, Round
+from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 
 class Method(Protocol):
@@ -30,8 +30,8 @@ class Method(Protocol):
         """Return the state after round 0: the log alone."""
         ...
 
-    def plan(self, problem: Problem, state: Any, rng: np.random.Generator) -> Plan | None:
-        """Decide about the next round, or return None when there is nothing left to look at."""
+    def plan(self, problem: Problem, state: Any, rng: np.random.Generator) -> Plan | Stop:
+        """Decide about the next round, or say why there is none."""
         ...
 
     def advance(self, problem: Problem, state: Any, plan: Plan, answers: Answers, rng: np.random.Generator) -> Any:

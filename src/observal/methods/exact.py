@@ -14,7 +14,7 @@ from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
 from observal.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
-from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round
+from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round, Stop
 from observal.weights import (
     clip_threshold,
     importance,
@@ -133,10 +133,10 @@ class ExactDBAL:
         )
         return self._analysed(problem, start)
 
-    def plan(self, problem: Problem, state: _State, rng: np.random.Generator) -> Plan | None:
+    def plan(self, problem: Problem, state: _State, rng: np.random.Generator) -> Plan | Stop:
         """Take the next epoch of the stream and decide about each row: steps 4 and 5."""
         if not state.schedule:
-            return None
+            return Stop()
         size = state.schedule[0]
         positions = np.arange(state.looked, state.looked + size)
         gate = np.ones(size, dtype=bool)

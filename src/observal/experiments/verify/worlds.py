@@ -12,7 +12,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints, Signs
 from observal.hypotheses import FiniteClass
 from observal.methods import ExactDBAL
-from observal.types import Answers, LoggedData, Pool, Problem
+from observal.types import Answers, LoggedData, Pool, Problem, Stop
 from observal.weights import importance, online_mass, query_policy
 
 
@@ -131,7 +131,7 @@ class Trial:
         rng = np.random.default_rng(0)  # Algorithm 1 draws nothing of its own
         state = method.begin(self.problem, rng)
         yield state
-        while (plan := method.plan(self.problem, state, rng)) is not None:
+        while not isinstance(plan := method.plan(self.problem, state, rng), Stop):
             codes = (pool_labels[plan.asked].astype(np.int64) + 1) // 2
             answers = Answers(codes, np.ones(codes.size, dtype=bool))
             state = method.advance(self.problem, state, plan, answers, rng)

@@ -1,0 +1,286 @@
+"""Error against labels bought: how a curve is made from a method, read, and summed up in one number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from observal.checks import Bools, Floats, Ints, encode_labels, frozen
+from observal.datasets import Simulation
+from observal.errors import InvalidInput
+from observal.methods.base import Method
+from observal.types import Answers, Pool, Problem, Round, Stop
+
+FIRST_EPOCH, EPOCH_GROWTH = 10, 1.5
+"""τ_1 and the factor from one epoch to the next (SPEC section 5)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Test error against labels bought, in one run or, where a method needs it, in runs of growing size.
+
+    Between points the error is interpolated linearly; of points with equal labels the latest counts; behind the last
+    point its error is held. The first point is that of the log alone, at 0 labels.
+
+    Parameters
+    ----------
+    labels, errors : arrays of equal length
+        In the order in which they were measured.
+
+    Examples
+    --------
+    >>> curve = Curve([0, 0, 10, 20], [0.4, 0.3, 0.2, 0.1])
+    >>> curve.at([0, 5, 20, 99]).tolist()
+    [0.3, 0.25, 0.1, 0.1]
+    >>> round(curve.area(40), 3)
+    0.15
+    """
+
+    labels: Any
+    errors: Any
+
+    def __post_init__(self) -> None:
+        labels, errors = np.asarray(self.labels, dtype=np.int64), np.asarray(self.errors, dtype=np.float64)
+        if labels.ndim != 1 or labels.shape != errors.shape or labels.min(initial=1) != 0:
+            raise InvalidInput(
+                f"A curve needs an error for each label count and a point at 0 labels, but has label counts "
+                f"{labels.tolist()} and {errors.size} errors; start it with the log alone."
+            )
+        object.__setattr__(self, "labels", frozen(labels))
+        object.__setattr__(self, "errors", frozen(errors))
+
+    @cached_property
+    def knots(self) -> tuple[Ints, Floats]:
+        """Label counts in increasing order, each once, and the latest error at each."""
+        order = np.argsort(self.labels, kind="stable")
+        labels = self.labels[order]
+        latest = np.append(labels[1:] != labels[:-1], True)
+        return labels[latest], self.errors[order][latest]
+
+    def at(self, labels: ArrayLike) -> Floats:
+        """Return the error at each label count."""
+        return np.interp(np.asarray(labels, dtype=np.float64), *self.knots)
+
+    def area(self, end: int) -> float:
+        """Return the mean error over 0…`end` labels: (1/end)·½·Σ_{l<end} (e(l) + e(l+1)), the paper's AUC/end."""
+        if end < 1:
+            raise InvalidInput(f"The area under a curve needs an end of at least 1 label, but got {end}.")
+        inner = self.knots[0][(self.knots[0] > 0) & (self.knots[0] < end)]
+        where = np.concatenate([[0], inner, [end]])
+        return float(np.trapezoid(self.at(where), where) / end)
+
+
+def labels_to_reach(labels: Ints, errors: Floats, target: float) -> float | None:
+    """Return how many labels bring a curve, given at increasing `labels`, to the target for the first time, or None.
+
+    Examples
+    --------
+    >>> labels_to_reach(np.array([0, 10, 20]), np.array([0.3, 0.2, 0.1]), 0.15)
+    15.0
+    """
+    reached = np.flatnonzero(errors <= target)
+    if reached.size == 0:
+        return None
+    k = int(reached[0])
+    if k == 0:
+        return float(labels[0])
+    share = (errors[k - 1] - target) / (errors[k - 1] - errors[k])
+    return float(labels[k - 1] + share * (labels[k] - labels[k - 1]))
+
+
+class Estimate(NamedTuple):
+    """A mean over trials and its standard error."""
+
+    mean: float
+    se: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Estimate:
+        """Estimate from one value per trial."""
+        return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)))
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """A method at its best setting under one policy.
+
+    Parameters
+    ----------
+    params : dict
+        The setting.
+    areas : array of shape (trials,)
+        The area under the curve of each trial.
+    errors : array of shape (trials, max_labels + 1)
+        The error of each trial after 0, 1, 2, … labels.
+    bought : array of shape (trials,)
+        The labels that each trial bought, `max_labels` at most; behind them its last error is held.
+    grid : list of (dict, float)
+        Every setting with its mean area.
+    """
+
+    params: dict[str, float]
+    areas: Floats
+    errors: Floats
+    bought: Ints
+    grid: list[tuple[dict[str, float], float]]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """The mean error after 0, 1, 2, … labels."""
+        return np.asarray(self.errors.mean(axis=0))
+
+    @cached_property
+    def se(self) -> Floats:
+        """The standard error of the mean."""
+        return np.asarray(self.errors.std(axis=0, ddof=1) / np.sqrt(len(self.errors)))
+
+    def labels_to_reach(self, target: float) -> float | None:
+        """Return the labels after which the mean error is at most the target, or None if it never is."""
+        return labels_to_reach(np.arange(self.mean.size), self.mean, target)
+
+
+def online_sizes(n_pool: int) -> tuple[int, ...]:
+    """Return n_1 < n_2 < … : the rows seen after each epoch, and all of them at last.
+
+    Examples
+    --------
+    >>> online_sizes(100)
+    (10, 25, 47, 80, 100)
+    """
+    sizes, total, size = [], 0, FIRST_EPOCH
+    while total + size < n_pool:
+        total += size
+        sizes.append(total)
+        size = int(EPOCH_GROWTH * size)
+    return (*sizes, n_pool)
+
+
+class Streams:
+    """The random numbers of a session, for many runs with one seed: each call winds a stream back to its start.
+
+    Making a generator takes as long as planning a small round; winding one back does not.
+    """
+
+    def __init__(self, random_state: int) -> None:
+        self.random_state = random_state
+        self._made: dict[tuple[int, int], tuple[np.random.Generator, Any]] = {}
+
+    def __call__(self, round_: int, purpose: int) -> np.random.Generator:
+        """Return what a session draws from in this round: purpose 0 to plan, 1 to advance."""
+        key = (round_, purpose)
+        if key not in self._made:
+            made = np.random.default_rng([self.random_state, *key])
+            self._made[key] = made, made.bit_generator.state
+        rng, start = self._made[key]
+        rng.bit_generator.state = start
+        return rng
+
+
+def replay(method: Method, problem: Problem, codes: Ints, streams: Streams, max_labels: float = inf) -> Iterator[Any]:
+    """Yield the method's state after round 0, 1, … when every answer is known beforehand.
+
+    The same decisions, answers and random numbers as :func:`observal.run` without a label budget, minus what a session
+    keeps for people: for experiments with many thousand runs.
+
+    Parameters
+    ----------
+    method, problem
+        As for a session.
+    codes : int array
+        The class code of each pool row.
+    streams : Streams
+        Made with the session's `random_state`.
+    max_labels : float
+        Stop before the first round that buys labels when so many are bought. No round is cut, and rounds that buy
+        none are still run, so that the curve up to `max_labels` is that of the whole run.
+    """
+    bought = 0
+    state = method.begin(problem, streams(0, 0))
+    yield state
+    for round_ in count(1):
+        plan = method.plan(problem, state, streams(round_, 0))
+        if isinstance(plan, Stop) or (bought >= max_labels and plan.asked.size):
+            return
+        bought += plan.asked.size
+        answers = Answers(codes[plan.asked], np.ones(plan.asked.size, dtype=bool))
+        state = method.advance(problem, state, plan, answers, streams(round_, 1))
+        yield state
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A simulation prepared for many runs: its problem at every online size, and the pool's class codes.
+
+    Parameters
+    ----------
+    world : Simulation
+        Log, pool, oracle and test rows.
+    """
+
+    world: Simulation
+
+    @cached_property
+    def problem(self) -> Problem:
+        """Log and pool."""
+        return Problem(self.world.logged, self.world.pool)
+
+    @cached_property
+    def codes(self) -> Ints:
+        """The class code of each pool row."""
+        labels = self.world.oracle(self.world.pool.ids)
+        return encode_labels(labels, self.world.logged.classes, "A label of the pool")
+
+    @cached_property
+    def starts(self) -> tuple[Problem, ...]:
+        """The log with the first n rows of the pool, for each online size n."""
+        pool = self.world.pool
+        return tuple(
+            Problem(self.world.logged, Pool(pool.X[:n], pool.propensity[:n], pool.ids[:n]))
+            for n in online_sizes(len(pool))
+        )
+
+    @cached_property
+    def test_positive(self) -> Bools:
+        """Which test rows are of the positive class."""
+        return np.asarray(encode_labels(self.world.y_test, self.world.logged.classes, "A label of the test") == 1)
+
+    def rounds(self, method: Method, max_labels: int, streams: Streams) -> Iterator[Round]:
+        """Yield the rounds of the method's curve, as far as they matter up to `max_labels`.
+
+        A method whose curve cannot be read off one run is run afresh for each online size, and the last round of each
+        run counts. All sizes are run: a larger one may well buy fewer labels.
+        """
+        if method.curve_from_one_run:
+            for state in replay(method, self.problem, self.codes, streams, max_labels):
+                yield method.describe(self.problem, state)
+            return
+        for number, problem in enumerate(self.starts):
+            first, *_, last = replay(method, problem, self.codes, streams)
+            if number == 0:
+                yield method.describe(problem, first)
+            yield method.describe(problem, last)
+
+    def curves(self, methods: Iterable[Method], max_labels: int, random_state: int) -> list[Curve]:
+        """Return each method's test error against labels bought; all linear classifiers are tested at once."""
+        streams = Streams(random_state)
+        runs = [list(self.rounds(method, max_labels, streams)) for method in methods]
+        errors = self.test_errors([round_.estimator for run in runs for round_ in run])
+        ends = np.cumsum([len(run) for run in runs])[:-1]
+        return [
+            Curve([round_.labels for round_ in run], part)
+            for run, part in zip(runs, np.split(errors, ends), strict=True)
+        ]
+
+    def test_errors(self, estimators: Sequence[Any]) -> Floats:
+        """Return the share of test rows that each linear classifier gets wrong, from one matrix product."""
+        coef = np.stack([estimator.coef_[0] for estimator in estimators], axis=1)
+        intercept = np.array([estimator.intercept_[0] for estimator in estimators])
+        positive: NDArray[Any] = self.world.X_test @ coef + intercept > 0.0
+        return np.asarray((positive != self.test_positive[:, np.newaxis]).mean(axis=0))

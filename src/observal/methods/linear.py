@@ -1,0 +1,355 @@
+"""What the paper's three learners share: linear classifiers, epochs of a stream, training, and the state between rounds.
+
+The appendix "Experiments" of the paper and SPEC section 5 describe them. Rows of log and pool are stacked once, the log
+first, so that one vector of labels and one of weights speak of all rows; a row without a label has the sign 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import inf, isfinite, log, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints, Signs
+from observal.errors import InvalidInput
+from observal.risk import clipped
+from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round
+from observal.weights import passive_clip_threshold, plain_importance
+
+REASONS = (
+    "a small weight on this row would flip the prediction",
+    "the prediction is settled, so the label is inferred",
+    "the log shows enough rows like this one",
+    "every row is asked about",
+    "the prediction is settled, and labels are not inferred",
+)
+DISPUTED, SETTLED, WELL_LOGGED, EVERYTHING, LEFT_OUT = range(5)
+
+LABELS_BEFORE_TEST = 3
+"""Until so many labels are bought, every row is in the disagreement region (SPEC section 5)."""
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class LinearClassifier:
+    """A linear separator as a classifier, with scikit-learn's names; made without fitting anything.
+
+    Parameters
+    ----------
+    coef_ : array of shape (1, features)
+        The weights w.
+    intercept_ : array of shape (1,)
+        What is added to w·x.
+    classes_ : array of shape (2,)
+        The classes; the second is predicted where the sum is positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> model = LinearClassifier(np.array([[1.0, -1.0]]), np.zeros(1), np.array(["no", "yes"]))
+    >>> model.predict([[2.0, 1.0], [1.0, 2.0]]).tolist(), model.score([[2.0, 1.0]], ["yes"])
+    (['yes', 'no'], 1.0)
+    """
+
+    coef_: Floats
+    intercept_: Floats
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return w·x plus the intercept for each row."""
+        rows = X if hasattr(X, "tocsr") else np.asarray(X)
+        scores: Floats = np.asarray(rows @ self.coef_[0], dtype=np.float64) + self.intercept_[0]
+        return scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a class for each row."""
+        return np.asarray(self.classes_[(self.decision_function(X) > 0.0).astype(np.intp)])
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of rows predicted right."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Log and pool as the kernels want them: one stack, the log first."""
+
+    X: Any
+    n_logged: int
+    propensity: Floats
+    sorted_log_propensity: Floats
+    cost: Floats | None
+    has_constant: bool
+
+    @classmethod
+    def of(cls, problem: Problem, fit_intercept: bool) -> Rows:
+        """Stack the rows of a problem; `fit_intercept` appends a column of ones."""
+        logged, pool = problem.logged, problem.pool
+        cost = None if logged.cost is None or pool.cost is None else np.concatenate([logged.cost, pool.cost])
+        return cls(
+            stacked(logged.X, pool.X, fit_intercept),
+            len(logged),
+            np.concatenate([logged.propensity, pool.propensity]),
+            np.sort(logged.propensity),
+            cost,
+            fit_intercept,
+        )
+
+    @property
+    def pool_X(self) -> Any:
+        """The pool's rows of the stack."""
+        return self.X[self.n_logged :]
+
+    def in_use(self, importance: Floats, signs: Signs, clip: float = inf) -> Floats:
+        """Return the weights to train and count with: infinite (left out by the kernels) without label or above `clip`."""
+        use = (signs != 0) & (importance <= clip) & (importance < inf)
+        weights = np.where(use, importance, inf)
+        if self.cost is not None:
+            weights[use] *= self.cost[use]
+        return weights
+
+    def classifier(self, coef: Floats, classes: NDArray[Any]) -> LinearClassifier:
+        """Return the classifier with these weights."""
+        if self.has_constant:
+            return LinearClassifier(coef[np.newaxis, :-1], coef[-1:], classes)
+        return LinearClassifier(coef[np.newaxis], np.zeros(1), classes)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known after epoch k."""
+
+    rows: Rows = field(repr=False)
+    schedule: tuple[int, ...]  # epochs still to come
+    signs: Signs  # revealed, queried or inferred labels of the stack, 0 where there is none
+    coef: Floats
+    region: Bools  # which pool rows are in the disagreement region
+    time: float = 0.0  # T: where the next epoch's clock starts
+    looked: int = 0  # pool rows taken from the stream
+    epochs: tuple[int, ...] = ()  # rows that count in each epoch: all but the skipped ones
+    gates: tuple[int, ...] = ()  # the n_{k+1} that each epoch's query policy was fixed with
+    labels: int = 0
+    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # asked, inferred, passed, skipped in the last epoch
+    clip: float = inf
+    importance: Floats = field(default_factory=lambda: np.empty(0))  # of the stack, in the last training
+    loss: float = np.nan  # clipped weighted mistakes, divided by the rows they stand for
+    second_moment: float = np.nan  # V̂, likewise
+
+    @classmethod
+    def start(cls, problem: Problem, epochs: tuple[int, ...] | None, fit_intercept: bool) -> State:
+        """Return the state before anything is learnt."""
+        rows, logged = Rows.of(problem, fit_intercept), problem.logged
+        signs = np.zeros(rows.propensity.size, dtype=np.int8)
+        signs[: rows.n_logged][logged.revealed] = 2 * logged.codes[logged.revealed] - 1
+        everywhere = np.ones(len(problem.pool), dtype=bool)
+        return cls(rows, schedule(epochs, len(problem.pool)), signs, np.zeros(rows.X.shape[1]), everywhere)
+
+    @property
+    def counted(self) -> int:
+        """n_k: pool rows looked at and not skipped."""
+        return sum(self.epochs)
+
+    @property
+    def next_gate(self) -> int:
+        """n_{k+1} for the coming epoch's query policy; it never shrinks, also where rows were skipped."""
+        return max(self.counted + self.schedule[0], *self.gates, 0)
+
+    @property
+    def next_positions(self) -> Ints:
+        """The pool rows of the coming epoch."""
+        return np.arange(self.looked, self.looked + self.schedule[0])
+
+    def after(self, plan: Plan, answers: Answers) -> State:
+        """Return the state with a round's labels in place; nothing is trained yet. A skipped row was never drawn."""
+        m = self.rows.n_logged
+        signs = self.signs.copy()
+        inferred = plan.action == INFERRED
+        signs[m + plan.positions[inferred]] = 2 * plan.inferred[inferred] - 1
+        signs[m + plan.asked[answers.answered]] = 2 * answers.codes[answers.answered] - 1
+        skipped = int((~answers.answered).sum())
+        # A round that the label budget cut short leaves rows for one more, in case a skip left budget over.
+        unseen = self.schedule[0] - plan.positions.size
+        return replace(
+            self,
+            schedule=(unseen, *self.schedule[1:]) if unseen else self.schedule[1:],
+            looked=self.looked + plan.positions.size,
+            epochs=(*self.epochs, plan.positions.size - skipped),
+            gates=(*self.gates, self.next_gate),
+            labels=self.labels + int(answers.answered.sum()),
+            last=(plan.asked.size - skipped, int(inferred.sum()), int((plan.action == PASSED).sum()), skipped),
+            signs=signs,
+        )
+
+    def trained(
+        self,
+        weights: Floats,
+        rng: np.random.Generator,
+        learning_rate: float,
+        passes: int,
+        second_moment: float = 0.0,
+    ) -> tuple[Floats, float]:
+        """Return the weights and the clock after an epoch on all labelled rows so far, in one fresh random order.
+
+        T grows by `passes` times the labelled rows, those above the clip included.
+        """
+        from observal._kernels.gradient import descend  # lazy: numba is slow to import
+
+        order = rng.permutation(np.flatnonzero(self.signs))
+        coef = descend(
+            self.rows.X,
+            self.signs,
+            weights,
+            order,
+            self.coef,
+            learning_rate=learning_rate,
+            time=self.time,
+            passes=passes,
+            second_moment=second_moment,
+        )
+        return coef, self.time + float(passes * order.size)
+
+    def described(self, problem: Problem, coef: Floats | None = None, **details: Any) -> Round:
+        """Return the round as people see it; `coef` where another classifier than the state's is shown."""
+        asked, inferred, passed, skipped = self.last
+        return Round(
+            index=len(self.epochs),
+            labels=self.labels,
+            seen=self.looked,
+            asked=asked,
+            inferred=inferred,
+            passed=passed,
+            skipped=skipped,
+            clip=self.clip,
+            disagreement=float(self.region.mean()),
+            estimator=self.rows.classifier(self.coef if coef is None else coef, problem.logged.classes),
+            details=details,
+        )
+
+
+def make_plan(state: State, gate: Bools, disagreement: bool = True, infer: bool = True) -> Plan:
+    """Decide about the rows of the coming epoch: pass where the gate is shut, else ask in the region, else infer."""
+    positions = state.next_positions
+    disputed = state.region[positions] if disagreement else np.ones(positions.size, dtype=bool)
+    settled = SETTLED if infer else LEFT_OUT
+    reason = np.where(gate, np.where(disputed, DISPUTED if disagreement else EVERYTHING, settled), WELL_LOGGED)
+    actions = np.array([ASKED, INFERRED, PASSED, ASKED, PASSED], dtype=np.int8)
+    action = actions[reason]
+    m = state.rows.n_logged
+    margins = np.asarray(state.rows.X[m + state.looked : m + state.looked + positions.size] @ state.coef)
+    return Plan(
+        positions,
+        (action == ASKED).astype(np.float64),
+        action,
+        (margins > 0.0).astype(np.int64),
+        reason.astype(np.int8),
+        REASONS,
+    )
+
+
+def flip_weights(rows: Any, coef: Floats, learning_rate: float, time: float) -> Floats:
+    """Return the gap of each row: the importance weight that would flip it, at the step size of `time`."""
+    from observal._kernels.gradient import flip_gaps  # lazy: numba is slow to import
+
+    return flip_gaps(coef, rows, sqrt(learning_rate / (learning_rate + time)))
+
+
+def mistakes(rows: Any, coef: Floats, signs: Signs, weights: Floats) -> tuple[float, float]:
+    """Return Σ w and Σ w² over the rows predicted wrong; rows of infinite weight are left out."""
+    from observal._kernels.gradient import second_moment_sums  # lazy: numba is slow to import
+
+    return second_moment_sums(coef, rows, signs, weights)
+
+
+def schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
+    """Return epoch sizes that never shrink, 10 and then ⌊1.5·τ⌋ by default; the rows left over join the last one.
+
+    Examples
+    --------
+    >>> schedule(None, 100), schedule((40,), 100), schedule(None, 7)
+    ((10, 15, 22, 53), (100,), (7,))
+    """
+    sizes: list[int] = []
+    size, wanted = 10, iter(epochs or ())
+    while (size := next(wanted, 0) if epochs is not None else size) and sum(sizes) + size <= n_pool:
+        sizes.append(size)
+        size = size * 3 // 2
+    if not sizes:
+        return (n_pool,)
+    sizes[-1] += n_pool - sum(sizes)
+    return tuple(sizes)
+
+
+def check_settings(method: Any) -> None:
+    """Refuse settings that cannot be; looks only at the fields that the method has."""
+    positive = "a positive number"
+    for name, rule in (("learning_rate", positive), ("capacity", positive), ("passes", "a whole number from 1")):
+        value = getattr(method, name, 1)
+        if not (0.0 < value < inf) or (name == "passes" and int(value) != value):
+            raise InvalidInput(f"{name} must be {rule}, but is {value!r}; correct it.")
+    epochs = method.epochs
+    if epochs is not None and (min(epochs, default=0) < 1 or any(a > b for a, b in pairwise(epochs))):
+        raise InvalidInput(
+            f"epochs must be row counts of at least 1 that never shrink, but are {epochs}; "
+            "the query policy is exact only for such a schedule."
+        )
+    if getattr(method, "bias_correction", False) and not method.multiple_importance:
+        raise InvalidInput(
+            "multiple_importance=False needs bias_correction=False too, because a row that its epoch would never "
+            "ask about has no importance weight of its own; switch both off."
+        )
+
+
+def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interval:
+    r"""Return an interval for the population error that holds for every linear classifier at once, on the log alone.
+
+    With F = {z·w·1{w ≤ M}·1{h(x) ≠ y}/M}, w = 1/Q0, over all linear h, the empirical Bernstein bound of Maurer and
+    Pontil (2009, theorem 6) for F and 1 − F says, with probability 1 − 2δ' for all h at once,
+
+    .. math:: |\hat l_M(h) - l_M(h)| \le M\left(\sqrt{18\,\hat v\,L/m} + 15\,L/(m-1)\right),
+              \qquad L = \log(10\,\Pi(2m)/\delta'),
+
+    v̂ being the sample variance of F's member and Π(N) ≤ (eN/D)^D the Sauer-Shelah count of the dichotomies of N rows in
+    D columns. M and the hidden mass P(w > M) come from the pool's propensities, which do not depend on the log; the
+    mass is made safe for every M by the Dvoretzky-Kiefer-Wolfowitz inequality at the third δ' = δ/3. Valid where log
+    and pool are samples of one population, m ≥ 16; wide, because it covers every choice that training can make.
+    """
+    logged, pool, m = problem.logged, problem.pool, rows.n_logged
+    part = (1.0 - CONFIDENCE) / 3.0
+    columns, points = rows.X.shape[1], 2 * m
+    dichotomies = columns * log(np.e * points / columns) if 0 < columns < points else points * log(2.0)
+    log_term = log(10.0 / part) + dichotomies
+    clip = passive_clip_threshold(pool.propensity, m, log_term)
+    method = f"empirical Bernstein, uniform over linear classifiers of {columns} weights, on the log's labels"
+    scores = rows.X[:m] @ coef
+    weights = clipped(plain_importance(logged.propensity), clip, logged.revealed & ((scores > 0) != (logged.codes > 0)))
+    losses = weights if logged.cost is None else weights * logged.cost
+    estimate = float(losses.mean())
+    if m < 16 or not isfinite(clip):
+        return Interval(min(1.0, estimate), 0.0, 1.0, CONFIDENCE, f"{method}: too few rows or no finite weight bound")
+    slack = sqrt(18.0 * float(losses.var(ddof=1)) * log_term / m) + 15.0 * clip * log_term / (m - 1)
+    hidden = float(np.mean(plain_importance(pool.propensity) > clip)) + sqrt(log(1.0 / part) / (2.0 * len(pool)))
+    low, high = np.clip([estimate - slack, estimate + slack + hidden], 0.0, 1.0).tolist()
+    return Interval(min(1.0, estimate), low, high, CONFIDENCE, method)
+
+
+def stacked(top: Any, bottom: Any, constant: bool) -> Any:
+    """Return two blocks of rows as one fresh C-ordered array or canonical CSR matrix, with a column of ones if asked."""
+    if hasattr(top, "tocsr") or hasattr(bottom, "tocsr"):
+        import scipy.sparse as sp
+
+        blocks: list[Any] = [[sp.csr_array(block)] for block in (top, bottom)]
+        if constant:
+            blocks = [[*row, sp.csr_array(np.ones((row[0].shape[0], 1), dtype=row[0].dtype))] for row in blocks]
+        rows: Any = sp.block_array(blocks, format="csr")
+        rows.sum_duplicates()
+        return rows
+    if not constant:
+        return np.concatenate([top, bottom])
+    out = np.ones((len(top) + len(bottom), top.shape[1] + 1), dtype=np.result_type(top, bottom))
+    out[: len(top), :-1] = top
+    out[len(top) :, :-1] = bottom
+    return out
