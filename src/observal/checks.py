@@ -177,3 +177,14 @@ def read_frame(
         for role, column in named.items()
     }
     return columns, X
+
+
+def stack_rows(top: Any, bottom: Any) -> Any:
+    """Return two blocks of rows as one: a C-ordered array, or a CSR matrix where one of them is sparse."""
+    if hasattr(top, "tocsr") or hasattr(bottom, "tocsr"):
+        import scipy.sparse as sp
+
+        rows = sp.vstack([sp.csr_array(top), sp.csr_array(bottom)], format="csr")
+        rows.sum_duplicates()
+        return rows
+    return np.concatenate([top, bottom])

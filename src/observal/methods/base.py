@@ -9,8 +9,28 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from observal.checks import Bools
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+
+
+class TwoClassPredictions:
+    """Predictions in the caller's classes for a classifier that can tell which rows are positive."""
+
+    classes_: NDArray[Any]
+
+    def positive(self, X: Any) -> Bools:
+        """Return which rows are of the second class."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a class for each row."""
+        return np.asarray(self.classes_[self.positive(X).astype(np.intp)])
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of rows predicted right."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
 class Method(Protocol):

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.bounds import candidate_slack, certified_gamma, epoch_confidence, log_term
-from observal.checks import Bools, Floats, Ints, Signs
+from observal.checks import Bools, Floats, Ints, Signs, stack_rows
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
+from observal.methods.base import TwoClassPredictions
+from observal.methods.stream import StreamState, check_stream_settings, fit_epochs
 from observal.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round, Stop
 from observal.weights import (
@@ -106,18 +108,7 @@ class ExactDBAL:
             raise InvalidInput(f"confidence must be between 0 and 1, but is {self.confidence}; 0.95 is usual.")
         if self.gamma != "certified" and not (isinstance(self.gamma, int | float) and self.gamma >= 0):
             raise InvalidInput(f'gamma must be "certified" or a number of at least 0, but is {self.gamma!r}.')
-        if self.epochs is not None and (
-            min(self.epochs, default=0) < 1 or any(a > b for a, b in zip(self.epochs, self.epochs[1:], strict=False))
-        ):
-            raise InvalidInput(
-                f"epochs must be row counts of at least 1 that never shrink, but are {self.epochs}; "
-                "the query policy is exact only for such a schedule."
-            )
-        if not self.multiple_importance and self.bias_correction:
-            raise InvalidInput(
-                "multiple_importance=False needs bias_correction=False too, because a row that its epoch would never "
-                "ask about has no importance weight of its own; switch both off."
-            )
+        check_stream_settings(self)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
@@ -137,8 +128,8 @@ class ExactDBAL:
         """Take the next epoch of the stream and decide about each row: steps 4 and 5."""
         if not state.schedule:
             return Stop()
-        size = state.schedule[0]
-        positions = np.arange(state.looked, state.looked + size)
+        positions = state.next_positions
+        size = positions.size
         gate = np.ones(size, dtype=bool)
         if self.bias_correction:
             gate = query_policy(problem.pool.propensity[positions], len(problem.logged), state.next_gate)
@@ -163,36 +154,14 @@ class ExactDBAL:
         inferred = plan.action == INFERRED
         signs[plan.positions[inferred]] = 2 * plan.inferred[inferred] - 1
         signs[plan.asked[answers.answered]] = 2 * answers.codes[answers.answered] - 1
-        skipped = int((~answers.answered).sum())
-        size = plan.positions.size - skipped
-        # A round that the label budget cut short leaves rows for one more, in case a skip left budget over.
-        unseen = state.schedule[0] - plan.positions.size
         return self._analysed(
             problem,
-            replace(
-                state,
-                schedule=(unseen, *state.schedule[1:]) if unseen else state.schedule[1:],
-                looked=state.looked + plan.positions.size,
-                epochs=(*state.epochs, size),
-                gates=(*state.gates, state.next_gate),
-                labels=state.labels + int(answers.answered.sum()),
-                last=(plan.asked.size - skipped, int(inferred.sum()), int((plan.action == PASSED).sum()), skipped),
-                pool_signs=signs,
-                candidates=state.candidates[state.kept],
-            ),
+            replace(state, pool_signs=signs, candidates=state.candidates[state.kept], **state.moved(plan, answers)),
         )
 
     def describe(self, problem: Problem, state: _State) -> Round:
         """Return the round as people see it."""
-        asked, inferred, passed, skipped = state.last
-        return Round(
-            index=len(state.epochs),
-            labels=state.labels,
-            seen=state.looked,
-            asked=asked,
-            inferred=inferred,
-            passed=passed,
-            skipped=skipped,
+        return state.as_round(
             clip=state.clip,
             disagreement=float(state.region.mean()),
             estimator=FiniteClassifier(state.context.restriction.member(state.output), problem.logged.classes),
@@ -312,19 +281,15 @@ class ExactDBAL:
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteClassifier:
+class FiniteClassifier(TwoClassPredictions):
     """One member of a finite class as a classifier."""
 
     member: Any
     classes_: NDArray[Any] = field(repr=False)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return a class for each row."""
-        return np.asarray(self.classes_[(self.member.signs(X) > 0).astype(np.int64)])
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the share of rows predicted right."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+    def positive(self, X: Any) -> Bools:
+        """Return which rows are of the second class."""
+        return np.asarray(self.member.signs(X) > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +308,7 @@ class _Context:
     @classmethod
     def of(cls, method: ExactDBAL, problem: Problem) -> _Context:
         logged, pool = problem.logged, problem.pool
-        restriction = method.hypotheses.restrict(_stack(logged.X, pool.X))
+        restriction = method.hypotheses.restrict(stack_rows(logged.X, pool.X))
         shown = np.flatnonzero(logged.revealed)
         distribution = method.propensity_distribution
         doubts = [
@@ -364,19 +329,13 @@ class _Context:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _State(StreamState):
     """What is known after epoch k. `candidates` is C_k; `kept` marks its members that are in C_{k+1}."""
 
     context: _Context = field(repr=False)
-    schedule: tuple[int, ...]  # epochs still to come
     candidates: Ints
     pool_signs: Signs  # queried or inferred labels of the pool, 0 where there is none
-    looked: int = 0  # pool rows taken from the stream
-    epochs: tuple[int, ...] = ()  # rows that count in each epoch: all but the skipped ones
-    gates: tuple[int, ...] = ()  # the n_{k+1} that each epoch's query policy was fixed with
-    labels: int = 0
-    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # asked, inferred, passed, skipped in the last epoch
     clip: float = np.inf
     gamma: float = np.nan
     erm: int = 0
@@ -384,16 +343,6 @@ class _State:
     region: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
     output: int = 0
     output_loss: float = np.nan
-
-    @property
-    def counted(self) -> int:
-        """n_k: pool rows looked at and not skipped."""
-        return sum(self.epochs)
-
-    @property
-    def next_gate(self) -> int:
-        """n_{k+1} for the coming epoch's query policy; it never shrinks, also where rows were skipped."""
-        return max(self.counted + self.schedule[0], *self.gates, 0)
 
 
 def _first_least(values: Floats) -> int:
@@ -403,17 +352,8 @@ def _first_least(values: Floats) -> int:
 
 
 def _schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
-    """Return epoch sizes that never shrink; the rows left over join the last one."""
-    wanted = list(epochs) if epochs is not None else [2 ** (k + 1) for k in range(n_pool.bit_length())]
-    sizes: list[int] = []
-    for size in wanted:
-        if sum(sizes) + size > n_pool:
-            break
-        sizes.append(size)
-    if not sizes:
-        return (n_pool,)
-    sizes[-1] += n_pool - sum(sizes)
-    return tuple(sizes)
+    """Return the epochs asked for, or 2, 4, 8, …, as far as the pool goes."""
+    return fit_epochs((2 ** (k + 1) for k in range(n_pool.bit_length())) if epochs is None else epochs, n_pool)
 
 
 def _checked_distribution(values: Any, mass: Any) -> tuple[Floats, Floats]:
@@ -424,11 +364,3 @@ def _checked_distribution(values: Any, mass: Any) -> tuple[Floats, Floats]:
             f"{masses.size} probabilities."
         )
     return support, masses
-
-
-def _stack(top: Any, bottom: Any) -> Any:
-    if hasattr(top, "tocsr") or hasattr(bottom, "tocsr"):
-        from scipy.sparse import vstack
-
-        return vstack([top, bottom], format="csr")
-    return np.vstack([top, bottom])

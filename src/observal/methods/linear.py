@@ -7,15 +7,17 @@ first, so that one vector of labels and one of weights speak of all rows; a row 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, repeat
 from math import inf, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, Signs
+from observal.checks import Bools, Floats, Signs, stack_rows
 from observal.errors import InvalidInput
+from observal.methods.base import TwoClassPredictions
+from observal.methods.stream import StreamState, check_stream_settings, fit_epochs
 from observal.risk import clipped
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round
 from observal.weights import passive_clip_threshold, plain_importance
@@ -35,7 +37,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class LinearClassifier:
+class LinearClassifier(TwoClassPredictions):
     """A linear separator as a classifier, with scikit-learn's names; made without fitting anything.
 
     Parameters
@@ -65,13 +67,9 @@ class LinearClassifier:
         scores: Floats = np.asarray(rows @ self.coef_[0], dtype=np.float64) + self.intercept_[0]
         return scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return a class for each row."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0.0).astype(np.intp)])
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the share of rows predicted right."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+    def positive(self, X: Any) -> Bools:
+        """Return which rows are on the side of the second class."""
+        return np.asarray(self.decision_function(X) > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,21 +117,15 @@ class Rows:
         return LinearClassifier(coef[np.newaxis], np.zeros(1), classes)
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class State(StreamState):
     """What is known after epoch k."""
 
     rows: Rows = field(repr=False)
-    schedule: tuple[int, ...]  # epochs still to come
     signs: Signs  # revealed, queried or inferred labels of the stack, 0 where there is none
     coef: Floats
     region: Bools  # which pool rows are in the disagreement region
     time: float = 0.0  # T: where the next epoch's clock starts
-    looked: int = 0  # pool rows taken from the stream
-    epochs: tuple[int, ...] = ()  # rows that count in each epoch: all but the skipped ones
-    gates: tuple[int, ...] = ()  # the n_{k+1} that each epoch's query policy was fixed with
-    labels: int = 0
-    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # asked, inferred, passed, skipped in the last epoch
     clip: float = inf
     importance: Floats = field(default_factory=lambda: np.empty(0))  # of the stack, in the last training
     loss: float = np.nan  # clipped weighted mistakes, divided by the rows they stand for
@@ -145,44 +137,22 @@ class State:
         rows, logged = Rows.of(problem, fit_intercept), problem.logged
         signs = np.zeros(rows.propensity.size, dtype=np.int8)
         signs[: rows.n_logged][logged.revealed] = 2 * logged.codes[logged.revealed] - 1
-        everywhere = np.ones(len(problem.pool), dtype=bool)
-        return cls(rows, schedule(epochs, len(problem.pool)), signs, np.zeros(rows.X.shape[1]), everywhere)
-
-    @property
-    def counted(self) -> int:
-        """n_k: pool rows looked at and not skipped."""
-        return sum(self.epochs)
-
-    @property
-    def next_gate(self) -> int:
-        """n_{k+1} for the coming epoch's query policy; it never shrinks, also where rows were skipped."""
-        return max(self.counted + self.schedule[0], *self.gates, 0)
-
-    @property
-    def next_positions(self) -> Ints:
-        """The pool rows of the coming epoch."""
-        return np.arange(self.looked, self.looked + self.schedule[0])
+        return cls(
+            schedule=schedule(epochs, len(problem.pool)),
+            rows=rows,
+            signs=signs,
+            coef=np.zeros(rows.X.shape[1]),
+            region=np.ones(len(problem.pool), dtype=bool),
+        )
 
     def after(self, plan: Plan, answers: Answers) -> State:
-        """Return the state with a round's labels in place; nothing is trained yet. A skipped row was never drawn."""
+        """Return the state with a round's labels in place; nothing is trained yet."""
         m = self.rows.n_logged
         signs = self.signs.copy()
         inferred = plan.action == INFERRED
         signs[m + plan.positions[inferred]] = 2 * plan.inferred[inferred] - 1
         signs[m + plan.asked[answers.answered]] = 2 * answers.codes[answers.answered] - 1
-        skipped = int((~answers.answered).sum())
-        # A round that the label budget cut short leaves rows for one more, in case a skip left budget over.
-        unseen = self.schedule[0] - plan.positions.size
-        return replace(
-            self,
-            schedule=(unseen, *self.schedule[1:]) if unseen else self.schedule[1:],
-            looked=self.looked + plan.positions.size,
-            epochs=(*self.epochs, plan.positions.size - skipped),
-            gates=(*self.gates, self.next_gate),
-            labels=self.labels + int(answers.answered.sum()),
-            last=(plan.asked.size - skipped, int(inferred.sum()), int((plan.action == PASSED).sum()), skipped),
-            signs=signs,
-        )
+        return replace(self, signs=signs, **self.moved(plan, answers))
 
     def trained(
         self,
@@ -214,15 +184,7 @@ class State:
 
     def described(self, problem: Problem, coef: Floats | None = None, **details: Any) -> Round:
         """Return the round as people see it; `coef` where another classifier than the state's is shown."""
-        asked, inferred, passed, skipped = self.last
-        return Round(
-            index=len(self.epochs),
-            labels=self.labels,
-            seen=self.looked,
-            asked=asked,
-            inferred=inferred,
-            passed=passed,
-            skipped=skipped,
+        return self.as_round(
             clip=self.clip,
             disagreement=float(self.region.mean()),
             estimator=self.rows.classifier(self.coef if coef is None else coef, problem.logged.classes),
@@ -272,15 +234,7 @@ def schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
     >>> schedule(None, 100), schedule((40,), 100), schedule(None, 7)
     ((10, 15, 22, 53), (100,), (7,))
     """
-    sizes: list[int] = []
-    size, wanted = 10, iter(epochs or ())
-    while (size := next(wanted, 0) if epochs is not None else size) and sum(sizes) + size <= n_pool:
-        sizes.append(size)
-        size = size * 3 // 2
-    if not sizes:
-        return (n_pool,)
-    sizes[-1] += n_pool - sum(sizes)
-    return tuple(sizes)
+    return fit_epochs(accumulate(repeat(10), lambda size, _: size * 3 // 2) if epochs is None else epochs, n_pool)
 
 
 def check_settings(method: Any) -> None:
@@ -290,17 +244,7 @@ def check_settings(method: Any) -> None:
         value = getattr(method, name, 1)
         if not (0.0 < value < inf) or (name == "passes" and int(value) != value):
             raise InvalidInput(f"{name} must be {rule}, but is {value!r}; correct it.")
-    epochs = method.epochs
-    if epochs is not None and (min(epochs, default=0) < 1 or any(a > b for a, b in pairwise(epochs))):
-        raise InvalidInput(
-            f"epochs must be row counts of at least 1 that never shrink, but are {epochs}; "
-            "the query policy is exact only for such a schedule."
-        )
-    if getattr(method, "bias_correction", False) and not method.multiple_importance:
-        raise InvalidInput(
-            "multiple_importance=False needs bias_correction=False too, because a row that its epoch would never "
-            "ask about has no importance weight of its own; switch both off."
-        )
+    check_stream_settings(method)
 
 
 def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interval:
@@ -337,19 +281,13 @@ def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interva
 
 
 def stacked(top: Any, bottom: Any, constant: bool) -> Any:
-    """Return two blocks of rows as one fresh C-ordered array or canonical CSR matrix, with a column of ones if asked."""
-    if hasattr(top, "tocsr") or hasattr(bottom, "tocsr"):
-        import scipy.sparse as sp
-
-        blocks: list[Any] = [[sp.csr_array(block)] for block in (top, bottom)]
-        if constant:
-            blocks = [[*row, sp.csr_array(np.ones((row[0].shape[0], 1), dtype=row[0].dtype))] for row in blocks]
-        rows: Any = sp.block_array(blocks, format="csr")
-        rows.sum_duplicates()
-        return rows
+    """Return two blocks of rows as one, with a column of ones if asked."""
+    rows = stack_rows(top, bottom)
     if not constant:
-        return np.concatenate([top, bottom])
-    out = np.ones((len(top) + len(bottom), top.shape[1] + 1), dtype=np.result_type(top, bottom))
-    out[: len(top), :-1] = top
-    out[len(top) :, :-1] = bottom
-    return out
+        return rows
+    ones = np.ones((rows.shape[0], 1), dtype=rows.dtype)
+    if not hasattr(rows, "tocsr"):
+        return np.hstack([rows, ones])
+    import scipy.sparse as sp
+
+    return sp.hstack([rows, sp.csr_array(ones)], format="csr")

@@ -1,0 +1,110 @@
+"""What methods that take the pool in its order share: epochs, and where a stream stands between rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Ints
+from observal.errors import InvalidInput
+from observal.types import INFERRED, PASSED, Answers, Plan, Round
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StreamState:
+    """Which rows of the stream were taken, in which epochs, and what happened to them."""
+
+    schedule: tuple[int, ...]  # epochs still to come
+    looked: int = 0  # pool rows taken from the stream
+    epochs: tuple[int, ...] = ()  # rows that count in each epoch: all but the skipped ones
+    gates: tuple[int, ...] = ()  # the n_{k+1} that each epoch's query policy was fixed with
+    labels: int = 0
+    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # asked, inferred, passed, skipped in the last epoch
+
+    @property
+    def counted(self) -> int:
+        """n_k: pool rows looked at and not skipped; a skipped row counts as never drawn."""
+        return sum(self.epochs)
+
+    @property
+    def next_gate(self) -> int:
+        """n_{k+1} for the coming epoch's query policy; it never shrinks, also where rows were skipped."""
+        return max(self.counted + self.schedule[0], *self.gates, 0)
+
+    @property
+    def next_positions(self) -> Ints:
+        """The pool rows of the coming epoch."""
+        return np.arange(self.looked, self.looked + self.schedule[0])
+
+    def moved(self, plan: Plan, answers: Answers) -> dict[str, Any]:
+        """Return the fields of this class after a round."""
+        skipped = int((~answers.answered).sum())
+        # A round that the label budget cut short leaves rows for one more, in case a skip left budget over.
+        unseen = self.schedule[0] - plan.positions.size
+        return {
+            "schedule": (unseen, *self.schedule[1:]) if unseen else self.schedule[1:],
+            "looked": self.looked + plan.positions.size,
+            "epochs": (*self.epochs, plan.positions.size - skipped),
+            "gates": (*self.gates, self.next_gate),
+            "labels": self.labels + int(answers.answered.sum()),
+            "last": (
+                plan.asked.size - skipped,
+                int((plan.action == INFERRED).sum()),
+                int((plan.action == PASSED).sum()),
+                skipped,
+            ),
+        }
+
+    def as_round(self, **fields: Any) -> Round:
+        """Return the round as people see it; `fields` are those that only the method knows."""
+        asked, inferred, passed, skipped = self.last
+        return Round(
+            index=len(self.epochs),
+            labels=self.labels,
+            seen=self.looked,
+            asked=asked,
+            inferred=inferred,
+            passed=passed,
+            skipped=skipped,
+            **fields,
+        )
+
+
+def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
+    """Return as many of the wanted epochs as the pool has rows for; the rows left over join the last one.
+
+    A shorter last epoch would break the closed form of the query policy, which needs epochs that never shrink.
+
+    Examples
+    --------
+    >>> fit_epochs((2, 4, 8, 16), 20), fit_epochs((30,), 20)
+    ((2, 4, 14), (20,))
+    """
+    sizes: list[int] = []
+    for size in wanted:
+        if sum(sizes) + size > n_pool:
+            break
+        sizes.append(size)
+    if not sizes:
+        return (n_pool,)
+    sizes[-1] += n_pool - sum(sizes)
+    return tuple(sizes)
+
+
+def check_stream_settings(method: Any) -> None:
+    """Refuse epochs that shrink, and plain importance sampling together with bias correction."""
+    epochs = method.epochs
+    if epochs is not None and (min(epochs, default=0) < 1 or any(a > b for a, b in pairwise(epochs))):
+        raise InvalidInput(
+            f"epochs must be row counts of at least 1 that never shrink, but are {epochs}; "
+            "the query policy is exact only for such a schedule."
+        )
+    if getattr(method, "bias_correction", False) and not method.multiple_importance:
+        raise InvalidInput(
+            "multiple_importance=False needs bias_correction=False too, because a row that its epoch would never "
+            "ask about has no importance weight of its own; switch both off."
+        )
