@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
-# Half the marks of a slow machine are numba compiling: one cache, kept between runs.
+# Compiled kernels are kept between runs, out of the source tree.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
 .PHONY: demo test lint verify bench clean

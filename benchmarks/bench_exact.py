@@ -66,7 +66,6 @@ def main(n_h: int, rows: int, gamma: float) -> None:
     method = ob.ExactDBAL(hypotheses, gamma=gamma)
     ob.run(logged, pool, lambda ids: y[m:][ids], method, label_budget=5)  # compile
 
-    sizes: list[int] = []
     with PeakMemory() as memory:
         start = time.perf_counter()
         result = ob.run(logged, pool, lambda ids: y[m:][ids], method)

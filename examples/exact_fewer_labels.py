@@ -1,8 +1,9 @@
 """Algorithm 1 on the paper's kind of data: far fewer labels than asking about everything, at the same final error.
 
 6,000 rows in 30 dimensions, a linear separator, 5 % of the labels flipped, and a log that the "certainty" policy filled:
-labels far from an old boundary are known, labels near it are not. The class is 4,000 linear classifiers fixed before the
-data, as a bank might keep the scorecards of earlier years. Run it with ``python examples/exact_fewer_labels.py``.
+labels far from an old boundary are known, labels near it are not. The class is 4,000 linear classifiers made from other
+rows of the same kind, before the log, pool and test rows were drawn, as a bank might keep the scorecards of earlier years.
+Run it with ``python examples/exact_fewer_labels.py``.
 """
 
 from __future__ import annotations
@@ -13,23 +14,25 @@ from pathlib import Path
 import numpy as np
 
 import observal as ob
-from observal.datasets import fit_policy, make_linear, simulate
+from observal.datasets import Dataset, fit_policy, make_linear, simulate
 
 GAMMAS = (0.03, 0.1, 0.3)  # practical γ1, all of them shown: smaller asks for less and dares more
 
 
-def scorecards(truth: np.ndarray, seed: int, count: int = 4000) -> np.ndarray:
-    """Return unit normals at all angles from an unrelated direction down to nearly the truth."""
+def scorecards(X: np.ndarray, y: np.ndarray, seed: int, count: int = 4000) -> np.ndarray:
+    """Return unit normals around the least-squares fit on earlier rows, from close to it to unrelated."""
     rng = np.random.default_rng(seed)
+    earlier = np.linalg.lstsq(X, y.astype(float), rcond=None)[0]
+    earlier /= np.linalg.norm(earlier)
     spread = np.geomspace(0.02, 5.0, count)[:, None]
-    normals = truth + spread * rng.standard_normal((count, truth.size)) / np.sqrt(truth.size)
+    normals = earlier + spread * rng.standard_normal((count, earlier.size)) / np.sqrt(earlier.size)
     return normals / np.linalg.norm(normals, axis=1, keepdims=True)
 
 
 def one_trial(seed: int) -> dict[str, tuple[int, float, list[tuple[int, float]]]]:
-    data = make_linear(random_state=seed)
-    truth = np.linalg.lstsq(data.X, data.y.astype(float), rcond=None)[0]
-    normals = scorecards(truth / np.linalg.norm(truth), seed)
+    both = make_linear(n_rows=12_000, random_state=seed)
+    normals = scorecards(both.X[:6000], both.y[:6000], seed)
+    data = Dataset(both.X[6000:], both.y[6000:], both.name, both.description)
     sim = simulate(data, fit_policy("certainty", data, random_state=seed), random_state=seed)
     rows = np.vstack([sim.logged.X, sim.pool.X])
     hypotheses = ob.FiniteClass(normals @ rows.T > 0)
@@ -107,7 +110,7 @@ def main(trials: int, out: Path) -> dict[str, tuple[float, float]]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--out", type=Path, default=Path("out/exact_fewer_labels.png"))
     arguments = parser.parse_args()
     main(arguments.trials, arguments.out)

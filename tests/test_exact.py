@@ -142,6 +142,25 @@ def test_certified_means_fixed_class_known_distribution_and_certified_gamma():
     for change in ({"gamma": 0.1}, {"propensity_distribution": None}):
         assert details(replace(certified, **change))["certified"] is False
 
+    def last(oracle, **kwargs):
+        return ob.run(logged, pool, oracle, certified, **kwargs).rounds[-1].details
+
+    assert last(lambda ids: pool_y[ids])["certified"] is True
+    skipping = last(lambda ids: [None if pool_y[i] > 0 else -1 for i in ids])
+    assert skipping["not_certified_because"] == "rows were skipped"
+    assert (
+        last(lambda ids: pool_y[ids], label_budget=7)["not_certified_because"] == "the label budget cut a round short"
+    )
+    wrong = replace(certified, propensity_distribution=((0.9,), (1.0,)))
+    with pytest.raises(InvalidInput, match="must hold every propensity"):
+        details(wrong)
+
+
+def test_the_interval_says_when_it_is_only_approximate():
+    _, _, pool_y, _, logged, pool = problem(5)
+    result = ob.run(logged, pool, lambda ids: pool_y[ids], ob.ExactDBAL(ob.Thresholds(), gamma=0.1))
+    assert "approximate, because the class was enumerated on the data" in result.error_interval.method
+
 
 def test_a_class_of_predictions_cannot_predict_other_rows_and_says_so():
     predictions, _, pool_y, _, logged, pool = problem(6)
@@ -163,6 +182,12 @@ def test_callables_predict_new_rows():
         ({"confidence": 1.0}, "confidence must be between"),
         ({"gamma": -1.0}, "gamma must be"),
         ({"gamma": "loose"}, "gamma must be"),
+        ({"gamma": np.inf}, "gamma must be"),
+        ({"gamma": True}, "gamma must be"),
+        ({"epochs": [2, 4]}, "tuple of row counts"),
+        ({"epochs": 10}, "tuple of row counts"),
+        ({"hypotheses": None}, "hypotheses must be"),
+        ({"hypotheses": ob.Thresholds}, "hypotheses must be"),
         ({"epochs": (4, 2)}, "never shrink"),
         ({"epochs": (0, 2)}, "at least 1"),
         ({"epochs": ()}, "at least 1"),
@@ -171,7 +196,7 @@ def test_callables_predict_new_rows():
 )
 def test_bad_settings_get_one_sentence(kwargs, message):
     with pytest.raises(InvalidInput, match=message):
-        ob.ExactDBAL(ob.Thresholds(), **kwargs)
+        ob.ExactDBAL(**{"hypotheses": ob.Thresholds(), **kwargs})
 
 
 def test_three_classes_are_refused():

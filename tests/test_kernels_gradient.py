@@ -178,8 +178,8 @@ def compare_estimates(policy, learning_rate, second_moment, seed, warm=True):
 @pytest.mark.parametrize("policy", ["certainty", "uncertainty"])
 @pytest.mark.parametrize(("learning_rate", "second_moment"), [(0.0064, 10.24), (0.1, 0.64)])
 def test_the_running_sum_is_as_good_as_the_sampled_one(policy, learning_rate, second_moment):
-    # Measured on seeds 10 to 15 (the running sum's constants were chosen on seeds 0 to 2): running 0.5 to 2.4 % off on
-    # average over seeds, sampled 5 to 11 %; the final weights were closer with the running sum on every seed.
+    # The running sum's constants were chosen on seeds 0 to 2; the slow test below looks at seeds 10 to 15. From a warm
+    # start it found the running sum 0.4 to 4.0 % off, the sampled one 4.7 to 11.7 %, and closer weights in 36 of 36 runs.
     report = compare_estimates(policy, learning_rate, second_moment, seed=10)
     off, distance, error = report["running"]
     assert off < report["sampled"][0], report
@@ -196,3 +196,34 @@ def test_the_running_sum_leads_to_the_same_weights_from_a_cold_start(policy):
     _, distance, error = report["running"]
     assert distance < max(report["sampled"][1], 0.002), report
     assert abs(error - report["exact"][2]) <= 3 / 1200, report
+
+
+@pytest.mark.slow
+def test_the_running_sum_over_all_seeds_policies_and_settings():
+    """72 runs on seeds that chose nothing: 10 to 15 × 2 policies × 3 settings of the figure's grid, warm and cold.
+
+    The seeds are fixed, so nothing here can fail by chance; the margins are for other builds of numpy. What
+    docs/reproduction.md quotes is printed (pytest -s).
+    """
+    runs = [
+        (warm, compare_estimates(policy, learning_rate, second_moment, seed, warm))
+        for warm in (True, False)
+        for policy in ("certainty", "uncertainty")
+        for learning_rate, second_moment in ((0.0064, 10.24), (0.0256, 2.56), (0.1, 0.64))
+        for seed in range(10, 16)
+    ]
+    starts = np.array([warm for warm, _ in runs])
+    running, sampled, exact = (np.array([run[name] for _, run in runs]) for name in ("running", "sampled", "exact"))
+    closer = running[:, 1] < sampled[:, 1]
+    for name, of in (("warm", starts), ("cold", ~starts), ("all", starts | ~starts)):
+        print(
+            f"{name}: median relative error, running {100 * running[of, 0].min():.2f} to "
+            f"{100 * running[of, 0].max():.2f} %, sampled {100 * sampled[of, 0].min():.2f} to "
+            f"{100 * sampled[of, 0].max():.2f} %; weights closer in {closer[of].sum()} of {of.sum()}; test error off by "
+            f"at most {100 * np.abs(running - exact)[of, 2].max():.2f} (running) and "
+            f"{100 * np.abs(sampled - exact)[of, 2].max():.2f} (sampled) points"
+        )
+    assert len(runs) == 72
+    assert (running[:, 0] < sampled[:, 0]).all()
+    assert running[:, 0].max() < 0.06
+    assert closer.sum() >= 60

@@ -88,7 +88,7 @@ def world():
 @pytest.mark.parametrize("learning_rate", [0.01, 1.0])
 def test_passive_is_its_slow_twin(seed, learning_rate):
     world = World(seed)
-    _, states = world.states(Passive(learning_rate), seed)
+    _, states = world.states(Passive(learning_rate, fit_intercept=False), seed)
     expected = twin.passive(*world.arrays, learning_rate=learning_rate, seed=seed)
     assert len(states) == len(expected)
     for state, want in zip(states, expected, strict=True):
@@ -101,7 +101,7 @@ def test_passive_is_its_slow_twin(seed, learning_rate):
 @pytest.mark.parametrize(("capacity", "learning_rate", "seed", "m", "n"), SETTINGS)
 def test_active_vc_is_its_slow_twin(switches, capacity, learning_rate, seed, m, n):
     world = World(seed, m, n)
-    problem, states = world.states(ActiveVC(capacity, learning_rate, **switches), seed)
+    problem, states = world.states(ActiveVC(capacity, learning_rate, fit_intercept=False, **switches), seed)
     expected = twin.active_vc(*world.arrays, capacity=capacity, learning_rate=learning_rate, seed=seed, **switches)
     assert len(states) == len(expected)
     for state, want in zip(states, expected, strict=True):
@@ -120,7 +120,7 @@ def test_active_vc_is_its_slow_twin(switches, capacity, learning_rate, seed, m, 
 @pytest.mark.parametrize(("capacity", "learning_rate", "seed", "m", "n"), SETTINGS)
 def test_active18_is_its_slow_twin(variant, capacity, learning_rate, seed, m, n):
     world = World(seed, m, n)
-    problem, states = world.states(Active18(capacity, learning_rate, **variant), seed)
+    problem, states = world.states(Active18(capacity, learning_rate, fit_intercept=False, **variant), seed)
     expected = twin.active18(*world.arrays, capacity=capacity, learning_rate=learning_rate, seed=seed, **variant)
     assert len(states) == len(expected)
     for state, want in zip(states, expected, strict=True):
@@ -241,7 +241,7 @@ def test_the_constant_column_is_a_feature(world, method):
     m = len(world.logged)
     logged = ob.LoggedData(np.hstack([world.logged.X, ones[:m]]), world.logged.y, world.q[:m], classes=(-1, 1))
     pool = ob.Pool(np.hstack([world.pool.X, ones[m:]]), world.q[m:])
-    by_hand = ob.run(logged, pool, world.oracle, method).estimator
+    by_hand = ob.run(logged, pool, world.oracle, replace(method, fit_intercept=False)).estimator
     built_in = ob.run(world.logged, world.pool, world.oracle, replace(method, fit_intercept=True)).estimator
     np.testing.assert_array_equal(by_hand.coef_[0], np.append(built_in.coef_, built_in.intercept_))
     np.testing.assert_allclose(
@@ -366,7 +366,7 @@ def test_the_interval_covers_the_error_and_narrows():
 @pytest.mark.parametrize("policy", [Certainty, Uncertainty])
 def test_labels_help_and_active_vc_leads(policy):
     """The paper's data at one setting for all; mean error over six worlds of their own after 300 labels."""
-    methods = (Passive(0.0256), ActiveVC(0.64, 0.0256))
+    methods = (Passive(0.0256, fit_intercept=False), ActiveVC(0.64, 0.0256, fit_intercept=False))
     errors = np.empty((6, 2, 2))
     for trial in range(6):
         data = make_linear(random_state=100 + trial)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observal.dichotomies import Dichotomies
-from observal.errors import InvalidInput
-from observal.risk import RiskSums, pair_sums, risk_sums, uniform_error_interval
+from observal.errors import InvalidInput, InvalidLabel
+from observal.risk import RiskSums, clipped, pair_sums, risk_sums, uniform_error_interval
 from tests.reference import risk as slow
 
 WEIGHTS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 7.0, 100.0])
@@ -88,6 +88,55 @@ def test_rows_must_match():
 
 def test_an_infinite_weight_never_counts():
     assert float(risk_sums(np.array([1]), [-1], [np.inf]).loss) == 0.0
+    assert clipped([np.inf, 2.0, 0.0], np.inf, np.ones(3, bool)).tolist() == [0.0, 2.0, 0.0]
+
+
+@pytest.mark.parametrize("sums", [risk_sums, lambda h, *rest, **more: pair_sums(h, [1, 1], *rest, **more)])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "weights", "more", "message"),
+    [
+        ([1, -1], [2.0, np.nan], {}, "Weights must be at least 0, but the least is nan"),
+        ([1, -1], [2.0, -1.0], {}, "Weights must be at least 0, but the least is -1.0"),
+        ([1, 0], [2.0, -np.inf], {}, "Weights must be at least 0, but the least is -inf"),
+        ([1, -1], [2.0, 1.0], {"clip": np.nan}, "clip must be at least 0, but is nan"),
+        ([1, -1], [2.0, 1.0], {"clip": -1.0}, "clip must be at least 0, but is -1.0"),
+        ([1, -1], [2.0, 1.0], {"cost": [5, -3]}, r"one cost in \[0, 1\] for each of its 2 rows, .* from -3 to 5"),
+        ([1, -1], [2.0, 1.0], {"cost": [0.5, np.nan]}, r"one cost in \[0, 1\]"),
+        ([1, -1], [2.0, 1.0], {"cost": [0.5]}, r"one cost in \[0, 1\] for each of its 2 rows, but got shape \(1,\)"),
+        ([1, -1], [2.0, 1.0], {"cost": 0.5}, r"one cost in \[0, 1\] for each of its 2 rows, but got shape \(\)"),
+        ([1, -1], [2.0, 1.0], {"cost": [[0.5, 0.5]] * 2}, r"one cost in \[0, 1\] for each of its 2 rows"),
+    ],
+)
+def test_bad_weights_and_costs_get_one_sentence(sums, packed, labels, weights, more, message):
+    predictions = np.array([[1, 1], [-1, 1]], dtype=np.int8)
+    with pytest.raises(InvalidInput, match=message):
+        sums(Dichotomies.from_signs(predictions) if packed else predictions, labels, weights, **more)
+
+
+@pytest.mark.parametrize(
+    ("labels", "seen"),
+    [
+        ([1, 2], "2 was"),
+        ([-3, 1], "-3 was"),
+        ([1.0, 0.5], "0.5 was"),
+        ([1.0, np.nan], "nan was"),
+        (np.array([-128, 1], dtype=np.int8), "-128 was"),
+        ([True, False], "array of bool"),
+        (["yes", "no"], "array of <U3"),
+        ([1, None], "array of object"),
+    ],
+)
+def test_labels_are_signs_or_zero(labels, seen):
+    with pytest.raises(InvalidLabel, match=f"^Labels must be -1 or \\+1, and 0 where none is known, but .*{seen}"):
+        risk_sums(np.array([1, 1]), labels, [1.0, 1.0])
+    with pytest.raises(InvalidLabel):
+        pair_sums(np.array([1, 1]), [1, 1], labels, [1.0, 1.0])
+
+
+def test_the_other_classifier_has_the_same_rows():
+    with pytest.raises(InvalidInput, match=r"for each of the 2 rows, but has shape \(1,\)"):
+        pair_sums(np.array([1, 1]), [1], [1, 1], [1.0, 1.0])
 
 
 def test_the_uniform_interval_covers_whatever_member_is_chosen():

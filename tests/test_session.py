@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import decimal
+import uuid
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -252,3 +257,116 @@ def test_a_newer_format_is_refused(tmp_path):
         archive.writestr("record.json", '{"format": 99, "record": {}}')
     with pytest.raises(InvalidInput, match="newer observal"):
         ob.Session.load(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [uuid.uuid5(uuid.NAMESPACE_DNS, str(i)) for i in range(60)],
+        [datetime.date(2026, 1, 1) + datetime.timedelta(days=i) for i in range(60)],
+        [decimal.Decimal(i) / 7 for i in range(60)],
+    ],
+)
+def test_ids_of_other_types_survive_saving(tmp_path, ids):
+    logged, pool, _ = data()
+    live = ob.Session(logged, ob.Pool(pool.X, pool.propensity, np.array(ids, dtype=object)), METHOD)
+    live.save(tmp_path / "run")
+    assert ob.Session.load(tmp_path / "run").ask(3).ids.tolist() == live.ask(3).ids.tolist()
+
+
+def test_what_cannot_be_stored_is_refused_when_saving_and_not_when_loading(tmp_path):
+    logged, pool, _ = data()
+    ids = np.array([frozenset([i]) for i in range(60)], dtype=object)
+    live = ob.Session(logged, ob.Pool(pool.X, pool.propensity, ids), METHOD)
+    with pytest.raises(InvalidInput, match="nothing was saved"):
+        live.save(tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_file_gives_one_sentence(tmp_path):
+    import zipfile
+
+    live, _ = session()
+    live.save(tmp_path / "run")
+    whole = (tmp_path / "run").read_bytes()
+    rng = np.random.default_rng(0)
+    for number in range(40):
+        damaged = bytearray(whole)
+        for where in rng.integers(0, len(whole), 3):
+            damaged[where] ^= 0xFF
+        path = tmp_path / f"damaged-{number}"
+        path.write_bytes(damaged[: rng.integers(1, len(whole) + 1)] if number % 2 else damaged)
+        with contextlib.suppress(InvalidInput):  # any other error fails; a flipped bit in padding does no harm
+            ob.Session.load(path)
+    for text in ("[]", "{}", '{"format": 1, "record": {}}', '{"format": 1, "record": []}'):
+        with zipfile.ZipFile(tmp_path / "odd", "w") as archive:
+            archive.writestr("record.json", text)
+        with pytest.raises(InvalidInput, match="not a file that observal saved"):
+            ob.Session.load(tmp_path / "odd")
+
+
+def test_another_kind_of_method_is_refused_when_loading(tmp_path):
+    live, _ = session()
+    live.save(tmp_path / "run")
+    with pytest.raises(InvalidInput, match=r"saved with observal\.methods\.exact:ExactDBAL"):
+        ob.Session.load(tmp_path / "run", method=ob.ActiveVC())
+
+
+def test_taking_labels_back_lets_the_session_go_on_and_a_copy_agrees(tmp_path):
+    live, truth = session(label_budget=6)
+    result = answer_all(live, truth)
+    assert live.finished
+    taken_back = result.queries["id"][:2]
+    live.tell(taken_back, [None, None], correct=True)
+    live.save(tmp_path / "run")
+    copy = ob.Session.load(tmp_path / "run")
+    assert live.labels == copy.labels == 4
+    assert live.ask().ids.tolist() == copy.ask().ids.tolist()
+
+
+def test_a_late_answer_is_kept_beyond_the_budget():
+    live, truth = session(label_budget=5)
+    first = live.ask().ids.tolist()
+    live.tell(first, [None] * len(first))
+    answer_all(live, truth)
+    live.tell(first, [truth[i] for i in first])
+    assert live.labels == 5 + len(first)
+    assert set(first) <= set(live.result().queries["id"])
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"label_budget": 10.5},
+        {"label_budget": "10"},
+        {"random_state": None},
+        {"random_state": -1},
+        {"method": ob.ActiveVC},
+    ],
+)
+def test_wrong_arguments_get_one_sentence(kwargs):
+    logged, pool, _ = data()
+    with pytest.raises(InvalidInput, match="must be"):
+        ob.Session(logged, pool, **{"method": METHOD, **kwargs})
+
+
+def test_an_oracle_that_forgets_to_answer_is_told_so():
+    logged, pool, _ = data()
+    with pytest.raises(InvalidInput, match="returned None"):
+        ob.run(logged, pool, lambda ids: None, METHOD)
+
+
+def test_a_label_that_cannot_be_a_class_is_refused():
+    live, _ = session()
+    with pytest.raises(InvalidLabel, match="was seen"):
+        live.tell(live.ask(1).ids, [["good"]])
+    with pytest.raises(InvalidInput, match="whole number"):
+        live.ask(1.5)
+
+
+def test_the_default_method_needs_no_settings():
+    logged, pool, truth = data()
+    result = ob.run(logged, pool, lambda ids: [truth[i] for i in ids], label_budget=20)
+    assert isinstance(ob.Session(logged, pool).method, ob.NewtonVC)
+    assert result.rounds[-1].labels == 20
+    assert result.estimator.score(pool.X, [truth[i] for i in pool.ids]) > 0.9

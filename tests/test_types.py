@@ -48,6 +48,16 @@ def test_records_are_frozen_and_do_not_touch_what_was_handed_in():
     features[0, 0] = 5.0  # the caller's own array stays writable
 
 
+def test_what_was_checked_stays_as_it_was_checked():
+    labels, chances, names, costs = Y.copy(), Q.copy(), np.array(["a", "b", "c"]), np.ones(3)
+    logged = ob.LoggedData(X, labels, chances, names, cost=costs)
+    labels[0], chances[0], names[0], costs[0] = 7.0, 7.0, "b", 7.0
+    assert logged.y[0] == 0.0
+    assert logged.propensity[0] == 0.5
+    assert logged.ids[0] == "a"
+    assert logged.cost[0] == 1.0
+
+
 def test_records_can_be_pickled():
     logged = pickle.loads(pickle.dumps(ob.LoggedData(X, Y, Q)))
     assert logged.revealed.tolist() == [True, False, True]
@@ -68,6 +78,8 @@ def test_sparse_features_are_kept_sparse():
         (lambda: ob.LoggedData([[np.nan, 0.0]], [1], 1.0), InvalidInput, "1 of 2 values are NaN"),
         (lambda: ob.LoggedData([["a", "b"]], [1], 1.0), InvalidInput, "must be numbers"),
         (lambda: ob.LoggedData([1.0, 2.0], [0, 1], 1.0), InvalidInput, "two dimensions"),
+        (lambda: ob.LoggedData([[1.0 + 2.0j]], [1], 1.0), InvalidInput, "must be numbers"),
+        (lambda: ob.LoggedData(X, Y, "often"), InvalidPropensity, "numbers as propensities"),
         (lambda: ob.LoggedData(X, [1, 1, np.nan], 0.5), InvalidLabel, "two classes, but the log shows"),
         (lambda: ob.LoggedData(X, [np.nan] * 3, 0.5), InvalidLabel, "two classes"),
         (lambda: ob.LoggedData(X, [0, 1, 2], 0.5, classes=(0, 1)), InvalidLabel, "2 was seen"),

@@ -46,9 +46,9 @@ def test_every_item_of_section_6_has_a_claim():
 
 def test_report_is_a_table_and_json():
     seen = []
-    report = verify(trials=30, only=["decomposition", "clip-example"], jobs=1, progress=lambda *a: seen.append(a))
+    report = verify(trials=50, only=["decomposition", "clip-example"], jobs=1, progress=lambda *a: seen.append(a))
     assert [row[0] for row in report.rows()] == ["clip-example", "decomposition"]
-    assert [row[3] for row in report.rows()] == ["exact", "30"]
+    assert [row[3] for row in report.rows()] == ["exact", "50"]
     told = json.loads(json.dumps(report.to_dict()))
     assert told["passed"] is True
     assert {"claim", "statement", "source", "promised", "measured", "trials", "passed", "error_rate", "detail"} <= set(
@@ -78,7 +78,7 @@ def test_one_failing_or_breaking_claim_fails_the_report():
         Claim("fails", "One is two.", "nowhere", fails),
         Claim("breaks", "Zero divides.", "nowhere", breaks),
     ]
-    report = verify(trials=5, claims=claims, jobs=1)
+    report = verify(trials=50, claims=claims, jobs=1)
     assert isinstance(report, Report)
     assert [outcome.passed for outcome in report.outcomes] == [True, False, False]
     assert not report.passed
@@ -89,8 +89,8 @@ def test_one_failing_or_breaking_claim_fails_the_report():
 def test_bad_requests_are_refused():
     with pytest.raises(InvalidInput, match="no claim"):
         verify(only="nonsense")
-    with pytest.raises(InvalidInput, match="at least 1 trial"):
-        verify(trials=0)
+    with pytest.raises(InvalidInput, match="at least 50 trials"):
+        verify(trials=49)
     with pytest.raises(InvalidInput, match="at least 1 process"):
         verify(jobs=0)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from observal.errors import ObservalError
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
-from observal.methods import Active18, ActiveVC, ExactDBAL, Method, Passive
+from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.session import Session, run
 from observal.types import Interval, LoggedData, Pool, Query, Round, RunResult
 
@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Active18",
     "ActiveVC",
+    "CommitteeVC",
     "ExactDBAL",
     "FiniteClass",
     "GradientClassifier",
@@ -30,6 +31,7 @@ __all__ = [
     "LoggedClassifier",
     "LoggedData",
     "Method",
+    "NewtonVC",
     "ObservalError",
     "Passive",
     "Pool",

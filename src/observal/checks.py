@@ -32,6 +32,8 @@ def check_features(X: Any, what: str) -> Any:
     else:
         try:
             X = np.asarray(X)
+            if X.dtype.kind == "c":
+                raise TypeError("complex numbers have no order")
             X = X.astype(np.float64) if X.dtype not in (np.float32, np.float64) else X
         except (TypeError, ValueError) as error:
             raise InvalidInput(
@@ -54,7 +56,10 @@ def check_features(X: Any, what: str) -> Any:
 
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     """Return the propensities as one float in [0, 1] per row; a single number counts for every row."""
-    values = np.asarray(propensity, dtype=np.float64)
+    try:
+        values = np.array(propensity, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidPropensity(f"{what} must have numbers as propensities, but got {propensity!r:.60}.") from None
     if values.ndim == 0:
         values = np.full(n_rows, float(values))
     if values.shape != (n_rows,):
@@ -77,7 +82,7 @@ def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
     """Return one distinct id per row; positions where none were given."""
     if ids is None:
         return frozen(np.arange(n_rows))
-    values = np.asarray(ids)
+    values = np.array(ids)
     if values.shape != (n_rows,):
         raise InvalidInput(f"{what} needs one id for each of its {n_rows} rows, but got shape {values.shape}.")
     seen = set(values.tolist())
@@ -94,7 +99,7 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
     """Return what a mistake costs on each row, in [0, 1], or None where every mistake costs 1."""
     if cost is None:
         return None
-    values = np.asarray(cost, dtype=np.float64)
+    values = np.array(cost, dtype=np.float64)
     if values.shape != (n_rows,) or not ((values >= 0.0) & (values <= 1.0)).all():
         raise InvalidInput(
             f"{what} needs one cost in [0, 1] for each of its {n_rows} rows, but got shape {values.shape} with "
@@ -126,11 +131,18 @@ def encode_labels(values: NDArray[Any], classes: NDArray[Any], what: str) -> Int
     try:
         return np.fromiter((lookup[value] for value in values.tolist()), dtype=np.int64, count=values.size)
     except (KeyError, TypeError):
-        strange = next(value for value in values.tolist() if value not in lookup)
+        strange = next(value for value in values.tolist() if not _is_key(value, lookup))
         raise InvalidLabel(
             f"{what} must be one of the classes {list(lookup)}, but {strange!r} was seen; "
             "correct the label, or name all classes with classes=."
         ) from None
+
+
+def _is_key(value: Any, lookup: dict[Any, int]) -> bool:
+    try:
+        return value in lookup
+    except TypeError:  # a list, say, cannot be a class
+        return False
 
 
 def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,8 +22,8 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
 
 
 @app.callback()
@@ -34,7 +34,7 @@ def _options(debug: Annotated[bool, typer.Option("--debug", help="Show the trace
 
 @app.command()
 def verify(
-    trials: Annotated[int, typer.Option(help="Trials for each claim that has trials.")] = 2000,
+    trials: Annotated[int, typer.Option(help="Trials for each claim that has trials.", min=50)] = 2000,
     only: Annotated[str | None, typer.Option(help="Check one claim only, by its name in the table.")] = None,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -61,7 +61,7 @@ def verify(
 
 @app.command()
 def ablate(
-    trials: Annotated[int, typer.Option(help="Runs per variant, on the same draws.")] = 200,
+    trials: Annotated[int, typer.Option(help="Runs per variant, on the same draws.", min=2)] = 200,
     gamma: Annotated[float, typer.Option(help="The practical γ1 of the candidate sets.")] = 0.1,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -79,11 +79,12 @@ def ablate(
         print(json.dumps(ablation.to_dicts(rows), indent=2))
         return
     print_table(
-        ["Algorithm 1 …", "labels asked", "excess error, %"],
+        ["Algorithm 1 …", "labels asked", "final error, %", "of it above the best, %"],
         [
             (
                 r.variant,
                 f"{r.labels:.0f} ± {r.labels_se:.0f}",
+                f"{100 * r.final_error:.2f}",
                 f"{100 * r.excess_error:.2f} ± {100 * r.excess_error_se:.2f}",
             )
             for r in rows
@@ -96,7 +97,7 @@ def reproduce(
     shape: Annotated[
         Literal["triangular", "uniform"], typer.Option(help="Of the rows: as in the paper's figure, or as in its text.")
     ] = "triangular",
-    trials: Annotated[int, typer.Option(help="Trials; new data in each.")] = 16,
+    trials: Annotated[int, typer.Option(help="Trials; new data in each.", min=2)] = 16,
     out: Annotated[Path, typer.Option(help="Folder for results.json, curves.csv and the figure.")] = Path(
         "out/reproduce"
     ),
@@ -122,6 +123,42 @@ def reproduce(
     print_table(outcome.header, outcome.rows())
     print(outcome.caption)
     print(f"{outcome.seconds:.0f} s. Figure: {out / 'figure.png'}, {out / 'figure.svg'}")
+
+
+@app.command()
+def benchmark(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of NAME.npz files; $OBSERVAL_DATA by default.", envvar="OBSERVAL_DATA")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Trials in each cell.")] = 8,
+    rows: Annotated[int, typer.Option(help="The most rows of a data set.")] = 6000,
+    only: Annotated[str | None, typer.Option(help="Only cells whose name contains this.")] = None,
+    peers: Annotated[str | None, typer.Option(help="Comma-separated peers; all that are installed by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results.json and the figure.")] = Path("out/benchmark"),
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run has finished.")] = False,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    as_json: Json = False,
+) -> None:
+    """Compare our methods with other libraries' on the same rows, with the same budget and model family.
+
+    Four generated scenarios, and every data set in --data under four logging policies.
+    Example: observal benchmark --data DIR --trials 8, and for a first look: observal benchmark --only linear --trials 2
+    """
+    from observal.experiments.benchmark import Specification
+    from observal.experiments.benchmark import benchmark as run_benchmark
+
+    chosen = None if peers is None else tuple(name.strip() for name in peers.split(","))
+    spec = Specification(data=data, trials=trials, rows=rows, only=only, peers=chosen, seed=seed)
+    with progress_bar("running", hidden=as_json) as progress:
+        report = run_benchmark(spec, out, jobs, resume, progress)
+    if as_json:
+        print(json.dumps(report.to_dict()))
+        return
+    print_table(report.header, report.rows())
+    for line in report.summary():
+        print(line)
+    print(f"Figure: {out / 'figure.png'}")
 
 
 @app.command()
@@ -151,19 +188,27 @@ def print_table(header: list[str], rows: Any) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(*header, box=SIMPLE_HEAD)
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))  # Text: brackets in a formula are not markup
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 @contextmanager
 def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..., None] | None]:
     """Yield a function to call with (done, total), shown on standard error with the time left."""
-    if hidden or not sys.stderr.isatty():
-        yield None
-        return
+    try:
+        with _shown_progress(description) if sys.stderr.isatty() and not hidden else nullcontext() as progress:
+            yield progress
+    except KeyboardInterrupt:
+        print("observal: interrupted; where a command has --resume, what was finished is kept.", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _shown_progress(description: str) -> Iterator[Callable[..., None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -186,6 +231,8 @@ def main() -> None:
             raise
         print(f"observal: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("observal: interrupted; what was finished is kept where a command has --resume.", file=sys.stderr)
-        sys.exit(130)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"observal: {error.filename or 'a file'} cannot be used: {error.strerror or error}.", file=sys.stderr)
+        sys.exit(1)

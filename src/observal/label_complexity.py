@@ -106,7 +106,9 @@ def _mixture_weights(
     chance = check_propensity(propensity, np.size(propensity), "The distribution")
     asked = 1.0 if query_probability is None else check_shares(query_probability, chance.size, "The query probability")
     seen = n_logged * chance + n_online * asked
-    return chance, np.divide(n_logged + n_online, seen, out=np.full(chance.size, np.inf), where=seen > 0.0)
+    with np.errstate(over="ignore"):  # next to 0 the weight is as good as infinite
+        weights = np.divide(n_logged + n_online, seen, out=np.full(chance.size, np.inf), where=seen > 0.0)
+    return chance, weights
 
 
 def query_policy_bound(

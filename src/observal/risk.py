@@ -8,13 +8,14 @@ up to those of their union: :meth:`RiskSums.merge`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats
+from observal.checks import Floats, check_cost
 from observal.dichotomies import Dichotomies
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, InvalidLabel
 from observal.types import Interval
 
 _CHUNK_CELLS = 1 << 22  # classifiers × rows compared at a time: 32 MB of floats
@@ -71,8 +72,15 @@ class RiskSums:
 
 
 def clipped(importance: ArrayLike, clip: float, counted: NDArray[np.bool_]) -> Floats:
-    """Return the weights with 0 for rows that do not count: not revealed, or above the clip."""
+    """Return the weights with 0 for rows that do not count: not revealed, or above the clip, or of infinite weight."""
     weights = np.asarray(importance, dtype=np.float64)
+    if not weights.min(initial=0.0) >= 0.0:  # NaN where any weight is
+        raise InvalidInput(
+            f"Weights must be at least 0, but the least is {weights.min()}; "
+            "give 1/Q0 or a mixture's weight, and infinity where a row cannot count."
+        )
+    if not clip >= 0.0:
+        raise InvalidInput(f"The clip must be at least 0, but is {clip}; leave it out to clip nothing.")
     return np.where(counted & (weights <= clip) & np.isfinite(weights), weights, 0.0)
 
 
@@ -92,7 +100,7 @@ def risk_sums(
     labels : array of shape (rows,)
         −1 or +1, and 0 where no label is known.
     importance : array of shape (rows,)
-        The weight of each row.
+        The weight of each row, at least 0; a row of infinite weight cannot count.
     clip : float
         Rows with a larger weight are left out (the paper's M).
     cost : array of shape (rows,), optional
@@ -110,7 +118,7 @@ def risk_sums(
     >>> sums.loss.tolist()
     [0.0, 1.0]
     """
-    y = np.asarray(labels)
+    y = _signs_or_zero(labels)
     weights = _weights(predictions, y != 0, importance, clip, cost)
     first = mismatch_sums(predictions, y, weights)
     second = mismatch_sums(predictions, y, weights**2)
@@ -137,9 +145,14 @@ def pair_sums(
     >>> sums.second_moment.tolist()
     [4.5, 6.5]
     """
-    y = np.asarray(labels)
+    y = _signs_or_zero(labels)
     weights = _weights(predictions, y != 0, importance, clip, cost)
     reference = np.asarray(other)
+    if reference.shape != y.shape:
+        raise InvalidInput(
+            f"The other classifier needs one prediction for each of the {y.size} rows, but has shape "
+            f"{reference.shape}; predict on the same rows."
+        )
     return RiskSums(
         y.size,
         mismatch_sums(predictions, reference, weights),
@@ -158,10 +171,27 @@ def _weights(
     if counted.shape != (rows,) or np.shape(importance) != (rows,):
         raise InvalidInput(
             f"Predictions, labels and weights must speak of the same rows, but have {rows}, {counted.size} and "
-            f"{np.size(importance)}."
+            f"{np.size(importance)}; give one of each per row."
         )
     weights = clipped(importance, clip, counted)
-    return weights if cost is None else weights * np.asarray(cost, dtype=np.float64)
+    costs = check_cost(cost, rows, "A risk")
+    return weights if costs is None else weights * costs
+
+
+def _signs_or_zero(labels: ArrayLike) -> NDArray[Any]:
+    """Return labels that are −1, 0 or +1; truth values are refused, because False would say "not known"."""
+    y = np.asarray(labels)
+    if y.dtype.kind not in "iuf":
+        strange: Any = f"an array of {y.dtype}"
+    else:
+        size = np.abs(y)
+        inside = (size == 0) | (size == 1)
+        if inside.all():
+            return y
+        strange = y[~inside][0]
+    raise InvalidLabel(
+        f"Labels must be -1 or +1, and 0 where none is known, but {strange} was seen; encode the two classes first."
+    )
 
 
 def mismatch_sums(

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import encode_labels, is_missing
 from observal.errors import ConflictingAnswer, InvalidInput, UnknownRow
-from observal.methods.base import Method
+from observal.methods import Method, NewtonVC
 from observal.record_file import read_record, write_record
 from observal.types import (
     ACTION_NAMES,
@@ -33,6 +33,8 @@ from observal.types import (
     Table,
 )
 
+_SAVED = ("logged", "pool", "method", "label_budget", "random_state", "plans", "answered", "codes")
+
 
 class Session:
     """A run whose labels come from people: ask for rows, tell their labels, stop at any time.
@@ -43,8 +45,8 @@ class Session:
         What the old policy showed.
     pool : Pool
         The rows that can be asked about.
-    method : Method
-        How rows are chosen.
+    method : Method, optional
+        How rows are chosen; :class:`NewtonVC` by default.
     label_budget : int, optional
         The most labels to buy; without one the method decides.
     random_state : int
@@ -67,12 +69,19 @@ class Session:
         self,
         logged: LoggedData,
         pool: Pool,
-        method: Method,
+        method: Method | None = None,
         label_budget: int | None = None,
         random_state: int = 0,
     ) -> None:
-        if label_budget is not None and label_budget < 0:
-            raise InvalidInput(f"label_budget must be None or at least 0, but is {label_budget}; None means no limit.")
+        method = NewtonVC() if method is None else method
+        if label_budget is not None and (not isinstance(label_budget, int | np.integer) or label_budget < 0):
+            raise InvalidInput(
+                f"label_budget must be None or a whole number of at least 0, but is {label_budget!r}; None means no limit."
+            )
+        if not isinstance(random_state, int | np.integer) or random_state < 0:
+            raise InvalidInput(f"random_state must be a whole number of at least 0, but is {random_state!r}.")
+        if isinstance(method, type) or not hasattr(method, "begin"):
+            raise InvalidInput(f"method must be one such as ActiveVC(), but is {method!r}; make one with its settings.")
         self.problem = Problem(logged, pool)
         self.method = method
         self.label_budget = label_budget
@@ -107,8 +116,10 @@ class Session:
 
         Asking again without telling returns the same rows.
         """
-        if n is not None and n < 1:
-            raise InvalidInput(f"ask needs n of at least 1, but got {n}; leave it out to see all open rows.")
+        if n is not None and (not isinstance(n, int | np.integer) or n < 1):
+            raise InvalidInput(
+                f"ask needs a whole number of at least 1, but got {n!r}; leave it out to see all open rows."
+            )
         if self.finished:
             return None
         plan = self._plans[-1]
@@ -146,7 +157,7 @@ class Session:
             Ids from :meth:`ask`, in any order and from any round.
         labels : iterable
             One of the classes each; NaN or None says that the row was skipped. A skip buys no label, and a label
-            told later takes its place.
+            told later takes its place: it is kept even where the budget is already spent, because it is already paid.
         correct : bool
             Let another label replace the one a row has. Closed rounds keep their decisions and are refitted.
         """
@@ -172,6 +183,7 @@ class Session:
         closed = {p for plan in self._plans[: len(self._rounds) - 1] for p in plan.asked.tolist()}
         rewritten = any(p in closed and self._answers[p] != code for p, code in told.items())
         self._answers.update(told)
+        self._stopped = ""  # another answer may leave something to ask
         if rewritten:
             self._start()
         else:
@@ -191,12 +203,13 @@ class Session:
                 "answered": np.array(list(self._answers), dtype=np.int64),
                 "codes": list(self._answers.values()),
             },
+            replaceable=("method",),
         )
 
     @classmethod
     def load(cls, path: str | Path, method: Method | None = None) -> Self:
         """Return a saved session; `method` is needed only where it could not be saved, such as one with callables."""
-        record = read_record(path, replace={"method": method} if method is not None else {})
+        record = read_record(path, _SAVED, {"method": method} if method is not None else {})
         session = cls(
             record["logged"], record["pool"], record["method"], record["label_budget"], record["random_state"]
         )
@@ -291,7 +304,7 @@ def run(
     logged: LoggedData,
     pool: Pool,
     oracle: Callable[[NDArray[Any]], Iterable[Any]],
-    method: Method,
+    method: Method | None = None,
     label_budget: int | None = None,
     random_state: int = 0,
     on_round: Callable[[Round], None] | None = None,
@@ -330,4 +343,9 @@ def run(
         reported = len(session.rounds)
         if query is None:
             return session.result()
-        session.tell(query.ids, oracle(query.ids))
+        labels = oracle(query.ids)
+        if labels is None:
+            raise InvalidInput(
+                "The oracle must return one label per id, but returned None; return NaN for a row to skip."
+            )
+        session.tell(query.ids, labels)

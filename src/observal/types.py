@@ -58,7 +58,7 @@ class LoggedData:
     Parameters
     ----------
     X : array or sparse matrix of shape (rows, features)
-        Finite numbers.
+        Finite numbers. Not copied, because it may be large: do not change it afterwards.
     y : array of shape (rows,)
         NaN or None where the label was not revealed.
     propensity : array of shape (rows,) or one number
@@ -92,7 +92,7 @@ class LoggedData:
         n_rows = X.shape[0]
         if n_rows == 0:
             raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
-        y = np.asarray(self.y)
+        y = np.array(self.y)
         if y.shape != (n_rows,):
             raise InvalidInput(
                 f"The log needs one label for each of its {n_rows} rows (NaN where not revealed), but got shape {y.shape}."
@@ -100,7 +100,6 @@ class LoggedData:
         propensity = check_propensity(self.propensity, n_rows, "The log")
         revealed = ~missing_mask(y)
         if y.dtype.kind == "O":  # one way to say "not known", whatever the frame library's was
-            y = y.copy()
             y[~revealed] = None
         impossible = revealed & (propensity == 0.0)
         if impossible.any():
@@ -159,7 +158,7 @@ class Pool:
     Parameters
     ----------
     X : array or sparse matrix of shape (rows, features)
-        Finite numbers, in the same columns as the log's.
+        Finite numbers, in the same columns as the log's. Not copied: do not change it afterwards.
     propensity : array of shape (rows,) or one number
         Q0(x): the chance that the old policy would have revealed the row's label. 0 is allowed.
     ids : array of shape (rows,), optional
@@ -391,7 +390,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval around an estimate, and how it was made."""
+    """An interval around an estimate, and how it was made.
+
+    `low` and `high` are what is promised. `estimate` is the number they were built around; `method` says what it rests on,
+    and it may be far from the error where the interval is wide.
+    """
 
     estimate: float
     low: float

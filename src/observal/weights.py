@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from observal.bounds import check_number
 from observal.checks import Bools, Floats
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, InvalidPropensity
 
 
 def importance(propensity: ArrayLike, n_logged: int, n_online: int = 0, online_mass: ArrayLike = 0.0) -> Floats:
@@ -41,9 +42,16 @@ def importance(propensity: ArrayLike, n_logged: int, n_online: int = 0, online_m
     >>> importance([1.0, 0.1], n_logged=100, n_online=50, online_mass=[0.0, 50.0])
     array([1.5, 2.5])
     """
-    mixture = np.multiply(propensity, float(n_logged)) + online_mass
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.divide(float(n_logged + n_online), mixture))
+    rows = _row_count(n_logged, n_online)
+    spent = np.asarray(online_mass, dtype=np.float64)
+    if spent.size and not (spent.min() >= 0.0 and spent.max() < np.inf):
+        raise InvalidInput(
+            f"`online_mass` must be at least 0 and finite, but runs from {spent.min()} to {spent.max()}; "
+            "give how many queries the online policies were expected to spend on each row."
+        )
+    mixture = _chances(propensity) * float(n_logged) + spent
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(np.divide(rows, mixture))
 
 
 def plain_importance(probability: ArrayLike) -> Floats:
@@ -57,8 +65,8 @@ def plain_importance(probability: ArrayLike) -> Floats:
     >>> plain_importance([0.5, 0.125])
     array([2., 8.])
     """
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.divide(1.0, np.asarray(probability, dtype=np.float64)))
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(np.divide(1.0, _chances(probability)))
 
 
 def query_policy(propensity: ArrayLike, n_logged: int, seen: int) -> Bools:
@@ -83,7 +91,9 @@ def query_policy(propensity: ArrayLike, n_logged: int, seen: int) -> Bools:
     >>> query_policy([0.01, 0.2, 1.0], n_logged=100, seen=10)
     array([ True, False, False])
     """
-    return np.asarray(np.less(np.multiply(propensity, float(n_logged)), 2.0 * seen))
+    _check_count(n_logged, "logged")
+    _check_count(seen, "online")
+    return np.asarray(_chances(propensity) * float(n_logged) < 2.0 * seen)
 
 
 def online_mass(
@@ -111,14 +121,17 @@ def online_mass(
     >>> online_mass([0.01, 0.15, 1.0], n_logged=100, epochs=[2, 8])
     array([10.,  8.,  0.])
     """
+    _check_count(n_logged, "logged")
     sizes = np.asarray(epochs, dtype=np.float64)
     gates = 2.0 * (np.cumsum(sizes) if seen is None else np.asarray(seen, dtype=np.float64))
-    if gates.shape != sizes.shape or (np.diff(gates) < 0).any() or (sizes < 0).any():
+    counts = np.concatenate([sizes.ravel(), gates.ravel()])
+    possible = ((counts >= 0.0) & (counts < np.inf)).all()
+    if gates.shape != sizes.shape or not possible or (np.diff(gates) < 0).any():
         raise InvalidInput(
-            f"Epochs need sizes ≥ 0 and one never-shrinking total each, but got sizes {list(epochs)} "
-            f"with totals {list(seen) if seen is not None else gates / 2}."
+            f"Epochs need sizes ≥ 0 and one never-shrinking total ≥ 0 each, but got sizes {sizes.tolist()} "
+            f"with totals {(gates / 2.0).tolist()}; give the rows that each epoch looked at."
         )
-    first_open = np.searchsorted(gates, np.multiply(propensity, float(n_logged)), side="right")
+    first_open = np.searchsorted(gates, _chances(propensity) * float(n_logged), side="right")
     from_here_on = np.append(np.cumsum(sizes[::-1])[::-1], 0.0)
     return np.asarray(from_here_on[first_open])
 
@@ -146,7 +159,8 @@ def clip_threshold(
     >>> clip_threshold([0.01, 1.0], n_logged=100, seen=0, log_term=2.0, mass=[0.2, 0.8])
     5.0
     """
-    rows = float(n_logged + seen)
+    rows = _row_count(n_logged, seen)
+    check_number(log_term, "The log term", 0.0)
     return _least_clip(propensity, mass, lambda q: 2.0 * _over(rows, n_logged * q + seen), slope=2.0 * log_term / rows)
 
 
@@ -175,6 +189,8 @@ def passive_clip_threshold(
     >>> passive_clip_threshold([0.01, 1.0], n_logged=10_000, log_term=2.0, mass=[0.2, 0.8])
     100.0
     """
+    check_number(n_logged, "The number of logged rows", 1)
+    check_number(log_term, "The log term", 0.0)
     return _least_clip(propensity, mass, lambda q: _over(1.0, q), slope=2.0 * log_term / n_logged)
 
 
@@ -189,21 +205,60 @@ def practical_clip_threshold(propensity: ArrayLike, n_logged: int, seen: int, ca
     >>> practical_clip_threshold([0.01, 1.0, 1.0, 1.0], n_logged=100, seen=0, capacity=2.5)
     10.0
     """
-    rows = float(n_logged + seen)
+    rows = _row_count(n_logged, seen)
+    check_number(capacity, "The capacity", 0.0, open_low=True)
     return _least_clip(propensity, None, lambda q: _over(rows, n_logged * q + seen), slope=capacity / rows)
 
 
 def effective_sample_size(importance: ArrayLike) -> float:
     """Return how many equally weighted rows carry the same information: (Σ w)² / Σ w².
 
+    Weights are at least 0 and finite: rows that cannot count are left out first.
+
     Examples
     --------
     >>> effective_sample_size([1.0, 1.0, 1.0]), round(effective_sample_size([100.0, 1.0]), 3)
     (3.0, 1.02)
     """
-    weights = np.asarray(importance, dtype=np.float64)
-    squares = float(np.dot(weights, weights))
-    return float(weights.sum()) ** 2 / squares if squares > 0.0 else 0.0
+    weights = np.asarray(importance, dtype=np.float64).ravel()
+    largest = float(weights.max(initial=0.0))
+    if not (largest < np.inf and weights.min(initial=0.0) >= 0.0):
+        raise InvalidInput(
+            f"Weights must be at least 0 and finite, but run from {weights.min()} to {weights.max()}; "
+            "leave out the rows that have no weight."
+        )
+    if largest == 0.0:
+        return 0.0
+    shares = weights / largest  # whose squares neither overflow nor all vanish
+    return float(shares.sum()) ** 2 / float(np.dot(shares, shares))
+
+
+def _check_count(rows: float, which: str) -> float:
+    return check_number(rows, f"The number of {which} rows", 0)
+
+
+def _row_count(n_logged: int, n_online: int) -> float:
+    """Return all rows, of which there must be one."""
+    rows = float(_check_count(n_logged, "logged") + _check_count(n_online, "online"))
+    if rows <= 0.0:
+        raise InvalidInput("A weight needs rows, but there are 0 logged and 0 online ones; give at least one.")
+    return rows
+
+
+def _chances(propensity: ArrayLike) -> Floats:
+    """Return propensities as floats in [0, 1]."""
+    values = np.asarray(propensity, dtype=np.float64)
+    if values.size:
+        _check_ends(float(values.min()), float(values.max()))  # both are NaN where any value is
+    return values
+
+
+def _check_ends(low: float, high: float) -> None:
+    if not (low >= 0.0 and high <= 1.0):
+        raise InvalidPropensity(
+            f"Propensities must be in [0, 1], but run from {low} to {high}; "
+            "a propensity is the chance that a row's label was revealed."
+        )
 
 
 def _over(numerator: float, denominator: float) -> float:
@@ -227,19 +282,14 @@ def _least_clip(
         values = np.sort(values)
     else:
         masses = np.asarray(mass, dtype=np.float64).ravel()
-        if masses.shape != values.shape or (masses < 0).any() or abs(masses.sum() - 1.0) > 1e-9:
+        if masses.shape != values.shape or (masses < 0).any() or not abs(masses.sum() - 1.0) <= 1e-9:
             raise InvalidInput(
                 f"`mass` must give one probability per propensity and sum to 1, but {masses.size} masses for "
                 f"{values.size} values sum to {masses.sum():g}."
             )
         order = np.argsort(values, kind="stable")
         values, below = values[order], np.concatenate([[0.0], np.cumsum(masses[order])])
-    # NaN sorts last, so the two ends tell for all.
-    if not (values[0] >= 0.0 and values[-1] <= 1.0):
-        raise InvalidInput(
-            f"Propensities must be in [0, 1], but run from {values[0]} to {values[-1]}; "
-            "a propensity is the chance that a row's label was revealed."
-        )
+    _check_ends(float(values[0]), float(values[-1]))  # NaN sorts last, so the two ends tell for all
 
     def falling(i: int) -> float:
         return jump_at(float(values[i])) if i < values.size else 0.0

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Signs
+from observal.errors import InvalidInput
 from observal.experiments.trials import Progress, run_all
 from observal.hypotheses import FiniteClass
 from observal.methods.exact import ExactDBAL
@@ -92,11 +93,12 @@ def trial(method: ExactDBAL, seed: int) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Ablation:
-    """One row of the table: means over trials and their standard errors."""
+    """One row of the table: means over trials and their standard errors; the excess is over the best classifier."""
 
     variant: str
     labels: float
     labels_se: float
+    final_error: float
     excess_error: float
     excess_error_se: float
     trials: int
@@ -110,6 +112,9 @@ def ablate(
     progress: Progress | None = None,
 ) -> list[Ablation]:
     """Run every variant on the same `trials` draws of the distribution and return one row each."""
+    if trials < 2:
+        raise InvalidInput(f"A standard error over trials needs at least 2 of them, but got {trials}.")
+    least = float(exact_errors().min())
     placeholder = FiniteClass([[1]])  # each trial puts in the class on its own rows
     arguments = [
         (ExactDBAL(placeholder, gamma=gamma, **switches), seed + number)
@@ -120,7 +125,8 @@ def ablate(
 
     def row(variant: str, values: NDArray[Any]) -> Ablation:
         mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(trials)
-        return Ablation(variant, float(mean[0]), float(error[0]), float(mean[1]), float(error[1]), trials)
+        final = least + float(mean[1])
+        return Ablation(variant, float(mean[0]), float(error[0]), final, float(mean[1]), float(error[1]), trials)
 
     return [row(variant, values) for variant, values in zip(VARIANTS, outcomes, strict=True)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import accumulate, count, takewhile
 from math import inf
 from typing import Any, NamedTuple
 
@@ -16,10 +16,8 @@ from observal.checks import Bools, Floats, Ints, encode_labels, frozen
 from observal.datasets import Simulation
 from observal.errors import InvalidInput
 from observal.methods.base import Method
+from observal.methods.linear import growing_epochs
 from observal.types import Answers, Pool, Problem, Round, Stop
-
-FIRST_EPOCH, EPOCH_GROWTH = 10, 1.5
-"""τ_1 and the factor from one epoch to the next (SPEC section 5)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,12 +152,7 @@ def online_sizes(n_pool: int) -> tuple[int, ...]:
     >>> online_sizes(100)
     (10, 25, 47, 80, 100)
     """
-    sizes, total, size = [], 0, FIRST_EPOCH
-    while total + size < n_pool:
-        total += size
-        sizes.append(total)
-        size = int(EPOCH_GROWTH * size)
-    return (*sizes, n_pool)
+    return (*takewhile(lambda total: total < n_pool, accumulate(growing_epochs())), n_pool)
 
 
 class Streams:

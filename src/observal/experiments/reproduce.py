@@ -108,14 +108,14 @@ class Specification:
         return [(p, t, v) for t, p, v in product(range(self.trials), self.policies, self.variants)]
 
     def settings(self, variant: str) -> list[Method]:
-        """Return the method at every setting of its grid."""
+        """Return the method at every setting of its grid; the separator goes through the centre, so without intercept."""
         if variant == "passive":
-            return [Passive(learning_rate=eta) for eta in self.learning_rates]
+            return [Passive(learning_rate=eta, fit_intercept=False) for eta in self.learning_rates]
         grid = product(self.capacities, self.learning_rates)
         if variant == "active18":
-            return [Active18(capacity=c, learning_rate=eta) for c, eta in grid]
+            return [Active18(capacity=c, learning_rate=eta, fit_intercept=False) for c, eta in grid]
         part = ABLATIONS.get(variant, {})
-        return [ActiveVC(capacity=c, learning_rate=eta, **part) for c, eta in grid]
+        return [ActiveVC(capacity=c, learning_rate=eta, fit_intercept=False, **part) for c, eta in grid]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for JSON."""

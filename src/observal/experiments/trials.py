@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from observal.errors import InvalidInput
+
 
 class Progress(Protocol):
     """Told how far the work is: ``progress(done, total)``."""
@@ -41,6 +43,8 @@ def stream_all(
     """Yield the results in order as they come in, so that a caller may keep what is finished when interrupted."""
     from joblib import Parallel, delayed
 
+    if jobs is not None and jobs < 1:
+        raise InvalidInput(f"jobs must be at least 1, but is {jobs}; leave it out for all cores.")
     if jobs == 1:
         yield from (function(*argument) for argument in arguments)
         return

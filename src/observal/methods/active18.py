@@ -38,7 +38,7 @@ class Active18:
     epochs : tuple of int, optional
         τ_1 ≤ τ_2 ≤ …: pool rows of each round; 10 and then ⌊1.5·τ⌋ by default. Rows left over join the last round.
     fit_intercept : bool
-        Append a constant column; the paper's separator goes through the centre.
+        Append a constant column. The paper's figure has none, because its separator goes through the centre.
     bias_correction, multiple_importance : bool
         Both off is that paper's importance-weighted disagreement-based learner: logged rows weigh 1/Q0, online rows 1,
         and the largest weight in the test is 1/ξ. Only `bias_correction` off is the same with multiple importance
@@ -85,7 +85,7 @@ class Active18:
     capacity: float = 1.0
     learning_rate: float = 1.0
     epochs: tuple[int, ...] | None = None
-    fit_intercept: bool = False
+    fit_intercept: bool = True
     bias_correction: bool = True
     multiple_importance: bool = True
 

@@ -48,7 +48,7 @@ class ActiveVC:
     epochs : tuple of int, optional
         τ_1 ≤ τ_2 ≤ …: pool rows of each round; 10 and then ⌊1.5·τ⌋ by default. Rows left over join the last round.
     fit_intercept : bool
-        Append a constant column; the paper's separator goes through the centre.
+        Append a constant column. The paper's figure has none, because its separator goes through the centre.
     clip, regulariser, bias_correction, multiple_importance, disagreement, infer : bool
         Parts that can be switched off. Without `clip` no row is dropped, and the largest possible weight stands for
         M_k in the test. Without `regulariser` steps have no second-moment factor, and V̂ in the test becomes its bound
@@ -61,7 +61,7 @@ class ActiveVC:
     After epoch k, with N = m + n_k and S̃_k all rows so far, their labels revealed, queried or inferred:
 
     1. M_k = inf{M ≥ 1 : C·M/N ≥ P(N/(m·Q0+n_k) > M)} over all logged rows, revealed or not
-       (:func:`~observal.weights.practical_clip_threshold`). Until 10 labels are bought, or where it is below 10,
+       (:func:`~observal.weights.practical_clip_threshold`). Until 10 labels are bought, or where 2(m+n)/(m·q0+n) is below 10,
        M_k = 2N/(m·q0+n_k) with q0 the log's least propensity, which no weight of such a row exceeds.
     2. Train from the last weights on all labelled rows with w_k(x) ≤ M_k, w_k = N/(m·Q0 + Σ τ_i·Q_i), by
        importance-aware gradient descent with the second-moment factor (c = C). T starts at 0 and grows by `passes` times
@@ -96,7 +96,7 @@ class ActiveVC:
     learning_rate: float = 1.0
     passes: int = 3
     epochs: tuple[int, ...] | None = None
-    fit_intercept: bool = False
+    fit_intercept: bool = True
     clip: bool = True
     regulariser: bool = True
     bias_correction: bool = True

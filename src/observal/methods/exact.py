@@ -106,8 +106,11 @@ class ExactDBAL:
     def __post_init__(self) -> None:
         if not 0.0 < self.confidence < 1.0:
             raise InvalidInput(f"confidence must be between 0 and 1, but is {self.confidence}; 0.95 is usual.")
-        if self.gamma != "certified" and not (isinstance(self.gamma, int | float) and self.gamma >= 0):
-            raise InvalidInput(f'gamma must be "certified" or a number of at least 0, but is {self.gamma!r}.')
+        number = isinstance(self.gamma, int | float) and not isinstance(self.gamma, bool)
+        if self.gamma != "certified" and not (number and 0.0 <= float(self.gamma) < np.inf):
+            raise InvalidInput(f'gamma must be "certified" or a finite number of at least 0, but is {self.gamma!r}.')
+        if isinstance(self.hypotheses, type) or not hasattr(self.hypotheses, "restrict"):
+            raise InvalidInput(f"hypotheses must be a class such as Stumps(), but is {self.hypotheses!r}; make one.")
         check_stream_settings(self)
 
     # -- the five functions that the session calls --------------------------------------------------------------
@@ -169,8 +172,8 @@ class ExactDBAL:
             details={
                 "estimated_loss": state.output_loss,
                 "gamma": state.gamma,
-                "certified": not state.context.uncertified,
-                "not_certified_because": state.context.uncertified,
+                "certified": not state.uncertified,
+                "not_certified_because": state.uncertified,
             },
         )
 
@@ -186,7 +189,9 @@ class ExactDBAL:
         sums = RiskSums(len(logged), np.asarray(weights[wrong].sum()), np.asarray((weights[wrong] ** 2).sum()))
         hidden = plain_importance(values) > clip
         hidden_mass = float(np.mean(hidden) if mass is None else np.sum(np.asarray(mass)[hidden]))
-        return uniform_error_interval(sums, clip, hidden_mass, len(state.context.log), self.confidence)
+        interval = uniform_error_interval(sums, clip, hidden_mass, len(state.context.log), self.confidence)
+        doubt = f"; approximate, because {state.uncertified}" if state.uncertified else ""
+        return replace(interval, method=interval.method + doubt)
 
     # -- steps 1 to 4 and the final step ------------------------------------------------------------------------
 
@@ -324,7 +329,7 @@ class _Context:
             (2 * logged.codes[shown] - 1).astype(np.int8),
             logged.propensity[shown],
             np.ones(shown.size) if logged.cost is None else logged.cost[shown],
-            (sampled, None) if distribution is None else _checked_distribution(*distribution),
+            (sampled, None) if distribution is None else _checked_distribution(*distribution, sampled),
             "; ".join(reason for fine, reason in doubts if not fine),
         )
 
@@ -344,6 +349,16 @@ class _State(StreamState):
     output: int = 0
     output_loss: float = np.nan
 
+    @property
+    def uncertified(self) -> str:
+        """Why the paper's guarantee does not cover this run; nothing where it does."""
+        doubts = [
+            self.context.uncertified,
+            "rows were skipped" if self.looked > self.counted else "",
+            "the label budget cut a round short" if self.cut else "",
+        ]
+        return "; ".join(filter(None, doubts))
+
 
 def _first_least(values: Floats) -> int:
     """Return the first position of the least value; differences that only rounding makes do not count."""
@@ -356,11 +371,17 @@ def _schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
     return fit_epochs((2 ** (k + 1) for k in range(n_pool.bit_length())) if epochs is None else epochs, n_pool)
 
 
-def _checked_distribution(values: Any, mass: Any) -> tuple[Floats, Floats]:
+def _checked_distribution(values: Any, mass: Any, seen: Floats) -> tuple[Floats, Floats]:
     support, masses = np.asarray(values, dtype=np.float64), np.asarray(mass, dtype=np.float64)
     if support.shape != masses.shape or support.ndim != 1:
         raise InvalidInput(
             f"propensity_distribution needs one probability per value, but has {support.size} values and "
             f"{masses.size} probabilities."
+        )
+    strange = seen[np.abs(seen[:, None] - np.unique(support)).min(axis=1) > 1e-9] if support.size < 100 else seen[:0]
+    if strange.size:
+        raise InvalidInput(
+            f"propensity_distribution must hold every propensity of log and pool, but {strange[0]} is not among its "
+            f"{support.size} values; add it, or leave the distribution out."
         )
     return support, masses

@@ -6,6 +6,7 @@ first, so that one vector of labels and one of weights speak of all rows; a row 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from math import inf, isfinite, log, sqrt
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Signs, stack_rows
+from observal.checks import Bools, Floats, Signs, check_features, stack_rows
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
 from observal.methods.stream import StreamState, check_stream_settings, fit_epochs
@@ -63,7 +64,11 @@ class LinearClassifier(TwoClassPredictions):
 
     def decision_function(self, X: Any) -> Floats:
         """Return w·x plus the intercept for each row."""
-        rows = X if hasattr(X, "tocsr") else np.asarray(X)
+        rows = check_features(X, "The rows to predict")
+        if rows.shape[1] != self.coef_.shape[1]:
+            raise InvalidInput(
+                f"The rows to predict must have {self.coef_.shape[1]} features as in training, but have {rows.shape[1]}."
+            )
         scores: Floats = np.asarray(rows @ self.coef_[0], dtype=np.float64) + self.intercept_[0]
         return scores
 
@@ -234,7 +239,12 @@ def schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
     >>> schedule(None, 100), schedule((40,), 100), schedule(None, 7)
     ((10, 15, 22, 53), (100,), (7,))
     """
-    return fit_epochs(accumulate(repeat(10), lambda size, _: size * 3 // 2) if epochs is None else epochs, n_pool)
+    return fit_epochs(growing_epochs() if epochs is None else epochs, n_pool)
+
+
+def growing_epochs() -> Iterator[int]:
+    """Yield the epoch sizes of the paper's experiments: τ_1 = 10, τ_{k+1} = ⌊1.5·τ_k⌋."""
+    return accumulate(repeat(10), lambda size, _: size * 3 // 2)
 
 
 def check_settings(method: Any) -> None:
@@ -242,7 +252,7 @@ def check_settings(method: Any) -> None:
     positive = "a positive number"
     for name, rule in (("learning_rate", positive), ("capacity", positive), ("passes", "a whole number from 1")):
         value = getattr(method, name, 1)
-        if not (0.0 < value < inf) or (name == "passes" and int(value) != value):
+        if not isinstance(value, int | float) or not (0.0 < value < inf) or (name == "passes" and int(value) != value):
             raise InvalidInput(f"{name} must be {rule}, but is {value!r}; correct it.")
     check_stream_settings(method)
 

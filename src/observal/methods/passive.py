@@ -26,7 +26,7 @@ class Passive:
     epochs : tuple of int, optional
         τ_1 ≤ τ_2 ≤ …: pool rows of each round; 10 and then ⌊1.5·τ⌋ by default. Rows left over join the last round.
     fit_intercept : bool
-        Append a constant column; the paper's separator goes through the centre.
+        Append a constant column. The paper's figure has none, because its separator goes through the centre.
 
     Notes
     -----
@@ -50,7 +50,7 @@ class Passive:
     learning_rate: float = 1.0
     passes: int = 3
     epochs: tuple[int, ...] | None = None
-    fit_intercept: bool = False
+    fit_intercept: bool = True
 
     name: ClassVar[str] = "passive"
     takes: ClassVar[str] = "stream"

@@ -24,6 +24,7 @@ class StreamState:
     gates: tuple[int, ...] = ()  # the n_{k+1} that each epoch's query policy was fixed with
     labels: int = 0
     last: tuple[int, int, int, int] = (0, 0, 0, 0)  # asked, inferred, passed, skipped in the last epoch
+    cut: bool = False  # whether the label budget ended an epoch early
 
     @property
     def counted(self) -> int:
@@ -50,6 +51,7 @@ class StreamState:
             "looked": self.looked + plan.positions.size,
             "epochs": (*self.epochs, plan.positions.size - skipped),
             "gates": (*self.gates, self.next_gate),
+            "cut": self.cut or unseen > 0,
             "labels": self.labels + int(answers.answered.sum()),
             "last": (
                 plan.asked.size - skipped,
@@ -98,9 +100,14 @@ def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
 def check_stream_settings(method: Any) -> None:
     """Refuse epochs that shrink, and plain importance sampling together with bias correction."""
     epochs = method.epochs
-    if epochs is not None and (min(epochs, default=0) < 1 or any(a > b for a, b in pairwise(epochs))):
+    if epochs is not None and not (
+        isinstance(epochs, tuple)
+        and epochs
+        and all(isinstance(size, int) and size >= 1 for size in epochs)
+        and all(a <= b for a, b in pairwise(epochs))
+    ):
         raise InvalidInput(
-            f"epochs must be row counts of at least 1 that never shrink, but are {epochs}; "
+            f"epochs must be a tuple of row counts of at least 1 that never shrink, but are {epochs!r}; "
             "the query policy is exact only for such a schedule."
         )
     if getattr(method, "bias_correction", False) and not method.multiple_importance:

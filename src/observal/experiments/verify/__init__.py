@@ -18,6 +18,8 @@ from observal.experiments.verify.claims import Claim, Lab, Outcome, Results
 
 __all__ = ["CLAIMS", "Claim", "Outcome", "Report", "verify"]
 
+LEAST_TRIALS = 50
+"""With fewer trials the stated error rates of the checks would not hold."""
 CLAIMS: tuple[Claim, ...] = (
     *passive.CLAIMS,
     *mis.CLAIMS,
@@ -107,12 +109,14 @@ def verify(
 
     Examples
     --------
-    >>> report = verify(trials=20, only="clip-example", jobs=1)
+    >>> report = verify(trials=50, only="clip-example", jobs=1)
     >>> report.passed, report.rows()[0][0]
     (True, 'clip-example')
     """
-    if trials < 1:
-        raise InvalidInput(f"verify needs at least 1 trial, but got {trials}; 2000 is the full size.")
+    if trials < LEAST_TRIALS:
+        raise InvalidInput(
+            f"verify needs at least {LEAST_TRIALS} trials for its error rates to hold, but got {trials}; 2000 is full size."
+        )
     if jobs is not None and jobs < 1:
         raise InvalidInput(f"verify needs at least 1 process, but got {jobs}; leave it out for one per core.")
     names = [claim.name for claim in claims]

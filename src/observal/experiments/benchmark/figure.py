@@ -1,0 +1,124 @@
+"""One small panel a cell: ours and the best peers, mean test error against labels bought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from observal.experiments.benchmark.cells import Cell
+from observal.experiments.benchmark.report import BenchmarkReport
+from observal.experiments.benchmark.specification import ALL_LABELS, ALL_LABELS_TREES
+from observal.report.figures import STYLES
+
+COLUMNS = 4
+"""Panels in a row: one for each logging policy."""
+SHOWN_PEERS = 3
+MARKS = 6
+"""Markers on a line."""
+PANEL = (3.1, 2.15)
+
+
+def shown(report: BenchmarkReport) -> list[str]:
+    """Return our methods and the peers with the least mean areas, in that order."""
+    means = {
+        peer: float(np.mean([report.areas(cell, peer).mean() for cell in report.spec.cells]))
+        for peer in report.spec.linear_peers
+    }
+    return [*report.spec.methods, *sorted(means, key=means.__getitem__)[:SHOWN_PEERS]]
+
+
+def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None:
+    """Draw a panel for each cell, and one more for each on boosted trees, and write the figure to every path."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    spec, linear = report.spec, shown(report)
+    panels = [(cell, cell.name, linear, ALL_LABELS) for cell in spec.cells]
+    if spec.tree_contestants:
+        trees = [*spec.tree_contestants, *spec.methods]
+        panels += [(cell, f"{cell.name}, trees", trees, ALL_LABELS_TREES) for cell in spec.tree_cells]
+    columns = min(COLUMNS, len(panels))
+    rows = ceil(len(panels) / columns)
+    names = list(dict.fromkeys(name for _, _, lines, _ in panels for name in lines))
+    settings: Any = {
+        "font.size": 8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "observal",  # equal numbers give an equal file
+        "svg.fonttype": "none",
+    }
+    with mpl.rc_context(settings):
+        handles = [_handle(number, name) for number, name in enumerate(names)] + [_handle(None, "all labels")]
+        legend_columns = min(len(handles), 2 * columns)
+        caption = fill(_caption(report), 54 * columns)
+        below, above = 0.3 + 0.13 * caption.count("\n"), 0.2 + 0.2 * ceil(len(handles) / legend_columns)  # inches
+        height = PANEL[1] * rows + below + above
+        layout = ConstrainedLayoutEngine(rect=(0.0, below / height, 1.0, 1.0 - (below + above) / height))
+        figure = Figure(figsize=(PANEL[0] * columns, height), layout=layout)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axis, (cell, title, lines, reference) in zip(axes, panels, strict=False):
+            _draw_panel(axis, report, cell, lines, names, reference)
+            axis.set_title(title, loc="left", fontsize=8, fontweight="bold")
+        for axis in axes[len(panels) :]:
+            axis.set_visible(False)
+        for axis in axes[: len(panels)][-columns:]:
+            axis.set_xlabel("labels bought")
+        for axis in axes[: len(panels) : columns]:
+            axis.set_ylabel("test error, %")
+        figure.legend(handles=handles, loc="upper left", ncols=legend_columns, frameon=False, handlelength=2.8)
+        figure.text(0.008, 0.08 / height, caption, ha="left", va="bottom", fontsize=7.5, color="#333333")
+        for path in paths:
+            figure.savefig(path, dpi=130, metadata={"Date": None} if str(path).endswith(".svg") else None)
+
+
+def _draw_panel(
+    axis: Any, report: BenchmarkReport, cell: Cell, lines: list[str], names: list[str], reference: str
+) -> None:
+    where = np.arange(report.spec.label_budget + 1)
+    axis.axhline(100 * report.all_labels(cell, reference).mean(), color="#888888", linewidth=0.9)
+    for name in reversed(lines):  # ours on top
+        errors = 100 * np.array([curve.at(where) for curve in report.trials(cell, name)])
+        colour, marker, dashes = STYLES[names.index(name) % len(STYLES)]
+        mean = errors.mean(axis=0)
+        every = max(1, where.size // MARKS)
+        start = (names.index(name) * every) // max(1, len(names))
+        axis.plot(
+            where,
+            mean,
+            color=colour,
+            linestyle=dashes,
+            linewidth=1.3,
+            marker=marker,
+            markersize=3,
+            markevery=(start, every),
+        )
+        if len(errors) > 1:
+            se = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
+            axis.fill_between(where, mean - se, mean + se, color=colour, alpha=0.15, linewidth=0)
+    axis.set_xlim(0, report.spec.label_budget)
+    axis.grid(axis="y", color="#e5e5e5", linewidth=0.5)
+    axis.set_axisbelow(True)
+
+
+def _handle(number: int | None, name: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    if number is None:
+        return Line2D([], [], color="#888888", linewidth=0.9, label=name)
+    style: Any = dict(zip(("color", "marker", "linestyle"), STYLES[number % len(STYLES)], strict=True))
+    return Line2D([], [], **style, linewidth=1.3, markersize=4, label=name)
+
+
+def _caption(report: BenchmarkReport) -> str:
+    spec = report.spec
+    return (
+        f"Test error against labels bought, means over {spec.trials} trial{'s' * (spec.trials != 1)} a cell (data / "
+        f"logging policy), at most {spec.rows:,} rows; bands are one standard error. Shown are our methods and the "
+        f"{SHOWN_PEERS} peers with the least areas; the grey line is the model given all labels. Vertical axes differ."
+    )

@@ -1,0 +1,279 @@
+"""CommitteeVC: few labels for any scikit-learn classifier, chosen where a bootstrap committee of it may change its mind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints, stack_rows
+from observal.errors import InvalidInput
+from observal.methods.pooling import Choice, PoolState, draw, draw_plan
+from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+
+_LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]: a committee of equals is ordered by its margin
+
+
+@dataclass(frozen=True, repr=False)
+class CommitteeVC:
+    """Any classifier on clipped, tempered importance weights; asks where a bootstrap committee may change its mind.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        Its ``fit`` takes `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It is
+        cloned and never changed. Where its `random_state` is None, a fixed one is used.
+    members : int
+        Fits in the committee.
+    batch, floor, gate_share, rows_per_label
+        How a round chooses; see :class:`~observal.methods.pooling.Choice`.
+    tempering : float
+        Weights are raised to this power: 1 is the full correction, 0 none.
+    clip : bool
+        Whether weights are cut at the paper's threshold.
+    capacity : float
+        Stands for the log term of that threshold, as C in the paper's experiments.
+
+    Notes
+    -----
+    Each member is fitted on all labelled rows, each row's weight multiplied by its own draw from the exponential
+    distribution (the Bayesian bootstrap, which never loses a row, and so never a class). With M the mean over members
+    of the margin, the probability of the committee's class less that of its strongest rival (votes, where there are no
+    probabilities), and V its variance, rows are ordered by ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s
+    (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead of read off a Hessian. V counts the average variance of all
+    rows as one more member, because few members measure it badly. Equal gaps, of which trees have many, are ordered by
+    lot. The chance of a flip is Φ(−M/sqrt(V)). There is no rule that stops early: trees agree where none of them has
+    seen anything. What is returned is one fit on all labelled rows, without the bootstrap; a class of which no label is
+    known is not among its ``classes_``.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(400, 2))
+    >>> y = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [0.3, 0.7])]
+    >>> chance = np.where(X[:, 0] < 0.6, 0.5, 0.1)
+    >>> shown = rng.random(200) < chance[:200]
+    >>> logged = ob.LoggedData(X[:200], np.where(shown, y[:200], None), chance[:200])
+    >>> pool = ob.Pool(X[200:], chance[200:])
+    >>> method = CommitteeVC(DecisionTreeClassifier(max_depth=4))
+    >>> result = ob.run(logged, pool, lambda ids: y[200:][ids], method, label_budget=20)
+    >>> result.estimator.score(X, y) > 0.95
+    True
+    >>> method
+    CommitteeVC(DecisionTreeClassifier)
+    """
+
+    estimator: Any
+    members: int = 8
+    batch: int = 10
+    floor: float = 0.05
+    gate_share: float = 0.5
+    rows_per_label: float = 4.0
+    tempering: float = 0.5
+    clip: bool = True
+    capacity: float = 4.0
+
+    name: ClassVar[str] = "committee_vc"
+    takes: ClassVar[str] = "pool"
+    curve_from_one_run: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.choice  # noqa: B018  the settings check themselves
+        _weight_name(self.estimator)
+        if not (isinstance(self.members, int) and self.members >= 2):
+            raise InvalidInput(f"A committee needs at least 2 members, but got {self.members!r}; 8 is usual.")
+        settings = (self.tempering, self.capacity)
+        if not (all(isinstance(s, int | float) for s in settings) and self.tempering >= 0.0 and self.capacity > 0.0):
+            raise InvalidInput(
+                f"tempering must be a number of at least 0 and capacity one above 0, but they are {settings[0]!r} and "
+                f"{settings[1]!r}."
+            )
+
+    def __repr__(self) -> str:
+        changed = [f for f in fields(self)[1:] if getattr(self, f.name) != f.default]
+        settings = [type(self.estimator).__name__, *(f"{f.name}={getattr(self, f.name)!r}" for f in changed)]
+        return f"CommitteeVC({', '.join(settings)})"
+
+    @property
+    def choice(self) -> Choice:
+        """How a round chooses."""
+        return Choice(self.batch, self.floor, self.gate_share, self.rows_per_label)
+
+    # -- the five functions that the session calls --------------------------------------------------------------
+
+    def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
+        """Fit on the log alone."""
+        return self._fitted(problem, PoolState.start(problem), rng)
+
+    def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
+        """Draw the rows of the next round."""
+        if not state.open_rows(problem).any():
+            return Stop()
+        return draw_plan(problem, draw(problem, state, self.choice, state.model.gaps), rng)
+
+    def advance(
+        self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
+    ) -> PoolState:
+        """Add the answers and fit again."""
+        return self._fitted(problem, state.after(plan, answers), rng)
+
+    def describe(self, problem: Problem, state: PoolState) -> Round:
+        """Return the round as people see it."""
+        model: _Model = state.model
+        return state.round(problem, estimator=model.estimator, clip=model.clip, disagreement=model.flips)
+
+    def error_interval(self, problem: Problem, state: PoolState) -> Interval:
+        """Return a cross-fitted interval for the population error; see :func:`cross_fitted_interval`."""
+        from observal.methods.pooling_interval import cross_fitted_interval
+
+        rows, y, weights, _ = self._labelled(problem, state)
+        X = state.model.X
+
+        def wrong(train: Ints, test: Ints) -> Bools:
+            fit = self._fit(X[rows[train]], y[train], weights[train], problem.logged.classes)
+            return np.asarray(fit.predict(X[rows[test]]) != y[test])
+
+        return cross_fitted_interval(problem, state.bought.size, wrong)
+
+    # -- fitting ------------------------------------------------------------------------------------------------
+
+    def _labelled(self, problem: Problem, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
+        """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip."""
+        rows, codes = state.labelled(problem)
+        weights, clip = state.importance(problem, rows, self.clip, self.capacity)
+        weights = weights**self.tempering
+        if problem.logged.cost is not None and problem.pool.cost is not None:
+            weights = weights * np.concatenate([problem.logged.cost, problem.pool.cost])[rows]
+        return rows, _plain(problem.logged.classes)[codes], weights, clip
+
+    def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], seed: int = 0) -> Any:
+        """Fit a clone on the rows that weigh something, their weights scaled to a mean of 1."""
+        from sklearn.base import clone
+
+        used = weights > 0.0
+        seen = np.unique(y[used])
+        if seen.size < 2:
+            return ConstantClassifier(classes, seen[0] if seen.size else _plain(classes)[0])
+        fit = clone(self.estimator)
+        unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
+        fit.set_params(**dict.fromkeys(unseeded, seed))
+        try:
+            return fit.fit(X[used], y[used], **{_weight_name(fit): weights[used] / weights[used].mean()})
+        except ValueError as error:
+            raise InvalidInput(
+                f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows ({error}); choose an "
+                "estimator that can, or begin with more labels."
+            ) from error
+
+    def _fitted(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> PoolState:
+        from scipy.special import ndtr
+
+        rows, y, weights, clip = self._labelled(problem, state)
+        X = stack_rows(problem.logged.X, problem.pool.X) if state.model is None else state.model.X
+        estimator = self._fit(X[rows], y, weights, problem.logged.classes)
+        if isinstance(estimator, ConstantClassifier):
+            return replace(state, model=_Model(X, estimator, rng.random(X.shape[0]), 1.0, clip))
+        shares = []
+        for member in range(self.members):
+            drawn = weights * rng.standard_exponential(weights.size)
+            shares.append(_class_shares(self._fit(X[rows], y, drawn, problem.logged.classes, seed=1 + member), X))
+        gaps = settledness(np.stack(shares))
+        flips = float(ndtr(-np.sqrt(2.0 * gaps[len(problem.logged) :])).mean())
+        ranks = np.empty(gaps.size)
+        ranks[np.lexsort((rng.random(gaps.size), gaps))] = np.arange(gaps.size)
+        return replace(state, model=_Model(X, estimator, ranks, flips, clip))
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """The fit after a round."""
+
+    X: Any = field(repr=False)  # log and pool
+    estimator: Any
+    gaps: Floats = field(repr=False)  # the rank of each row's gap, equal gaps ordered by lot
+    flips: float  # the expected share of pool rows whose class more labels would change
+    clip: float
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantClassifier:
+    """What CommitteeVC returns while all labels are the same: that label for every row."""
+
+    classes_: NDArray[Any] = field(repr=False)
+    label: Any
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the one class for each row."""
+        return np.full(X.shape[0] if hasattr(X, "shape") else len(X), self.label, dtype=np.asarray(self.label).dtype)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of rows predicted right."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+
+def settledness(shares: Floats) -> Floats:
+    """Return M²/(2·V) of each row's margin over a committee.
+
+    Parameters
+    ----------
+    shares : array of shape (members, rows, classes)
+        The probability that each member gives each class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> agreed, split = [[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.2, 0.8]]
+    >>> settledness(np.stack([agreed, split], axis=1)).round(2).tolist()
+    [2.72, 0.01]
+    """
+    n_members, n_rows, n_classes = shares.shape
+    best = shares.mean(axis=0).argmax(axis=1)
+    of_best = shares[:, np.arange(n_rows), best]
+    of_rival = np.where(np.arange(n_classes) == best[:, None], -np.inf, shares).max(axis=2)
+    margins = of_best - of_rival
+    mean, variance = margins.mean(axis=0), margins.var(axis=0)
+    variance = (n_members * variance + variance.mean()) / (n_members + 1)
+    return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, _LEAST_VARIANCE)))
+
+
+def _class_shares(fit: Any, X: Any) -> Floats:
+    """Return the probability of each class, or 1 for the class that is predicted."""
+    if hasattr(fit, "predict_proba"):
+        return np.asarray(fit.predict_proba(X), dtype=np.float64)
+    return np.asarray(fit.predict(X)[:, None] == fit.classes_, dtype=np.float64)
+
+
+def _plain(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return classes in a type of their own instead of as objects, where there is one: scikit-learn needs it."""
+    plain = np.asarray(classes.tolist())
+    return plain if plain.shape == classes.shape and plain.tolist() == classes.tolist() else classes
+
+
+def _is_seed(name: str) -> bool:
+    return name == "random_state" or name.endswith("__random_state")
+
+
+def _weight_name(estimator: Any) -> str:
+    """Return the name under which ``fit`` takes weights: of the last step, for a pipeline."""
+    from sklearn.base import is_classifier
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params") or not is_classifier(estimator):
+        raise InvalidInput(
+            f"CommitteeVC needs a scikit-learn classifier, but got {estimator!r:.80}; give one such as "
+            "HistGradientBoostingClassifier()."
+        )
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        return f"{name}__{_weight_name(last)}"
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise InvalidInput(
+            f"CommitteeVC needs a classifier whose fit takes sample_weight, but {type(estimator).__name__} does not; "
+            "choose one that does."
+        )
+    return "sample_weight"
