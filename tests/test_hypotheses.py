@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from observal.dichotomies import MAX_DICHOTOMIES, cuts_between
 from observal.errors import ClassTooLarge, InvalidInput, NotPredictable
+from observal.geometry import MAX_DICHOTOMIES, cuts_between
 from observal.hypotheses import (
     CallableClass,
     Dichotomies,

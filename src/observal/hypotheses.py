@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal import dichotomies as geometry
+from observal import geometry
 from observal.checks import Bools, Floats, Ints, Signs, check_features
 from observal.dichotomies import Dichotomies, check_positions, pack, packed_in_chunks
 from observal.errors import InvalidInput, NotPredictable
