@@ -34,7 +34,8 @@ class Active18:
     capacity : float
         C > 0, in the place of log(|H|/δ).
     learning_rate : float
-        η: the step size at time t is sqrt(η/(η+t)).
+        η: the step size at time t is sqrt(η/(η+t)). The default is not tuned and wants rows of length about 1:
+        standardise the features and divide by the square root of their number.
     epochs : tuple of int, optional
         τ_1 ≤ τ_2 ≤ …: pool rows of each round; 10 and then ⌊1.5·τ⌋ by default. Rows left over join the last round.
     fit_intercept : bool

@@ -42,7 +42,8 @@ class ActiveVC:
     capacity : float
         C > 0, in the place of the paper's log(|H|/δ): how much regularising, clipping and asking there is.
     learning_rate : float
-        η: the step size at time t is sqrt(η/(η+t)).
+        η: the step size at time t is sqrt(η/(η+t)). The default is not tuned and wants rows of length about 1:
+        standardise the features and divide by the square root of their number.
     passes : int
         Passes of each epoch over one fresh random order of all labelled rows so far.
     epochs : tuple of int, optional

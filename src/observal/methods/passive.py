@@ -20,7 +20,8 @@ class Passive:
     Parameters
     ----------
     learning_rate : float
-        η: the step size at time t is sqrt(η/(η+t)).
+        η: the step size at time t is sqrt(η/(η+t)). The default is not tuned and wants rows of length about 1:
+        standardise the features and divide by the square root of their number.
     passes : int
         Passes of each epoch over one fresh random order of all labelled rows so far.
     epochs : tuple of int, optional
