@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import observal.label_complexity as module
+from observal.disagreement import disagreement_coefficient
 from observal.errors import InvalidInput
 from observal.label_complexity import (
     convergence_bound,
-    disagreement_coefficient,
     label_complexity_bound,
     label_complexity_bracket,
     label_complexity_rows,

@@ -3,7 +3,7 @@
 Data in: :class:`LoggedData`, :class:`Pool`. Labels bought: :func:`run`, or :class:`Session` with ask and tell.
 How rows are chosen: a method such as :class:`ActiveVC` or :class:`ExactDBAL`. Without any labels to buy:
 :class:`LoggedClassifier`. The parts are modules of pure functions: ``weights``, ``risk``, ``bounds``,
-``label_complexity``, ``hypotheses``.
+``label_complexity``, ``disagreement``, ``hypotheses``.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -18,9 +18,9 @@ from observal.bounds import (
     second_moment_deviation,
     second_moment_erm_bound,
 )
+from observal.disagreement import disagreement_coefficient
 from observal.label_complexity import (
     convergence_bound,
-    disagreement_coefficient,
     label_complexity_bound,
     label_complexity_bracket,
     label_complexity_rows,

@@ -124,7 +124,7 @@ class CommitteeVC:
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
         model: _Model = state.model
-        return state.round(problem, estimator=model.estimator, clip=model.clip, disagreement=model.flips)
+        return state.as_round(estimator=model.estimator, clip=model.clip, disagreement=model.flips)
 
     def error_interval(self, problem: Problem, state: PoolState) -> Interval:
         """Return a cross-fitted interval for the population error; see :func:`cross_fitted_interval`."""

@@ -134,8 +134,7 @@ class NewtonVC:
         """Return the round as people see it."""
         model: _Model = state.model
         estimator = NewtonClassifier(model.feature_map, model.coef, model.intercept, problem.logged.classes)
-        return state.round(
-            problem,
+        return state.as_round(
             estimator=estimator,
             clip=model.clip,
             disagreement=model.flips,

@@ -147,7 +147,7 @@ class PoolState:
         )
         return np.minimum(weights, threshold), threshold
 
-    def round(self, problem: Problem, *, estimator: Any, clip: float, disagreement: float, **details: Any) -> Round:
+    def as_round(self, *, estimator: Any, clip: float, disagreement: float, **details: Any) -> Round:
         """Return the round as people see it."""
         asked, skipped = self.last
         return Round(
@@ -179,7 +179,7 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats) -> Dr
     """Return the chances of the next round.
 
     `gaps`, of log and pool, says how settled each row is; the smallest are taken. A logged row gets the chance that it
-    would have had in the pool: that is what its importance weight needs.
+    would have had in the pool, which an estimate from recorded chances needs; the weights, by strata, do not.
     """
     n_logged = len(problem.logged)
     open_ = state.open_rows(problem)

@@ -72,15 +72,8 @@ def draw_curves(
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    settings: Any = {
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "observal",  # equal numbers give an equal file
-        "svg.fonttype": "none",
-    }
     names = list(dict.fromkeys(line.name for lines in panels.values() for line in lines))
-    with mpl.rc_context(settings):
+    with mpl.rc_context(figure_style(10)):
         text = fill(caption, CAPTION_WIDTH * len(panels) // 2)
         bottom = 0.03 + 0.036 * (text.count("\n") + 1)
         layout = ConstrainedLayoutEngine(rect=(0.0, bottom, 1.0, 0.98 - bottom))
@@ -102,6 +95,17 @@ def draw_curves(
         for path in paths:
             metadata = {"Date": None} if str(path).endswith(".svg") else None
             figure.savefig(path, dpi=160, metadata=metadata)
+
+
+def figure_style(font_size: float) -> Any:
+    """Return the matplotlib settings that all our figures share."""
+    return {
+        "font.size": font_size,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "observal",  # equal numbers give an equal file
+        "svg.fonttype": "none",
+    }
 
 
 def _draw_line(axis: Any, line: Line, number: int, n_lines: int, bars_every: int) -> None:

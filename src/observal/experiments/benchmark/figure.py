@@ -13,7 +13,7 @@ import numpy as np
 from observal.experiments.benchmark.cells import Cell
 from observal.experiments.benchmark.report import BenchmarkReport
 from observal.experiments.benchmark.specification import ALL_LABELS, ALL_LABELS_TREES
-from observal.report.figures import STYLES
+from observal.report.figures import STYLES, figure_style
 
 COLUMNS = 4
 """Panels in a row: one for each logging policy."""
@@ -46,14 +46,7 @@ def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None
     columns = min(COLUMNS, len(panels))
     rows = ceil(len(panels) / columns)
     names = list(dict.fromkeys(name for _, _, lines, _ in panels for name in lines))
-    settings: Any = {
-        "font.size": 8,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "observal",  # equal numbers give an equal file
-        "svg.fonttype": "none",
-    }
-    with mpl.rc_context(settings):
+    with mpl.rc_context(figure_style(8)):
         handles = [_handle(number, name) for number, name in enumerate(names)] + [_handle(None, "all labels")]
         legend_columns = min(len(handles), 2 * columns)
         caption = fill(_caption(report), 54 * columns)

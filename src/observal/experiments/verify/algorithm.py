@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Signs
+from observal.disagreement import disagreement_coefficient
 from observal.experiments.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
 from observal.experiments.verify.worlds import Trial, World
-from observal.label_complexity import disagreement_coefficient, label_complexity_bracket
+from observal.label_complexity import label_complexity_bracket
 from observal.risk import RiskSums, pair_sums, risk_sums
 from observal.weights import importance, online_mass
 
