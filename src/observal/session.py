@@ -7,7 +7,7 @@ Decisions are never made twice: a loaded session keeps the rows it had asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from observal.types import (
     ACTION_NAMES,
     ASKED,
     Answers,
+    Interval,
     LoggedData,
     Plan,
     Pool,
@@ -97,8 +98,8 @@ class Session:
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """Closed rounds; round 0 is the log alone."""
-        return tuple(self._rounds)
+        """Closed rounds; round 0 is the log alone. A round is fitted when it is first read, not when it is replayed."""
+        return tuple(self._round(k) for k in range(len(self._states)))
 
     @property
     def labels(self) -> int:
@@ -134,15 +135,35 @@ class Session:
             tuple(plan.reasons[code] for code in plan.reason[open_]),
         )
 
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What was decided, a plan for each round that was opened."""
+        return tuple(self._plans)
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing is left to ask; empty while something is, or may be."""
+        return self._stopped
+
+    @property
+    def estimator(self) -> Any:
+        """The classifier of the last closed round."""
+        return self._round(len(self._states) - 1).estimator
+
+    def intervals(self, round_: int = -1) -> dict[str, Interval]:
+        """Return what the labels up to a closed round say of its classifier, on the whole population."""
+        return self.method.intervals(self.problem, self._states[round_])
+
     def result(self) -> RunResult:
         """Return what is known now: the classifier of the last closed round, and every decision up to it."""
-        closed = self._plans[: len(self._rounds) - 1]
+        closed = self._plans[: len(self._states) - 1]
+        rounds = self.rounds
         return RunResult(
-            self._rounds[-1].estimator,
-            self.rounds,
+            rounds[-1].estimator,
+            rounds,
             self._query_table(closed),
             self._decision_table(closed),
-            self.method.error_interval(self.problem, self._state),
+            self.intervals(),
             self._stopped or "not finished: rows of the current round are open",
         )
 
@@ -180,7 +201,7 @@ class Session:
                     "told; pass correct=True to replace it."
                 )
             told[position] = code
-        closed = {p for plan in self._plans[: len(self._rounds) - 1] for p in plan.asked.tolist()}
+        closed = {p for plan in self._plans[: len(self._states) - 1] for p in plan.asked.tolist()}
         rewritten = any(p in closed and self._answers[p] != code for p, code in told.items())
         self._answers.update(told)
         self._stopped = ""  # another answer may leave something to ask
@@ -210,12 +231,35 @@ class Session:
     def load(cls, path: str | Path, method: Method | None = None) -> Self:
         """Return a saved session; `method` is needed only where it could not be saved, such as one with callables."""
         record = read_record(path, _SAVED, {"method": method} if method is not None else {})
-        session = cls(
-            record["logged"], record["pool"], record["method"], record["label_budget"], record["random_state"]
-        )
-        for plan in record["plans"]:
+        answers = dict(zip(record["answered"].tolist(), record["codes"], strict=True))
+        return cls.restore(**{name: record[name] for name in _SAVED[:6]}, answers=answers)
+
+    @classmethod
+    def restore(
+        cls,
+        logged: LoggedData,
+        pool: Pool,
+        method: Method | None,
+        label_budget: int | None,
+        random_state: int,
+        plans: Iterable[Plan],
+        answers: Mapping[int, int | None],
+    ) -> Self:
+        """Return the session that made these plans and was told these answers.
+
+        Parameters
+        ----------
+        logged, pool, method, label_budget, random_state
+            As for :class:`Session`.
+        plans : iterable of Plan
+            What was decided, a plan for each round, in order.
+        answers : mapping
+            Pool position → class code, or None where the row was skipped.
+        """
+        session = cls(logged, pool, method, label_budget, random_state)
+        for plan in plans:
             session._add_plan(plan)
-        session._answers = dict(zip(record["answered"].tolist(), record["codes"], strict=True))
+        session._answers = dict(answers)
         session._close_answered_rounds()
         return session
 
@@ -232,13 +276,13 @@ class Session:
         return np.random.default_rng([self.random_state, round_, purpose])
 
     def _start(self) -> None:
-        self._state = self.method.begin(self.problem, self._rng(0, 0))
-        self._rounds: list[Round] = [self.method.describe(self.problem, self._state)]
+        self._states: list[Any] = [self.method.begin(self.problem, self._rng(0, 0))]
+        self._described: dict[int, Round] = {}
         self._close_answered_rounds()
 
     def _close_answered_rounds(self) -> None:
-        while len(self._rounds) <= len(self._plans):
-            plan = self._plans[len(self._rounds) - 1]
+        while len(self._states) <= len(self._plans):
+            plan = self._plans[len(self._states) - 1]
             asked = plan.asked.tolist()
             if any(p not in self._answers for p in asked):
                 return  # a row is still open
@@ -247,17 +291,21 @@ class Session:
                 np.array([code or 0 for code in codes], dtype=np.int64),
                 np.array([code is not None for code in codes], dtype=bool),
             )
-            round_ = len(self._rounds)
-            self._state = self.method.advance(self.problem, self._state, plan, answers, self._rng(round_, 1))
-            self._rounds.append(self.method.describe(self.problem, self._state))
+            rng = self._rng(len(self._states), 1)
+            self._states.append(self.method.advance(self.problem, self._states[-1], plan, answers, rng))
+
+    def _round(self, k: int) -> Round:
+        if k not in self._described:
+            self._described[k] = self.method.describe(self.problem, self._states[k])
+        return self._described[k]
 
     def _open_next_round(self) -> None:
         """Plan rounds until one has rows to ask for, or nothing is left."""
-        while not self._stopped and len(self._plans) < len(self._rounds):
+        while not self._stopped and len(self._plans) < len(self._states):
             if self.label_budget is not None and self.labels >= self.label_budget:
                 self._stopped = f"the label budget of {self.label_budget} is spent"
                 return
-            plan = self.method.plan(self.problem, self._state, self._rng(len(self._rounds), 0))
+            plan = self.method.plan(self.problem, self._states[-1], self._rng(len(self._states), 0))
             if isinstance(plan, Stop):
                 self._stopped = plan.reason
                 return

@@ -424,8 +424,9 @@ class RunResult:
         One row per label bought: id, round, query_probability, label, reason.
     decisions : Table
         One row per pool row looked at: id, round, query_probability, action (asked, inferred or passed), reason.
-    error_interval : Interval
-        The population error of `estimator`.
+    intervals : mapping
+        Of `estimator` on the whole population: "error" always; "precision", "recall" and "prevalence" of the last class
+        where the method has them.
     stopped : str
         Why the run ended, in words.
     """
@@ -434,8 +435,13 @@ class RunResult:
     rounds: tuple[Round, ...] = field(repr=False)
     queries: Table
     decisions: Table
-    error_interval: Interval
+    intervals: Mapping[str, Interval]
     stopped: str
+
+    @property
+    def error_interval(self) -> Interval:
+        """The population error of `estimator`."""
+        return self.intervals["error"]
 
     def __post_init__(self) -> None:
         if not self.rounds:

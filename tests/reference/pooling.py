@@ -1,17 +1,19 @@
-"""Slow twin of what pool methods share: the docstring of ``methods/pooling.py`` in plain loops, one row at a time."""
+"""Slow twin of what pool methods share: the docstrings of ``methods/pooling*.py`` in plain loops, one row at a time."""
 
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
+from scipy.optimize import brentq
 
 N_STRATA = 8
 
 
-def strata(propensity):
-    """The stratum of each row: how many of the distinct inner octiles lie strictly below its propensity."""
-    ordered = sorted(propensity)
+def strata(propensity, known=None):
+    """The stratum of each row: how many of the distinct inner octiles of `known` lie strictly below its propensity."""
+    ordered = sorted(propensity if known is None else known)
     cuts = set()
     for k in range(1, N_STRATA):
         place = k / N_STRATA * (len(ordered) - 1)
@@ -21,12 +23,13 @@ def strata(propensity):
     return [sum(cut < q for cut in cuts) for q in propensity]
 
 
-def importance(of_row, labelled):
-    """(T + 1)/(t + 1) of each row's stratum."""
+def importance(of_row, rows, n_seen):
+    """(T + 1)/(t + 1) of each labelled row's stratum, T counting only rows that have come by."""
     weights = []
-    for stratum in of_row:
-        rows = [i for i, other in enumerate(of_row) if other == stratum]
-        weights.append((len(rows) + 1) / (sum(bool(labelled[i]) for i in rows) + 1))
+    for row in rows:
+        size = sum(of_row[i] == of_row[row] for i in range(n_seen))
+        known = sum(of_row[other] == of_row[row] for other in rows)
+        weights.append((size + 1) / (known + 1))
     return weights
 
 
@@ -41,28 +44,23 @@ def least(gaps, among, count):
     return sorted(sorted(among), key=lambda row: gaps[row])[:count]
 
 
-def chances(log_q, pool_q, gaps, open_, n_bought, *, batch, floor, gate_share, rows_per_label):
-    """π of every row, log then pool, and the pool rows that were taken for either share."""
-    m = len(log_q)
-    pool_rows = [m + i for i in range(len(pool_q)) if open_[i]]
-    size = min(batch, len(pool_rows))
-    passes = gate([*log_q, *pool_q], m, n_bought, batch, rows_per_label)
-    if gate_share == 0 or sum(passes[row] for row in pool_rows) < size:
+def chances(n_logged, pool_q, gaps, open_, n_bought, *, batch, floor, gate_share, rows_per_label):
+    """π of every pool row, and the rows that were taken for either share."""
+    rows = [row for row in range(len(pool_q)) if open_[row]]
+    size = min(batch, len(rows))
+    passes = gate(pool_q, n_logged, n_bought, batch, rows_per_label)
+    if gate_share == 0 or sum(passes[row] for row in rows) < size:
         passes = [True] * len(passes)
-    passing = [row for row in pool_rows if passes[row]]
+    passing = [row for row in rows if passes[row]]
     for_gate = round(gate_share * size)
     hardly_shown = least(gaps, passing, for_gate)
-    free = least(gaps, [row for row in pool_rows if row not in hardly_shown], size - for_gate)
+    free = least(gaps, [row for row in rows if row not in hardly_shown], size - for_gate)
     out = []
-    for row in range(m + len(pool_q)):
-        if row >= m:
-            taken = row in hardly_shown or row in free
-        else:  # a logged row: would a pool row like it have been taken?
-            taken = any(gaps[row] <= gaps[other] for other in free)
-            taken = taken or (passes[row] and any(gaps[row] <= gaps[other] for other in hardly_shown))
-        chance = (1 - floor) * taken + (floor * size / len(passing) if passes[row] else 0.0)
-        out.append(chance if row < m or open_[row - m] else 0.0)
-    return out, [row - m for row in hardly_shown], [row - m for row in free]
+    for row in range(len(pool_q)):
+        chance = (1 - floor) * (row in hardly_shown or row in free)
+        chance += floor * size / len(passing) if row in passing else 0.0
+        out.append(chance if open_[row] else 0.0)
+    return out, hardly_shown, free
 
 
 def systematic(chance, order, start):
@@ -74,3 +72,65 @@ def systematic(chance, order, start):
             picked.append(int(row))
             point += 1.0
     return picked
+
+
+def stream(gap_of, pool_q, n_logged, looked, uniform, *, batch, floor, gate_share, doubt):
+    """The decisions on the rows that come next: (row, chance, asked, reason), one row at a time.
+
+    `gap_of` and `pool_q` are asked about no row before its turn; `uniform` gives the next random number.
+    """
+    decisions, n_asked, row = [], 0, looked
+    while row < len(pool_q) and n_asked < batch:
+        in_doubt = NormalDist().cdf(-math.sqrt(2 * gap_of(row))) > doubt
+        passes = 2 * (row + 1) > n_logged * pool_q[row]
+        chances_of = (1.0, 1.0 - gate_share) if in_doubt else (floor, 0.0)
+        chance = chances_of[0] if passes else chances_of[1]
+        asked = uniform() < chance
+        if asked:
+            reason = "by lot" if not in_doubt else "gated" if passes else "free"
+        else:
+            reason = "shown" if in_doubt else "settled"
+        decisions.append((row, chance, asked, reason))
+        n_asked += asked
+        row += 1
+    return decisions
+
+
+def wilson(estimate, n, confidence=0.95):
+    """Wilson's interval as it is defined: the shares p whose distance from the estimate is z standard errors at p."""
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+
+    def beyond(p):
+        return (estimate - p) ** 2 - z * z * p * (1 - p) / n
+
+    low = 0.0 if estimate == 0 else brentq(beyond, 0.0, estimate - 1e-12, xtol=1e-14)
+    high = 1.0 if estimate == 1 else brentq(beyond, estimate + 1e-12, 1.0, xtol=1e-14)
+    return low, high
+
+
+def cell_ratio(share, of_label, weight, top, bottom):
+    """Σ P_c·mean(top) / Σ P_c·mean(bottom), the weighted means being over the labelled rows of each cell."""
+    sums = [0.0, 0.0]
+    for cell, part in enumerate(share):
+        rows = [i for i, c in enumerate(of_label) if c == cell]
+        total = sum(weight[i] for i in rows)
+        for k, values in enumerate((top, bottom)):
+            sums[k] += part * sum(weight[i] * values[i] for i in rows) / total
+    return sums[0] / sums[1]
+
+
+def would_take(rounds, propensity, row):
+    """Whether one of the rounds would have taken a row.
+
+    A round is (gaps of all rows, asked rows, reason of each): those taken through the gate let in a row with no larger
+    propensity than the largest of theirs and no larger gap; those taken freely, one with no larger gap.
+    """
+    for gaps, asked, reasons in rounds:
+        gated = [r for r, why in zip(asked, reasons, strict=True) if why == "gated"]
+        free = [r for r, why in zip(asked, reasons, strict=True) if why == "free"]
+        if any(gaps[row] <= gaps[r] for r in free):
+            return True
+        near = any(gaps[row] <= gaps[r] for r in gated)
+        if near and any(propensity[row] <= propensity[r] for r in gated):
+            return True
+    return False

@@ -139,9 +139,9 @@ class Active18:
         """Return the round as people see it."""
         return state.core.described(problem, state.shown, least_propensity=state.least, dealt=state.dealt)
 
-    def error_interval(self, problem: Problem, state: _State) -> Interval:
+    def intervals(self, problem: Problem, state: _State) -> dict[str, Interval]:
         """Return an interval from the log's labels that holds for every linear classifier at once."""
-        return linear_error_interval(problem, state.core.rows, state.shown)
+        return {"error": linear_error_interval(problem, state.core.rows, state.shown)}
 
     # -- steps 3 and 4 ------------------------------------------------------------------------------------------
 

@@ -135,9 +135,9 @@ class ActiveVC:
         """Return the round as people see it."""
         return state.described(problem, estimated_loss=state.loss, second_moment=state.second_moment)
 
-    def error_interval(self, problem: Problem, state: State) -> Interval:
+    def intervals(self, problem: Problem, state: State) -> dict[str, Interval]:
         """Return an interval from the log's labels that holds for every linear classifier at once."""
-        return linear_error_interval(problem, state.rows, state.coef)
+        return {"error": linear_error_interval(problem, state.rows, state.coef)}
 
     # -- steps 1 to 3 -------------------------------------------------------------------------------------------
 

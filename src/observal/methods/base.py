@@ -37,14 +37,17 @@ class Method(Protocol):
     """The functions that the session calls, in this order.
 
     ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``. ``describe`` and
-    ``error_interval`` may be called at any time. All of them are pure: the same arguments give the same result.
+    ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
     """
 
     name: ClassVar[str]
-    takes: ClassVar[str]
-    """"stream" for a method that takes the pool in its order, "pool" for one that chooses from all of it."""
     curve_from_one_run: ClassVar[bool]
     """Whether round k of a long run is what a run stopped there would return."""
+
+    @property
+    def takes(self) -> str:
+        """Return "stream" for a method that takes the pool in its order, "pool" for one that chooses from all of it."""
+        ...
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> Any:
         """Return the state after round 0: the log alone."""
@@ -62,6 +65,6 @@ class Method(Protocol):
         """Return the round as people see it."""
         ...
 
-    def error_interval(self, problem: Problem, state: Any) -> Interval:
-        """Return an interval for the population error of the classifier that `describe` returns."""
+    def intervals(self, problem: Problem, state: Any) -> dict[str, Interval]:
+        """Return intervals for the classifier that `describe` returns, on the whole population: "error" at least."""
         ...

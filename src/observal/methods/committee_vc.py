@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, stack_rows
+from observal.checks import Floats, Ints, stack_rows
 from observal.errors import InvalidInput
 from observal.methods.pooling import Choice, PoolState, draw, draw_plan
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
+FOLDS = 10  # of the intervals: estimators of all kinds are too slow for more
 _LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]: a committee of equals is ordered by its margin
 
 
@@ -70,7 +71,7 @@ class CommitteeVC:
     estimator: Any
     members: int = 8
     batch: int = 10
-    floor: float = 0.05
+    floor: float = 0.1
     gate_share: float = 0.5
     rows_per_label: float = 4.0
     tempering: float = 0.5
@@ -106,38 +107,44 @@ class CommitteeVC:
     # -- the five functions that the session calls --------------------------------------------------------------
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
-        """Fit on the log alone."""
-        return self._fitted(problem, PoolState.start(problem), rng)
+        """Stand before the first round: the log alone."""
+        return PoolState.start(problem, _Fitter(self, problem, stack_rows(problem.logged.X, problem.pool.X), rng))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
-        if not state.open_rows(problem).any():
+        if not state.any_left(problem):
             return Stop()
-        return draw_plan(problem, draw(problem, state, self.choice, state.model.gaps), rng)
+        return draw_plan(draw(problem, state, self.choice, state.model.ranks[len(problem.logged) :]), rng)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
     ) -> PoolState:
-        """Add the answers and fit again."""
-        return self._fitted(problem, state.after(plan, answers), rng)
+        """Add the answers."""
+        return state.after(plan, answers, replace(state.fit, rng=rng))
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
         model: _Model = state.model
         return state.as_round(estimator=model.estimator, clip=model.clip, disagreement=model.flips)
 
-    def error_interval(self, problem: Problem, state: PoolState) -> Interval:
-        """Return a cross-fitted interval for the population error; see :func:`cross_fitted_interval`."""
-        from observal.methods.pooling_interval import cross_fitted_interval
+    def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.pooling_interval`."""
+        from observal.methods.pooling_interval import population_intervals
 
+        X, classes = state.fit.X, problem.logged.classes
         rows, y, weights, _ = self._labelled(problem, state)
-        X = state.model.X
 
-        def wrong(train: Ints, test: Ints) -> Bools:
-            fit = self._fit(X[rows[train]], y[train], weights[train], problem.logged.classes)
-            return np.asarray(fit.predict(X[rows[test]]) != y[test])
+        def out_of_fold(train: Ints, test: Ints) -> tuple[Floats, Ints]:
+            return _scores(self._fit(X[rows[train]], y[train], weights[train], classes), X[rows[test]], classes)
 
-        return cross_fitted_interval(problem, state.bought.size, wrong)
+        return population_intervals(
+            problem,
+            state,
+            lambda before, some: before.model.ranks[some],
+            lambda some: _scores(state.model.estimator, X[some], classes),
+            out_of_fold,
+            folds=FOLDS,
+        )
 
     # -- fitting ------------------------------------------------------------------------------------------------
 
@@ -169,23 +176,33 @@ class CommitteeVC:
                 "estimator that can, or begin with more labels."
             ) from error
 
-    def _fitted(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> PoolState:
+
+@dataclass(frozen=True, eq=False)
+class _Fitter:
+    """Fits the committee for any state of a problem."""
+
+    method: CommitteeVC
+    problem: Problem
+    X: Any  # log and pool
+    rng: np.random.Generator
+
+    def __call__(self, state: PoolState) -> _Model:
         from scipy.special import ndtr
 
-        rows, y, weights, clip = self._labelled(problem, state)
-        X = stack_rows(problem.logged.X, problem.pool.X) if state.model is None else state.model.X
-        estimator = self._fit(X[rows], y, weights, problem.logged.classes)
+        method, X, classes = self.method, self.X, self.problem.logged.classes
+        rows, y, weights, clip = method._labelled(self.problem, state)
+        estimator = method._fit(X[rows], y, weights, classes)
         if isinstance(estimator, ConstantClassifier):
-            return replace(state, model=_Model(X, estimator, rng.random(X.shape[0]), 1.0, clip))
+            return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
         shares = []
-        for member in range(self.members):
-            drawn = weights * rng.standard_exponential(weights.size)
-            shares.append(_class_shares(self._fit(X[rows], y, drawn, problem.logged.classes, seed=1 + member), X))
+        for member in range(method.members):
+            drawn = weights * self.rng.standard_exponential(weights.size)
+            shares.append(_class_shares(method._fit(X[rows], y, drawn, classes, seed=1 + member), X))
         gaps = settledness(np.stack(shares))
-        flips = float(ndtr(-np.sqrt(2.0 * gaps[len(problem.logged) :])).mean())
+        flips = float(ndtr(-np.sqrt(2.0 * gaps[len(self.problem.logged) :])).mean())
         ranks = np.empty(gaps.size)
-        ranks[np.lexsort((rng.random(gaps.size), gaps))] = np.arange(gaps.size)
-        return replace(state, model=_Model(X, estimator, ranks, flips, clip))
+        ranks[np.lexsort((self.rng.random(gaps.size), gaps))] = np.arange(gaps.size)
+        return _Model(X, estimator, ranks, flips, clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +211,7 @@ class _Model:
 
     X: Any = field(repr=False)  # log and pool
     estimator: Any
-    gaps: Floats = field(repr=False)  # the rank of each row's gap, equal gaps ordered by lot
+    ranks: Floats = field(repr=False)  # of each row's gap, equal gaps ordered by lot
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
 
@@ -245,6 +262,16 @@ def _class_shares(fit: Any, X: Any) -> Floats:
     if hasattr(fit, "predict_proba"):
         return np.asarray(fit.predict_proba(X), dtype=np.float64)
     return np.asarray(fit.predict(X)[:, None] == fit.classes_, dtype=np.float64)
+
+
+def _scores(fit: Any, X: Any, classes: NDArray[Any]) -> tuple[Floats, Ints]:
+    """Return how far each row is on the side of its class, away from 0 on the side of the last one, and its class code."""
+    predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _plain(classes), axis=1)
+    if isinstance(fit, ConstantClassifier):
+        return np.zeros(predicted.size), predicted
+    shares = np.sort(_class_shares(fit, X), axis=1)
+    lead = shares[:, -1] - shares[:, -2]
+    return np.where(predicted == len(classes) - 1, lead, -lead), predicted
 
 
 def _plain(classes: NDArray[Any]) -> NDArray[Any]:

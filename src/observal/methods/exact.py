@@ -177,7 +177,7 @@ class ExactDBAL:
             },
         )
 
-    def error_interval(self, problem: Problem, state: _State) -> Interval:
+    def intervals(self, problem: Problem, state: _State) -> dict[str, Interval]:
         """Return an interval from the log's real labels that holds for every member of the class at once."""
         logged, (values, mass) = problem.logged, state.context.distribution
         clip = passive_clip_threshold(values, len(logged), log_term(len(state.context.log), 1 - self.confidence), mass)
@@ -191,7 +191,7 @@ class ExactDBAL:
         hidden_mass = float(np.mean(hidden) if mass is None else np.sum(np.asarray(mass)[hidden]))
         interval = uniform_error_interval(sums, clip, hidden_mass, len(state.context.log), self.confidence)
         doubt = f"; approximate, because {state.uncertified}" if state.uncertified else ""
-        return replace(interval, method=interval.method + doubt)
+        return {"error": replace(interval, method=interval.method + doubt)}
 
     # -- steps 1 to 4 and the final step ------------------------------------------------------------------------
 

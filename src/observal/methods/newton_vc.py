@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, stack_rows
+from observal.checks import Bools, Floats
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
 from observal.methods.pooling import Choice, PoolState, draw, draw_plan
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
-from observal.weights import effective_sample_size
 
-RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
-FOLDS = 5
 FEATURES = ("linear", "splines", "fourier", "auto")
-RECHOOSE_AFTER = 50  # labels bought before the ridge is chosen again
-TEMPERED = 0.5
-SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
-MOST_ROWS_TO_CHOOSE = 2000  # labelled rows that cross-validation looks at
 
 
 @dataclass(frozen=True)
@@ -46,8 +39,16 @@ class NewtonVC:
         λ of the second-moment regulariser sqrt(λ/N·V̂), solved by majorisation.
     features : {"linear", "splines", "fourier", "auto"}
         What the linear model sees; "auto" chooses by the same cross-validation.
+    curvature : bool
+        Whether rows are ordered by the flip gap; without it by the margin alone, as uncertainty sampling does.
     settled : float
         Stop when the expected share of pool predictions that more labels would change is below this.
+    order : {"pool", "stream"}
+        Choose from the whole pool, or take its rows in their order and decide on each when it comes by; see
+        :func:`~observal.methods.newton_stream.stream_plan`. A stream looks at no row before its turn, also not to
+        standardise.
+    doubt : float
+        A row of a stream is in doubt where its chance of a flip is above this.
 
     Notes
     -----
@@ -72,7 +73,7 @@ class NewtonVC:
     """
 
     batch: int = 10
-    floor: float = 0.05
+    floor: float = 0.1
     gate_share: float = 0.5
     rows_per_label: float = 4.0
     tempering: float | Literal["auto"] = "auto"
@@ -81,10 +82,12 @@ class NewtonVC:
     ridge: float | Literal["auto"] = "auto"
     penalty: float = 0.0
     features: Literal["linear", "splines", "fourier", "auto"] = "linear"
+    curvature: bool = True
     settled: float = 1e-4
+    order: Literal["pool", "stream"] = "pool"
+    doubt: float = 0.05
 
     name: ClassVar[str] = "newton_vc"
-    takes: ClassVar[str] = "pool"
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -95,11 +98,21 @@ class NewtonVC:
             value = getattr(self, name)
             if value != "auto" and not (isinstance(value, int | float) and value >= 0.0):
                 raise InvalidInput(f'{name} must be "auto" or a number of at least 0, but is {value!r}.')
+        if self.order not in ("pool", "stream") or not 0.0 < self.doubt < 0.5:
+            raise InvalidInput(
+                'order must be "pool" or "stream" and doubt between 0 and 0.5, but they are '
+                f"{self.order!r} and {self.doubt!r}."
+            )
         if not (self.capacity > 0.0 and self.penalty >= 0.0 and self.settled >= 0.0):
             raise InvalidInput(
                 "capacity must be above 0, and penalty and settled at least 0, but they are "
                 f"{self.capacity}, {self.penalty} and {self.settled}."
             )
+
+    @property
+    def takes(self) -> str:
+        """Whether it takes the pool in its order or chooses from all of it."""
+        return self.order
 
     @property
     def choice(self) -> Choice:
@@ -109,170 +122,52 @@ class NewtonVC:
     # -- the five functions that the session calls --------------------------------------------------------------
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
-        """Fit on the log alone."""
+        """Stand before the first round: the log alone."""
+        from observal.methods.newton_model import Fitter
+
         problem.require_two_classes("NewtonVC")
-        return self._fitted(problem, PoolState.start(problem), rng)
+        return PoolState.start(problem, Fitter.of(self, problem), self.order == "stream")
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
-        if not state.open_rows(problem).any():
+        if not state.any_left(problem):
             return Stop()
-        if state.bought.size and state.model.flips < self.settled:
+        model = state.model
+        if state.bought.size and model.flips < self.settled:
             return Stop(
-                f"further labels are unlikely to change anything: they would change about {state.model.flips:.2%} "
+                f"further labels are unlikely to change anything: they would change about {model.flips:.2%} "
                 f"of the pool's predictions, below {self.settled:.2%}"
             )
-        return draw_plan(problem, draw(problem, state, self.choice, state.model.gaps), rng)
+        if self.order == "stream":
+            from observal.methods.newton_stream import stream_plan
+
+            return stream_plan(self, problem, state, rng)
+        order = model.judged_gaps if self.curvature else model.pool_margins
+        return draw_plan(draw(problem, state, self.choice, order), rng)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
     ) -> PoolState:
-        """Add the answers and fit again."""
-        return self._fitted(problem, state.after(plan, answers), rng)
+        """Add the answers."""
+        n_bought = state.bought.size + int(answers.answered.sum())
+        return state.after(plan, answers, state.fit.after(state, n_bought))
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model: _Model = state.model
-        estimator = NewtonClassifier(model.feature_map, model.coef, model.intercept, problem.logged.classes)
+        model = state.model
+        estimator = NewtonClassifier(model.feature_map, model.fit.coef, model.fit.intercept, problem.logged.classes)
         return state.as_round(
-            estimator=estimator,
-            clip=model.clip,
-            disagreement=model.flips,
-            ridge=model.ridge,
-            tempering=model.tempering,
-            features=model.features,
+            estimator=estimator, clip=model.labels.clip, disagreement=model.flips, **model.chosen._asdict()
         )
 
-    def error_interval(self, problem: Problem, state: PoolState) -> Interval:
-        """Return a cross-fitted interval for the population error; see :func:`cross_fitted_interval`."""
-        from observal.methods.pooling_interval import cross_fitted_interval
+    def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
+        """Return intervals for error, precision, recall and prevalence; see :mod:`observal.methods.pooling_interval`."""
+        from observal.methods.pooling_interval import population_intervals
 
-        model: _Model = state.model
-        rows, codes = state.labelled(problem)
-        signs = 2 * codes - 1
-        weights, _ = self._weights(problem, state, rows, model.tempering)
-
-        def wrong(train: Ints, test: Ints) -> NDArray[np.bool_]:
-            fit = self._solve(model.X[rows[train]], signs[train], weights[train], model.ridge)
-            return np.asarray((model.X[rows[test]] @ fit.coef + fit.intercept > 0.0) != (signs[test] > 0))
-
-        return cross_fitted_interval(problem, state.bought.size, wrong)
-
-    # -- fitting ------------------------------------------------------------------------------------------------
-
-    def _weights(self, problem: Problem, state: PoolState, rows: Ints, tempering: float) -> tuple[Floats, float]:
-        """Return the clipped, tempered weight of each labelled row, costs included, and the clip."""
-        weights, clip = state.importance(problem, rows, self.clip, self.capacity)
-        weights = weights**tempering
-        if problem.logged.cost is not None and problem.pool.cost is not None:
-            weights = weights * np.concatenate([problem.logged.cost, problem.pool.cost])[rows]
-        return weights, clip
-
-    def _solve(self, X: Any, signs: Ints, weights: Floats, ridge: float, start: Floats | None = None) -> Any:
-        """Fit, with half a row of each class in the centre: a log with one class only has a classifier too."""
-        from observal.learners.newton import make_objective, solve
-
-        if weights.size and not weights.sum() > 0.0:
-            weights = np.ones(weights.size)  # mistakes on all labelled rows cost nothing, so any fit is as good
-        centre, half = _centre_rows(X), 0.5 * float(weights.mean()) if weights.size else 0.5
-        X = stack_rows(X, centre)
-        a = np.concatenate([weights, [half, half]])
-        y = np.concatenate([signs, [-1, 1]])
-        objective = make_objective(
-            X, y, a / a.mean(), regulariser="second_moment" if self.penalty else None, penalty=self.penalty, ridge=ridge
+        model = state.model
+        return population_intervals(
+            problem, state, lambda before, rows: before.model.unlabelled_gaps(rows), model.scores_of, model.out_of_fold
         )
-        return solve(objective, start, max_iter=50, tol=1e-8)
-
-    def _fitted(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> PoolState:
-        from scipy.special import ndtr
-
-        rows, codes = state.labelled(problem)
-        signs = 2 * codes - 1
-        model: _Model | None = state.model
-        if model is None or state.bought.size >= model.chosen_at + RECHOOSE_AFTER:
-            model = self._chosen(problem, state, rows, signs, rng)
-        weights, clip = self._weights(problem, state, rows, model.tempering)
-        start = model.theta if model.theta.size == model.X.shape[1] + 1 else None
-        fit = self._solve(model.X[rows], signs, weights, model.ridge, start)
-        theta = np.append(fit.coef, fit.intercept)
-        total = effective_sample_size(weights) + 1.0  # with the two half rows in the centre
-        margins = model.X @ fit.coef + fit.intercept
-        gaps = 0.5 * total * margins**2 / np.maximum(_leverages(model.X, fit.hessian), 1e-300)
-        flips = float(ndtr(-np.sqrt(2.0 * gaps[len(problem.logged) :])).mean())
-        return replace(state, model=replace(model, theta=theta, gaps=gaps, flips=flips, clip=clip))
-
-    def _chosen(self, problem: Problem, state: PoolState, rows: Ints, signs: Ints, rng: np.random.Generator) -> _Model:
-        """Choose features, ridge and tempering by cross-validation on the labels at hand."""
-        from observal.learners.features import FeatureMap
-
-        stack = stack_rows(problem.logged.X, problem.pool.X)
-        some = np.arange(rows.size)
-        if rows.size > MOST_ROWS_TO_CHOOSE:
-            some = np.sort(rng.choice(rows.size, MOST_ROWS_TO_CHOOSE, replace=False))
-        folds = _folds(signs[some], rng)
-        full, _ = self._weights(problem, state, rows, 1.0)
-        names: tuple[Any, ...] = ("linear", "splines", "fourier") if self.features == "auto" else (self.features,)
-        if hasattr(stack, "tocsr") and self.features == "auto":
-            names = ("linear",)  # sparse rows cannot be expanded
-        maps = {name: FeatureMap.of(stack, name) for name in names}
-        ridges = RIDGES if self.ridge == "auto" else (self.ridge,)
-        expanded = {name: feature_map(stack) for name, feature_map in maps.items()}
-
-        def best(tempering: float) -> tuple[float, str, float, Floats]:
-            """Return the least weighted loss out of fold, its features and ridge, and each row's loss there."""
-            weights = self._weights(problem, state, rows, tempering)[0][some]
-            found = []
-            for name, X in expanded.items():
-                losses = self._losses_out_of_fold(X[rows[some]], signs[some], weights, folds, ridges)
-                found += [(float(loss @ weights), name, r, loss) for loss, r in zip(losses, ridges, strict=True)]
-            return min(found, key=lambda f: f[0])
-
-        tempering = TEMPERED if self.tempering == "auto" else self.tempering
-        _, name, ridge, losses = best(tempering)
-        if self.tempering == "auto":
-            _, other_name, other_ridge, other = best(1.0)
-            gain = full[some] * (losses - other)
-            if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain):
-                tempering, name, ridge = 1.0, other_name, other_ridge
-        return _Model(maps[name], expanded[name], name, ridge, tempering, int(state.bought.size))
-
-    def _losses_out_of_fold(
-        self, X: Any, signs: Ints, weights: Floats, folds: Ints, ridges: tuple[float, ...]
-    ) -> Floats:
-        """Return each row's log loss out of fold at each ridge; each fit starts from the next larger ridge's."""
-        losses = np.zeros((len(ridges), signs.size))
-        for fold in range(int(folds.max(initial=-1)) + 1):
-            inside, outside = folds != fold, folds == fold
-            start = None
-            for i in np.argsort(ridges)[::-1]:
-                fit = self._solve(X[inside], signs[inside], weights[inside], ridges[i], start)
-                start = np.append(fit.coef, fit.intercept)
-                losses[i, outside] = np.logaddexp(0.0, -signs[outside] * (X[outside] @ fit.coef + fit.intercept))
-        return losses
-
-
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """The fit after a round; `X` is log and pool as the linear model sees them."""
-
-    feature_map: Any
-    X: Any = field(repr=False)
-    features: str
-    ridge: float
-    tempering: float
-    chosen_at: int
-    theta: Floats = field(default_factory=lambda: np.empty(0))
-    gaps: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # of log and pool
-    flips: float = 1.0  # the expected share of pool rows whose sign more labels would change
-    clip: float = np.inf
-
-    @property
-    def coef(self) -> Floats:
-        return self.theta[:-1]
-
-    @property
-    def intercept(self) -> float:
-        return float(self.theta[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,31 +193,3 @@ class NewtonClassifier(TwoClassPredictions):
 
         positive = expit(self.decision_function(X))
         return np.column_stack([1.0 - positive, positive])
-
-
-def _folds(signs: Ints, rng: np.random.Generator) -> Ints:
-    """Return a fold for each row, with both classes spread over all folds."""
-    folds = np.empty(signs.size, dtype=np.int64)
-    for sign in (-1, 1):
-        rows = rng.permutation(np.flatnonzero(signs == sign))
-        folds[rows] = np.arange(rows.size) % FOLDS
-    return np.asarray(np.unique(folds, return_inverse=True)[1])
-
-
-def _centre_rows(X: Any) -> Any:
-    if hasattr(X, "tocsr"):
-        from scipy.sparse import csr_matrix
-
-        return csr_matrix((2, X.shape[1]))
-    return np.zeros((2, X.shape[1]))
-
-
-def _leverages(X: Any, hessian: Floats) -> Floats:
-    """Return x̃ᵀH⁻¹x̃ of each row, x̃ = (x, 1)."""
-    from scipy.linalg import cholesky, solve_triangular
-
-    jitter = 1e-12 * float(np.trace(hessian)) / len(hessian)
-    lower = cholesky(hessian + jitter * np.eye(len(hessian)), lower=True)
-    root = solve_triangular(lower, np.eye(len(hessian)), lower=True)  # H⁻¹ = rootᵀ·root
-    projected = X @ root[:, :-1].T + root[:, -1]
-    return np.asarray(np.einsum("ij,ij->i", projected, projected))

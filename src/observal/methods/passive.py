@@ -79,9 +79,9 @@ class Passive:
         """Return the round as people see it."""
         return state.described(problem)
 
-    def error_interval(self, problem: Problem, state: State) -> Interval:
+    def intervals(self, problem: Problem, state: State) -> dict[str, Interval]:
         """Return an interval from the log's labels that holds for every linear classifier at once."""
-        return linear_error_interval(problem, state.rows, state.coef)
+        return {"error": linear_error_interval(problem, state.rows, state.coef)}
 
     def _trained(self, state: State, rng: np.random.Generator) -> State:
         rows = state.rows

@@ -17,7 +17,9 @@ order), so no row that passes the gate is ever out of reach, and every chance is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -53,7 +55,7 @@ class Choice:
     """
 
     batch: int = 10
-    floor: float = 0.05
+    floor: float = 0.1
     gate_share: float = 0.5
     rows_per_label: float = 4.0
 
@@ -74,50 +76,71 @@ class Strata:
     """Rows of log and pool, in that order, sorted by propensity into strata of about equal size."""
 
     of_row: Ints
-    sizes: Ints
+    count: int
 
     @classmethod
-    def of(cls, problem: Problem) -> Self:
-        """Cut at quantiles of the propensities; equal propensities stay together."""
-        propensity = np.concatenate([problem.logged.propensity, problem.pool.propensity])
-        cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
-        of_row = np.searchsorted(cuts, propensity, side="left")
-        return cls(of_row, np.bincount(of_row, minlength=cuts.size + 1))
+    def of(cls, problem: Problem, log_only: bool = False) -> Self:
+        """Cut at quantiles of all propensities, or of the log's; equal propensities stay together."""
+        everyone = np.concatenate([problem.logged.propensity, problem.pool.propensity])
+        known = problem.logged.propensity if log_only else everyone
+        cuts = np.unique(np.quantile(known, np.arange(1, N_STRATA) / N_STRATA))
+        return cls(np.searchsorted(cuts, everyone, side="left"), cuts.size + 1)
 
-    def importance(self, labelled: Bools) -> Floats:
-        """Return for each row T/t of its stratum; one is added to both, so that an empty stratum has a weight too."""
-        known = np.bincount(self.of_row[labelled], minlength=self.sizes.size)
-        return np.asarray(((self.sizes + 1.0) / (known + 1.0))[self.of_row])
+    def importance(self, rows: Ints, n_seen: int) -> Floats:
+        """Return T/t for each of the labelled `rows`, from the first `n_seen` rows.
+
+        One is added to both, so that a weight is never infinite.
+        """
+        sizes = np.bincount(self.of_row[:n_seen], minlength=self.count)
+        known = np.bincount(self.of_row[rows], minlength=self.count)
+        return np.asarray(((sizes + 1.0) / (known + 1.0))[self.of_row[rows]])
 
 
 @dataclass(frozen=True, eq=False)
 class PoolState:
-    """What was bought, and with which chances; `model` is the method's own."""
+    """What was bought. `fit` is the method's own and runs when `model` is first read: a replayed round costs nothing."""
 
+    fit: Any = field(repr=False)  # from a state to the model
     strata: Strata = field(repr=False)
-    model: Any = field(default=None, repr=False)
     bought: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     codes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     skipped: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     rounds: int = 0
-    last: tuple[int, int] = (0, 0)  # labels bought and rows skipped in the last round
+    looked: int = 0  # pool rows that were decided on
+    last: tuple[int, int, int] = (0, 0, 0)  # labels bought, rows skipped and rows passed in the last round
+    is_stream: bool = False
+    before: Self | None = field(default=None, repr=False)  # the state in which the last round was planned
+    plan: Plan | None = field(default=None, repr=False)  # that round
+
+    @cached_property
+    def model(self) -> Any:
+        """What the method makes of the labels."""
+        return self.fit(self)
 
     @classmethod
-    def start(cls, problem: Problem) -> Self:
+    def start(cls, problem: Problem, fit: Callable[[Any], Any], is_stream: bool = False) -> Self:
         """Return the state before anything was bought."""
-        return cls(Strata.of(problem))
+        return cls(fit, Strata.of(problem, log_only=is_stream), is_stream=is_stream)
 
-    def after(self, plan: Plan, answers: Answers) -> Self:
+    def after(self, plan: Plan, answers: Answers, fit: Callable[[Any], Any]) -> Self:
         """Return the state with a round's answers."""
         asked, answered = plan.asked, answers.answered
         return replace(
             self,
+            fit=fit,
+            before=self,
+            plan=plan,
             bought=np.concatenate([self.bought, asked[answered]]),
             codes=np.concatenate([self.codes, answers.codes[answered]]),
             skipped=np.concatenate([self.skipped, asked[~answered]]),
             rounds=self.rounds + 1,
-            last=(int(answered.sum()), int((~answered).sum())),
+            looked=self.looked + plan.positions.size,
+            last=(int(answered.sum()), int((~answered).sum()), plan.positions.size - asked.size),
         )
+
+    def any_left(self, problem: Problem) -> bool:
+        """Tell whether a pool row has not been decided on."""
+        return self.looked < len(problem.pool)
 
     def open_rows(self, problem: Problem) -> Bools:
         """Return the pool rows that were neither bought nor skipped."""
@@ -137,9 +160,8 @@ class PoolState:
 
         A weight above the clip is cut down to it and not dropped: a row that was paid for is never thrown away.
         """
-        labelled = np.zeros(self.strata.of_row.size, dtype=bool)
-        labelled[rows] = True
-        weights = self.strata.importance(labelled)[rows]
+        n_seen = len(problem.logged) + (self.looked if self.is_stream else len(problem.pool))
+        weights = self.strata.importance(rows, n_seen)
         if not clip:
             return weights, float(np.inf)
         threshold = practical_clip_threshold(
@@ -149,14 +171,14 @@ class PoolState:
 
     def as_round(self, *, estimator: Any, clip: float, disagreement: float, **details: Any) -> Round:
         """Return the round as people see it."""
-        asked, skipped = self.last
+        asked, skipped, passed = self.last
         return Round(
             index=self.rounds,
             labels=int(self.bought.size),
-            seen=int(self.bought.size + self.skipped.size),
+            seen=self.looked,
             asked=asked,
             inferred=0,
-            passed=0,
+            passed=passed,
             skipped=skipped,
             clip=clip,
             disagreement=disagreement,
@@ -167,54 +189,44 @@ class PoolState:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The chances of a round: of every row of log and pool, and which pool rows were taken for which share."""
+    """The chance of each pool row in a round, and which rows were taken for which share of it."""
 
     chance: Floats
     taken_gate: Bools
     taken_free: Bools
-    floor: float
 
 
 def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats) -> Draw:
-    """Return the chances of the next round.
-
-    `gaps`, of log and pool, says how settled each row is; the smallest are taken. A logged row gets the chance that it
-    would have had in the pool, which an estimate from recorded chances needs; the weights, by strata, do not.
-    """
-    n_logged = len(problem.logged)
+    """Return the chances of the next round; `gaps` says how settled each pool row is, and the smallest are taken."""
     open_ = state.open_rows(problem)
-    n_open = int(open_.sum())
-    size = min(choice.batch, n_open)
+    size = min(choice.batch, int(open_.sum()))
     position = int(choice.rows_per_label * (state.bought.size + choice.batch))
-    propensity = np.concatenate([problem.logged.propensity, problem.pool.propensity])
-    gate = query_policy(propensity, n_logged, position)
-    if choice.gate_share == 0.0 or int((gate[n_logged:] & open_).sum()) < size:
-        gate = np.ones(propensity.size, dtype=bool)  # too few rows pass: all do
-    passing = gate[n_logged:] & open_
-    pool_gaps = gaps[n_logged:]
+    passing = open_ & query_policy(problem.pool.propensity, len(problem.logged), position)
+    if choice.gate_share == 0.0 or int(passing.sum()) < size:
+        passing = open_  # too few rows pass: all do
     for_gate = round(choice.gate_share * size)
-    taken_gate = _smallest(pool_gaps, passing, for_gate)
-    taken_free = _smallest(pool_gaps, open_ & ~taken_gate, size - for_gate)
+    taken_gate = _smallest(gaps, passing, for_gate)
+    taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
     floor = choice.floor * size / max(1, int(passing.sum()))
-    would_take = gate & (gaps <= pool_gaps[taken_gate].max(initial=-np.inf))
-    would_take |= gaps <= pool_gaps[taken_free].max(initial=-np.inf)
-    would_take[n_logged:] = taken_gate | taken_free
-    chance = (1.0 - choice.floor) * would_take + floor * gate
-    chance[n_logged:] *= open_
-    return Draw(np.minimum(chance, 1.0), taken_gate, taken_free, floor)
+    chance = (1.0 - choice.floor) * (taken_gate | taken_free) + floor * passing
+    return Draw(np.minimum(chance, 1.0), taken_gate, taken_free)
 
 
 def _smallest(values: Floats, among: Bools, count: int) -> Bools:
+    """Return the `count` smallest; of equal ones the first."""
     chosen = np.zeros(values.size, dtype=bool)
     rows = np.flatnonzero(among)
-    if count > 0:
-        chosen[rows[np.argsort(values[rows], kind="stable")[:count]]] = True
+    if 0 < count < rows.size:
+        largest = np.partition(values[rows], count - 1)[count - 1]
+        rows = rows[values[rows] <= largest]
+        rows = rows[np.argsort(values[rows], kind="stable")[:count]]
+    chosen[rows[:count]] = True
     return chosen
 
 
-def draw_plan(problem: Problem, drawn: Draw, rng: np.random.Generator) -> Plan:
+def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
     """Draw the rows of a round, each with its chance, and in random order."""
-    chance = drawn.chance[len(problem.logged) :]
+    chance = drawn.chance
     rows = np.flatnonzero(chance > 0.0)
     positions = rng.permutation(rows[systematic(chance[rows], rng)])
     reason = np.full(positions.size, BY_LOT)

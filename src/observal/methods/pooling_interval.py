@@ -1,72 +1,342 @@
-"""An interval for the population error of a pool method's classifier: cross-fitted on the log's own labels."""
+"""Intervals for a pool method's classifier on the whole population, from the log's labels and the bought ones.
+
+**Two kinds of rows.** A round takes the rows whose gap is below the largest that it took. With these thresholds every row, of
+log or pool, labelled or not, is either of the kind that some round would have taken, or not. Nearly all pool rows of
+the first kind were bought, whatever their labels: they speak for that kind. Of the second kind are rows that the log
+revealed by its own chances, and rows drawn by lot. Whether a labelled row is of the first kind is asked of fits that do not
+know its label.
+
+**Left out, and fitted.** Rows that were bought were chosen because the fit was unsure of them. Without its label a bought row
+is in a hole that no other bought row fills, as it would had the row stayed open: such rows are judged too badly when left
+out, and too well when fitted. Their mistakes count 0.632 as left out and 0.368 as fitted, as in Efron's rule.
+
+**Estimate.** Rows of each kind are sorted into cells by propensity stratum and score, and a cell's labelled rows speak for all
+its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
+``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
+multiple importance sampling with the rate of our own labelling measured in each cell.
+
+**Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Half a pseudo-row at
+either extreme keeps a cell with few labels from being sure of itself because they agree; Student's t with
+Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was
+seen.
+
+**What labels cannot tell.** A stratum with hardly any label, and in each cell the share of asked rows that were skipped, may
+be all wrong or all right: both ends move by that much.
+
+The interval is not a guarantee: it rests on rows of one cell being alike. `observal verify` measures how often it covers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
-from statistics import NormalDist
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from observal.checks import Ints
-from observal.risk import clipped
-from observal.types import Interval, Problem
-from observal.weights import passive_clip_threshold, plain_importance
+from observal.checks import Bools, Floats, Ints
+from observal.methods.pooling import FREE, GATED, PoolState
+from observal.types import ASKED, Interval, Problem
 
-FOLDS = 5
+FOLDS = 60  # the more, the closer a fit without the judged rows is to the classifier itself
 CONFIDENCE = 0.95
+SCORE_BINS = 6
+LEAST_LABELS = 10  # of a cell, about
+LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
+N_STRATA = 8
+PSEUDO_ROWS = 0.5
+FITTED = 0.368  # how much a bought row counts as it is fitted, the rest as it is left out
+MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
+MOST_ROWS = 100_000  # of log and pool that are sorted into cells
+METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
+
+Scores = tuple[Floats, Ints]
+"""A score, by which cells are cut, and the predicted class code of each row."""
 
 
-def cross_fitted_interval(
-    problem: Problem, n_bought: int, wrong: Callable[[Ints, Ints], NDArray[np.bool_]]
-) -> Interval:
-    """Return an interval for the population error, each revealed label judged by a fit that has not seen it.
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Rows sorted into cells.
 
-    The log's labels are revealed with known chances, whatever was bought later, so the weighted share of mistakes out of
-    fold, ``l̂ = Σ w·1{wrong} / Σ w`` with ``w = 1{1/Q0 ≤ M}/Q0``, estimates the error on rows within the clip. Its
-    standard error is that of a ratio; the share of rows beyond the clip, on which the log says nothing, is added to
-    the upper end. Bought rows train every fit and judge none: they were chosen for being hard. The normal
-    approximation needs a few dozen revealed labels; pseudo-mistakes as in Agresti and Coull's interval keep it from
-    collapsing where no mistake was seen.
+    Parameters
+    ----------
+    share : array of shape (cells,)
+        P_c.
+    of_label : int array
+        The cell of each labelled row; −1 in a stratum with hardly any label.
+    weight : array
+        Of each labelled row within its cell.
+    unknown : float
+        The share of rows of which labels cannot tell anything.
+    n_rows : int
+        All rows.
+    """
+
+    share: Floats
+    of_label: Ints
+    weight: Floats
+    unknown: float
+    n_rows: int
+
+    def ratio(self, top: Floats, bottom: Floats) -> Interval:
+        """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each 0 or 1."""
+        used = self.of_label >= 0
+        top, bottom, cell, weight = top[used], bottom[used], self.of_label[used], self.weight[used]
+
+        def sums(values: Floats) -> Floats:
+            return np.asarray(np.bincount(cell, weights=values, minlength=self.share.size), dtype=np.float64)
+
+        total = sums(weight)
+        n = total**2 / sums(weight**2)
+        whole = float(self.share @ (sums(weight * bottom) / total))
+        if not whole > 0.0:
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: no labelled row to judge by")
+        estimate = float(self.share @ (sums(weight * top) / total)) / whole
+        rest = top - estimate * bottom
+        means = sums(weight * rest) / total
+        spread = sums(weight * (rest - means[cell]) ** 2) / total
+        extremes, more = np.array([-estimate, 1.0 - estimate]), n + 2.0 * PSEUDO_ROWS
+        centre = (n * means + PSEUDO_ROWS * extremes.sum()) / more
+        away = PSEUDO_ROWS * ((extremes[:, None] - centre) ** 2).sum(axis=0)
+        spread = (n * (spread + (means - centre) ** 2) + away) / more
+        parts = self.share**2 * spread / more
+        freedom = float(parts.sum() ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
+        variance = float(parts.sum() + self.share @ means**2 / self.n_rows) / whole**2
+        low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
+        unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
+        low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
+        return Interval(estimate, min(low, estimate), max(high, estimate), CONFIDENCE, METHOD)  # whatever rounding does
+
+
+def wilson(estimate: float, variance: float, n_labels: float, freedom: float = np.inf) -> tuple[float, float]:
+    """Return Wilson's interval for a share whose estimate has that variance; `n_labels` counts where there is none.
+
+    `freedom` says how well the variance is known, in degrees of freedom of Student's t.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson(0.1, 0.1 * 0.9 / 100, 100)]
+    [0.055, 0.174]
+    >>> [round(end, 3) for end in wilson(0.0, 0.0, 100)]
+    [0.0, 0.037]
+    """
+    from scipy.special import ndtri, stdtrit
+
+    tail = 0.5 + CONFIDENCE / 2
+    z = float(stdtrit(max(freedom, 2.0), tail) if np.isfinite(freedom) else ndtri(tail))
+    estimate = min(1.0, max(0.0, estimate))
+    bernoulli = estimate * (1.0 - estimate)
+    n = bernoulli / variance if variance > 0.0 and bernoulli > 0.0 else n_labels
+    n = max(n, 1e-9)
+    centre = (estimate + z * z / (2.0 * n)) / (1.0 + z * z / n)
+    reach = z / (1.0 + z * z / n) * np.sqrt(bernoulli / n + z * z / (4.0 * n * n))
+    return max(0.0, centre - float(reach)), min(1.0, centre + float(reach))
+
+
+def would_take(
+    state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Callable[[PoolState, Ints], Floats]
+) -> Bools:
+    """Return which rows some round so far would have taken for their gap, had they been open in the pool.
+
+    Parameters
+    ----------
+    state : PoolState
+        After the last round.
+    propensity : array
+        Of the rows of log and pool.
+    n_logged : int
+        Rows of the log.
+    rows : int array
+        Positions in the stack of log and pool.
+    gaps : callable
+        From an earlier state and rows to the gaps that its round was planned with.
+    """
+    taken = np.zeros(rows.size, dtype=bool)
+    while state.before is not None and state.plan is not None:
+        before, plan = state.before, state.plan
+        here = gaps(before, rows)
+        asked = gaps(before, n_logged + plan.asked)
+        reason = plan.reason[plan.action == ASKED]
+        # The gate lets rows through in the order of their propensity; the largest that passed marks how far it was open.
+        gated = reason == GATED
+        opened = propensity[rows] <= propensity[n_logged + plan.asked[gated]].max(initial=-np.inf)
+        taken |= opened & (here <= asked[gated].max(initial=-np.inf))
+        taken |= here <= asked[reason == FREE].max(initial=-np.inf)
+        state = before
+    return taken
+
+
+def population_intervals(
+    problem: Problem,
+    state: PoolState,
+    gaps: Callable[[PoolState, Ints], Floats],
+    scores_of: Callable[[Ints], Scores],
+    out_of_fold: Callable[[Ints, Ints], Scores],
+    folds: int = FOLDS,
+) -> dict[str, Interval]:
+    """Return intervals for the error and, with two classes, for precision, recall and prevalence.
 
     Parameters
     ----------
     problem : Problem
         Log and pool.
-    n_bought : int
-        Labelled rows behind the revealed ones.
-    wrong : callable
-        From the labelled rows to train on and the revealed rows to judge, both as positions in the list of revealed
-        rows followed by bought ones, to which of the latter are judged wrongly.
+    state : PoolState
+        What was bought and skipped.
+    gaps : callable
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known.
+    scores_of : callable
+        From rows to scores and predicted classes by the classifier itself.
+    out_of_fold : callable
+        From labelled rows to train on and labelled rows to judge, as positions in ``state.labelled``, to the judged rows'
+        scores and predicted classes.
+    folds : int
+        How many times to fit without some rows.
     """
-    logged = problem.logged
-    shown = np.flatnonzero(logged.revealed)
-    everyone = np.concatenate([logged.propensity, problem.pool.propensity])
-    clip = passive_clip_threshold(everyone, len(logged), log(2.0 / (1.0 - CONFIDENCE)))
-    hidden = float(np.mean(plain_importance(everyone) > clip))
-    weights = clipped(plain_importance(logged.propensity[shown]), clip, np.ones(shown.size, dtype=bool))
-    method = "cross-fitted on the log's labels, clipped importance weights, normal approximation"
-    total = float(weights.sum())
-    effective = total**2 / float(weights @ weights) if total > 0.0 else 0.0
-    if effective < FOLDS:
-        return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{method}: too few labels within the clip")
-    folds = np.random.default_rng(0).permutation(shown.size) % FOLDS
-    bought = np.arange(shown.size, shown.size + n_bought)
-    mistakes = np.zeros(shown.size)
-    for fold in range(FOLDS):
-        test = np.flatnonzero(folds == fold)
-        mistakes[test] = wrong(np.concatenate([np.flatnonzero(folds != fold), bought]), test)
-    estimate = float(weights @ mistakes) / total
-    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-    centre = (estimate * effective + z * z / 2) / (effective + z * z)
-    ratio = float(np.sqrt(np.sum((weights * (mistakes - estimate)) ** 2))) / total
-    reach = z * max(ratio, float(np.sqrt(centre * (1.0 - centre) / (effective + z * z))))
-    within = 1.0 - hidden
-    return Interval(
-        estimate,
-        max(0.0, within * (centre - reach)),
-        min(1.0, within * (centre + reach) + hidden),
-        CONFIDENCE,
-        method,
-    )
+    rows, codes = state.labelled(problem)
+    names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
+    if np.unique(codes).size < 2 or codes.size < 20:
+        reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
+        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in names}
+    predicted, out_scores = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
+    fold_of = np.empty(rows.size, dtype=np.int64)
+    fold_of[np.argsort(codes, kind="stable")] = np.arange(rows.size) % folds
+    for fold in np.unique(fold_of):
+        test = np.flatnonzero(fold_of == fold)
+        out_scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)
+    frame, where, counted = _frame(problem, state, rows)
+    scores, fitted = scores_of(frame)
+    scores[where] = out_scores
+    kind = would_take(state, _propensity(problem), len(problem.logged), frame, gaps)
+    kind |= np.isin(frame - len(problem.logged), _taken_rows(state))
+    bought, skipped = (np.isin(frame - len(problem.logged), part) for part in (state.bought, state.skipped))
+    of_pool = frame >= len(problem.logged)
+    cells = make_cells(_propensity(problem)[frame], kind, scores, where, bought, skipped, of_pool, counted)
+    left_out, own = _values(codes, predicted), _values(codes, fitted[where])
+    share = np.where(kind[where], FITTED, 0.0)
+    return {
+        name: cells.ratio(*((1.0 - share) * a + share * b for a, b in zip(left_out[name], own[name], strict=True)))
+        for name in names
+    }
+
+
+def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
+    """Return what each measure divides by what, a value for each labelled row."""
+    ones, positive, said = np.ones(codes.size), (codes == 1).astype(np.float64), (predicted == 1).astype(np.float64)
+    return {
+        "error": ((predicted != codes).astype(np.float64), ones),
+        "precision": (positive * said, said),
+        "recall": (positive * said, positive),
+        "prevalence": (positive, ones),
+    }
+
+
+def _propensity(problem: Problem) -> Floats:
+    return np.concatenate([problem.logged.propensity, problem.pool.propensity])
+
+
+def _taken_rows(state: PoolState) -> Ints:
+    """Return the pool rows that rounds took for their gap."""
+    taken = [np.empty(0, dtype=np.int64)]
+    while state.before is not None and state.plan is not None:
+        reason = state.plan.reason[state.plan.action == ASKED]
+        taken.append(state.plan.asked[(reason == GATED) | (reason == FREE)])
+        state = state.before
+    return np.concatenate(taken)
+
+
+def _frame(problem: Problem, state: PoolState, rows: Ints) -> tuple[Ints, Ints, Bools]:
+    """Return the rows to sort into cells, where the labelled ones are among them, and which rows stand for the population.
+
+    Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
+    sorted, but count only if they are in that part.
+    """
+    n_all = len(problem.logged) + len(problem.pool)
+    every = np.arange(n_all)
+    if n_all > MOST_ROWS:
+        every = np.random.default_rng(0).choice(n_all, MOST_ROWS, replace=False)
+    frame = np.unique(np.concatenate([every, rows, len(problem.logged) + state.skipped]))
+    return frame, np.searchsorted(frame, rows), np.isin(frame, every)
+
+
+def make_cells(
+    propensity: Floats,
+    kind: Bools,
+    scores: Floats,
+    rows: Ints,
+    asked: Bools,
+    skipped: Bools,
+    of_pool: Bools,
+    counted: Bools | None = None,
+) -> Cells:
+    """Sort all rows into cells by kind, propensity and score, each with enough labels.
+
+    Parameters
+    ----------
+    propensity, kind, scores : arrays of shape (all rows,)
+        By which to sort.
+    rows : int array
+        The labelled rows.
+    asked, skipped, of_pool : bool arrays of shape (all rows,)
+        Which rows were bought, which were asked about in vain, and which are of the pool.
+    counted : bool array of shape (all rows,), optional
+        Which rows stand for the population; all by default.
+    """
+    counted = np.ones(scores.size, dtype=bool) if counted is None else counted
+    labelled = np.zeros(scores.size, dtype=bool)
+    labelled[rows] = True
+    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
+    strata = np.searchsorted(cuts, propensity, side="left")
+    cell, n_cells = np.full(scores.size, -1, dtype=np.int64), 0
+    for which in (False, True):
+        of_kind = np.flatnonzero(kind == which)
+        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind])[strata[of_kind]]
+        for one in np.unique(group[group >= 0]):
+            here = of_kind[group == one]
+            known = scores[here[labelled[here]]]
+            n_bins = max(1, min(SCORE_BINS, known.size // LEAST_LABELS))
+            # Ends are scores of labelled rows below the largest: however many are equal, each cell has a label.
+            ends = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins, method="lower"))
+            ends = ends[ends < known.max()]
+            cell[here] = n_cells + np.searchsorted(ends, scores[here], side="left")
+            n_cells += ends.size + 1
+    inside = (cell >= 0) & counted
+    sizes = np.bincount(cell[inside], minlength=n_cells)
+    in_vain = np.bincount(cell[inside & skipped], minlength=n_cells)
+    bought = np.bincount(cell[inside & asked], minlength=n_cells)
+    lost = sizes * in_vain / np.maximum(in_vain + bought, 1)
+    kept = (sizes - lost) / max(1.0, float((sizes - lost).sum()))
+    # In a cell the log labels a row at the rate Q0, and queries label pool rows at a rate that is the same for all.
+    n_pool = np.bincount(cell[inside & of_pool], minlength=n_cells)
+    by_query = np.append((of_pool & counted).sum() * bought / np.maximum(n_pool, 1), 1.0)  # the last for rows outside of all cells
+    rate = (~of_pool & counted).sum() * propensity[rows] + by_query[cell[rows]]
+    n_rows = int(counted.sum())
+    unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
+    return Cells(kept, cell[rows], 1.0 / np.maximum(rate, 1e-9), unknown, n_rows)
+
+
+def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
+    """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
+
+    Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
+    is a region that somebody chose not to look at, and the neighbour does not speak for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> propensity = np.repeat([0.004, 0.1, 0.3], 10)
+    >>> labelled = np.arange(30) >= 20
+    >>> joined_strata(np.repeat([0, 1, 2], 10), propensity, labelled).tolist()
+    [-1, 2, 2]
+    """
+    count = int(strata.max(initial=-1)) + 1
+    sizes = np.maximum(np.bincount(strata, minlength=count), 1)
+    labels = np.bincount(strata, weights=labelled, minlength=count)
+    typical = np.bincount(strata, weights=propensity, minlength=count) / sizes
+    enough = np.flatnonzero(labels >= LEAST_KNOWN)
+    out = np.full(count, -1, dtype=np.int64)
+    out[enough] = enough
+    for stratum in np.flatnonzero(labels < LEAST_KNOWN):
+        near = enough[np.argsort(np.abs(enough - stratum), kind="stable")][:1]
+        pair = np.append(typical[near], typical[stratum])
+        if near.size and pair.max() <= MOST_UNLIKE * pair.min():
+            out[stratum] = near[0]
+    return out

@@ -17,7 +17,13 @@ from pathlib import Path
 from observal.experiments.benchmark.cells import Cell, list_cells, make_world
 from observal.experiments.benchmark.peers import PEERS
 from observal.experiments.benchmark.report import BenchmarkReport
-from observal.experiments.benchmark.specification import Specification, default_methods, run_unit
+from observal.experiments.benchmark.specification import (
+    Specification,
+    ablated_methods,
+    default_methods,
+    run_unit,
+    tree_methods,
+)
 from observal.experiments.curves import Curve
 from observal.experiments.partial import Partial
 from observal.experiments.trials import Progress, stream_all
@@ -27,10 +33,12 @@ __all__ = [
     "BenchmarkReport",
     "Cell",
     "Specification",
+    "ablated_methods",
     "benchmark",
     "default_methods",
     "list_cells",
     "make_world",
+    "tree_methods",
 ]
 
 
@@ -84,8 +92,10 @@ def benchmark(
 
 
 def write_files(report: BenchmarkReport, folder: Path) -> None:
-    """Write ``results.json`` and the figure."""
-    from observal.experiments.benchmark.figure import draw_benchmark
+    """Write ``results.json`` and the figures."""
+    from observal.experiments.benchmark.figure import draw_benchmark, draw_ingredients
 
     (folder / "results.json").write_text(json.dumps(report.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
     draw_benchmark(report, [folder / "figure.png", folder / "figure.svg"])
+    if len(report.spec.methods) > 2:  # ours are variants of one another
+        draw_ingredients(report, [folder / "ingredients.png", folder / "ingredients.svg"])

@@ -70,6 +70,31 @@ def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None
             figure.savefig(path, dpi=130, metadata={"Date": None} if str(path).endswith(".svg") else None)
 
 
+def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> None:
+    """Draw what each variant of our first method costs or saves, by group of cells, and write it to every path."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    first, *names = report.spec.methods
+    with mpl.rc_context(figure_style(9)):
+        figure = Figure(figsize=(2.6 + 2.3 * len(report.groups), 0.8 + 0.28 * len(names)), layout="constrained")
+        axes = figure.subplots(1, len(report.groups), sharey=True, squeeze=False)[0]
+        for axis, (group, cells) in zip(axes, report.groups.items(), strict=True):
+            found = report.differences(cells)
+            means = [100 * found[name].mean for name in names]
+            bars = [196 * found[name].se for name in names]
+            axis.axvline(0.0, color="#888888", linewidth=0.9)
+            axis.errorbar(means, range(len(names)), xerr=bars, fmt="o", color=STYLES[0][0], markersize=4, capsize=2)
+            axis.set_yticks(range(len(names)), names)
+            axis.set_title(f"{group} ({len(cells)} cells)", loc="left", fontsize=9, fontweight="bold")
+            axis.set_xlabel(f"more area than {first}, points")
+            axis.grid(axis="x", color="#e5e5e5", linewidth=0.5)
+            axis.set_axisbelow(True)
+        axes[0].invert_yaxis()
+        for path in paths:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
+
+
 def _draw_panel(
     axis: Any, report: BenchmarkReport, cell: Cell, lines: list[str], names: list[str], reference: str
 ) -> None:

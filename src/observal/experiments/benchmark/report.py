@@ -139,6 +139,35 @@ class BenchmarkReport:
         """Return the cells in which we are worse than the best peer by more than the tolerance, as far as can be told."""
         return [cell for cell in self.spec.cells if (found := self.excess(cell, ours)) is not None and found.worse]
 
+    def differences(self, cells: Sequence[Cell]) -> dict[str, Excess]:
+        """Return how much more area each of our methods has than the first of them, over cells, paired within trials."""
+        first, *others = self.spec.methods
+        out = {}
+        for name in others:
+            pairs = [self.areas(cell, name) - self.areas(cell, first) for cell in cells]
+            mean = float(np.mean([pair.mean() for pair in pairs]))
+            variance = sum(pair.var(ddof=1) / pair.size for pair in pairs if pair.size > 1)
+            se = float(np.sqrt(variance)) / len(pairs)
+            low = mean - 1.96 * se
+            out[name] = Excess(mean, se, low, low > TOLERANCE)
+        return out
+
+    @property
+    def groups(self) -> dict[str, list[Cell]]:
+        """The generated cells and the real ones, where there are some."""
+        found = {
+            "generated": [cell for cell in self.spec.cells if not cell.real],
+            "real, without a blind spot": [cell for cell in self.spec.cells if cell.plain],
+            "real, blind spot": [cell for cell in self.spec.cells if cell.real and not cell.plain],
+        }
+        return {name: cells for name, cells in found.items() if cells}
+
+    def difference_rows(self) -> list[tuple[str, ...]]:
+        """Return the table of :meth:`differences`, in points, by group of cells and over all of them."""
+        groups = [*self.groups.values(), list(self.spec.cells)]
+        found = [self.differences(cells) for cells in groups]
+        return [(name, *(f"{100 * f[name].mean:+.2f} ± {100 * f[name].se:.2f}" for f in found)) for name in found[0]]
+
     # -- tables ----------------------------------------------------------------------------------------------------------
 
     @property

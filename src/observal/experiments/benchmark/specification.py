@@ -12,7 +12,7 @@ from typing import Any
 
 from observal.errors import InvalidInput
 from observal.experiments.benchmark.cells import REAL_POLICIES, Cell, World, list_cells, make_world
-from observal.experiments.benchmark.peers import PEERS, all_labels_error, installed_peers, run_peer
+from observal.experiments.benchmark.peers import PEERS, all_labels_error, boosted_trees, installed_peers, run_peer
 from observal.experiments.curves import Curve, online_sizes
 from observal.methods.base import Method
 from observal.types import Pool, Round
@@ -33,6 +33,33 @@ def default_methods() -> dict[str, Method]:
     from observal.methods.newton_vc import NewtonVC
 
     return {"NewtonVC": NewtonVC(), "ActiveVC": ActiveVC(fit_intercept=True)}
+
+
+def ablated_methods() -> dict[str, Method]:
+    """Return NewtonVC, and NewtonVC with each of its ingredients taken away or replaced."""
+    from observal.methods.newton_vc import NewtonVC
+
+    return {
+        "NewtonVC": NewtonVC(),
+        "no weights": NewtonVC(tempering=0.0),
+        "full weights": NewtonVC(tempering=1.0),
+        "always half": NewtonVC(tempering=0.5),
+        "no clip": NewtonVC(clip=False),
+        "no gate": NewtonVC(gate_share=0.0),
+        "gate only": NewtonVC(gate_share=1.0),
+        "no floor": NewtonVC(floor=0.0),
+        "margin for gap": NewtonVC(curvature=False),
+        "fixed ridge": NewtonVC(ridge=1e-3),
+        "second moment": NewtonVC(penalty=4.0),
+        "stream": NewtonVC(order="stream"),
+    }
+
+
+def tree_methods() -> dict[str, Method]:
+    """Return CommitteeVC around the boosted trees that peers have too."""
+    from observal.methods.committee_vc import CommitteeVC
+
+    return {"CommitteeVC, trees": CommitteeVC(boosted_trees(0))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +229,16 @@ def run_ours(method: Method, world: World, label_budget: int) -> Curve:
 
     A method whose curve cannot be read off one run is run afresh for growing parts of the pool.
     """
-    from observal.session import run
+    from observal.session import Session
 
     simulation, pool = world.simulation, world.simulation.pool
     sizes = (len(pool),) if method.curve_from_one_run else online_sizes(len(pool))
     rounds: list[Round] = []
     for n in sizes:
         rows = Pool(pool.X[:n], pool.propensity[:n], pool.ids[:n])
-        result = run(simulation.logged, rows, simulation.oracle, method, label_budget, random_state=world.seed)
-        rounds += result.rounds if n == sizes[0] else result.rounds[-1:]
+        session = Session(simulation.logged, rows, method, label_budget, random_state=world.seed)
+        while (query := session.ask()) is not None:
+            session.tell(query.ids, simulation.oracle(query.ids))
+        rounds += session.rounds if n == sizes[0] else session.rounds[-1:]
     errors = [1.0 - round_.estimator.score(simulation.X_test, simulation.y_test) for round_ in rounds]
     return Curve([round_.labels for round_ in rounds], errors)

@@ -1,0 +1,71 @@
+"""Time of a round of NewtonVC: fit on the labels at hand, every pool row's gap, the choice of a batch.
+
+One core. The pool grows from 25,000 to 400,000 rows of 50 features, 5,000 of them and of the log labelled; printed are the
+seconds of a round, with and without the choice of ridge and tempering (which is made nine times in 300 labels), and the
+exponent of their growth in the pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import observal as ob
+from observal.types import ASKED, Answers, Plan, Problem
+
+FEATURES, LABELLED, BATCH = 50, 5000, 10
+SIZES = (25_000, 50_000, 100_000, 200_000, 400_000)
+REPEATS = 3
+
+
+def make_problem(n_pool: int) -> Problem:
+    rng = np.random.default_rng(0)
+    direction = rng.normal(size=FEATURES)
+
+    def rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X = rng.normal(size=(n, FEATURES))
+        score = X @ direction
+        return X, np.where(score + rng.logistic(size=n) > 0, 1.0, 0.0), np.clip(np.abs(score) / 10, 0.01, 1.0)
+
+    X, y, chance = rows(2 * LABELLED)
+    shown = np.argsort(rng.random(y.size) / chance)[: LABELLED - BATCH]
+    revealed = np.isin(np.arange(y.size), shown)
+    pool, _, pool_chance = rows(n_pool)
+    return Problem(ob.LoggedData(X, np.where(revealed, y, np.nan), chance), ob.Pool(pool, pool_chance))
+
+
+def seconds_of_round(problem: Problem, choose: bool) -> float:
+    """Time from a batch's answers to the next batch's rows."""
+    method, rng = ob.NewtonVC(batch=BATCH), np.random.default_rng(0)
+    first = method.begin(problem, rng)
+    first.model  # noqa: B018  the choices that later rounds keep
+    rows = np.arange(BATCH)
+    zeros = np.zeros(BATCH, dtype=np.int8)
+    plan = Plan(rows, np.ones(BATCH), np.full(BATCH, ASKED), rows * 0, zeros, ("asked",))
+    best = np.inf
+    for _ in range(REPEATS):
+        state = method.advance(problem, first, plan, Answers(rows % 2, np.ones(BATCH, dtype=bool)), rng)
+        state = replace(state, fit=replace(state.fit, anchor=None if choose else first))
+        started = perf_counter()
+        method.plan(problem, state, rng)
+        best = min(best, perf_counter() - started)
+    return best
+
+
+def main() -> None:
+    times = []
+    with threadpool_limits(1):
+        for size in SIZES:
+            problem = make_problem(size)
+            plain, choosing = (seconds_of_round(problem, choose) for choose in (False, True))
+            times.append(plain)
+            print(f"pool {size:>7,} × {FEATURES}, {LABELLED:,} labelled: {plain:.3f} s, with choosing {choosing:.3f} s")
+    exponent = np.polyfit(np.log(SIZES), np.log(times), 1)[0]
+    print(f"a round grows as the pool to the power {exponent:.2f} (1 is linear)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Weighted logistic regression, its ridge chosen by weighted cross-validation on the rows it is given."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from observal.checks import Floats, Ints, stack_rows
+from observal.learners.newton import NewtonFit, make_objective, solve
+
+RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
+FOLDS = 5
+
+
+class Tuned(NamedTuple):
+    """A ridge, and each row's log loss when it is judged by a fit that has not seen it."""
+
+    ridge: float
+    losses: Floats
+
+
+def fit_logistic(
+    X: Any,
+    signs: Ints,
+    weights: Floats,
+    ridge: float,
+    penalty: float = 0.0,
+    start: Floats | None = None,
+    tol: float = 1e-8,
+) -> NewtonFit:
+    """Fit logistic regression with half a row of each class added in the origin, so that one class is enough.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (rows, features)
+        Standardised features.
+    signs : array of −1 and +1
+        The labels.
+    weights : array
+        At least 0; only their ratios count.
+    ridge, penalty : float
+        As in :func:`~observal.learners.newton.make_objective`; the penalty is that of the second moment.
+    start : array, optional
+        (w, b) to start from.
+    tol : float
+        The decrease of the objective that is not worth another step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fit = fit_logistic(np.array([[-1.0], [1.0], [2.0]]), np.array([-1, 1, 1]), np.ones(3), ridge=0.01)
+    >>> bool(fit.coef[0] > 0)
+    True
+    """
+    a = _with_centre(weights)
+    objective = make_objective(
+        stack_rows(X, _centre(X)),
+        np.concatenate([signs, [-1, 1]]),
+        a,
+        regulariser="second_moment" if penalty else None,
+        penalty=penalty,
+        ridge=ridge,
+    )
+    return solve(objective, start, max_iter=50, tol=tol)
+
+
+def balanced_folds(signs: Ints, folds: int = FOLDS, seed: int = 0) -> Ints:
+    """Return a fold for each row, both classes spread evenly over the folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sorted(balanced_folds(np.array([1, 1, 1, 1, -1, -1]), folds=2).tolist())
+    [0, 0, 0, 1, 1, 1]
+    """
+    rng = np.random.default_rng(seed)
+    out = np.empty(signs.size, dtype=np.int64)
+    for sign in (-1, 1):
+        rows = rng.permutation(np.flatnonzero(signs == sign))
+        out[rows] = np.arange(rows.size) % folds
+    return out
+
+
+def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0) -> Tuned:
+    """Return the ridge with the least weighted log loss out of fold.
+
+    Parameters
+    ----------
+    X, signs, weights, penalty
+        As for :func:`fit_logistic`.
+    ridges : tuple of float
+        To choose from; each fit starts from that of the next larger ridge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 5))
+    >>> signs = np.where(X[:, 0] + rng.normal(size=200) > 0, 1, -1)
+    >>> 1e-3 <= tune(X, signs, np.ones(200)).ridge <= 1.0
+    True
+    """
+    order = np.argsort(ridges)[::-1]
+    losses = np.zeros((len(ridges), signs.size))
+    folds = balanced_folds(signs)
+    for fold in np.unique(folds):
+        inside, outside = folds != fold, folds == fold
+        start = None
+        for i in order:
+            fit = fit_logistic(X[inside], signs[inside], weights[inside], ridges[i], penalty, start, tol=1e-5)
+            start = np.append(fit.coef, fit.intercept)
+            losses[i, outside] = np.logaddexp(0.0, -signs[outside] * (X[outside] @ fit.coef + fit.intercept))
+    best = min(order, key=lambda i: float(losses[i] @ weights))
+    return Tuned(ridges[best], losses[best])
+
+
+def leverages(X: Any, hessian: Floats) -> Floats:
+    """Return x̃ᵀH⁻¹x̃ of each row, x̃ = (x, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> leverages(np.array([[2.0], [0.0]]), np.diag([4.0, 1.0])).round(6).tolist()
+    [2.0, 1.0]
+    """
+    jitter = 1e-12 * float(np.trace(hessian)) / len(hessian)
+    lower = cholesky(hessian + jitter * np.eye(len(hessian)), lower=True)
+    root = solve_triangular(lower, np.eye(len(hessian)), lower=True)  # H⁻¹ = rootᵀ·root
+    projected = X @ root[:, :-1].T + root[:, -1]
+    return np.asarray(np.einsum("ij,ij->i", projected, projected))
+
+
+def _with_centre(weights: Floats) -> Floats:
+    """Return weights of mean 1, with those of the two half rows in the origin behind them."""
+    if not weights.sum() > 0.0:
+        weights = np.ones(weights.size)  # mistakes on all labelled rows cost nothing, so any fit is as good
+    half = 0.5 * float(weights.mean()) if weights.size else 0.5
+    a = np.concatenate([weights, [half, half]])
+    return np.asarray(a / a.mean())
+
+
+def _centre(X: Any) -> Any:
+    if hasattr(X, "tocsr"):
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((2, X.shape[1]))
+    return np.zeros((2, X.shape[1]))

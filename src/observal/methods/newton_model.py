@@ -1,0 +1,232 @@
+"""What NewtonVC makes of the labels at hand: features, ridge and tempering chosen, a fit, and every row's flip gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from observal.checks import Floats, Ints, stack_rows
+from observal.learners.features import FeatureMap
+from observal.learners.newton import NewtonFit
+from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, tune
+from observal.methods.pooling import PoolState
+from observal.methods.pooling_interval import Scores
+from observal.types import Problem
+from observal.weights import effective_sample_size
+
+if TYPE_CHECKING:
+    from observal.methods.newton_vc import NewtonVC
+
+TEMPERED = 0.5
+SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
+LEAST_LEFT = 0.01  # the least of 1 − c·φ''·h: a row that determines the fit alone is not moved to infinity
+MOST_ROWS_TO_CHOOSE = 2000  # labelled rows that cross-validation looks at
+
+
+class Chosen(NamedTuple):
+    """What cross-validation chose."""
+
+    features: str
+    ridge: float
+    tempering: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fitter:
+    """Fits NewtonVC's model; the same labels, bought in the same rounds, always give the same model.
+
+    Parameters
+    ----------
+    method : NewtonVC
+        The settings.
+    problem : Problem
+        Log and pool.
+    maps : dict
+        The feature maps to choose from, by name.
+    anchor : PoolState, optional
+        The earlier state whose choice of ridge, tempering and features still holds; without one they are chosen anew.
+    """
+
+    method: NewtonVC
+    problem: Problem
+    maps: dict[str, FeatureMap] = field(repr=False)
+    anchor: PoolState | None = None
+
+    @classmethod
+    def of(cls, method: NewtonVC, problem: Problem) -> Self:
+        """Standardise on log and pool together; on the log alone where the pool is a stream."""
+        # Of a stream nothing is known beforehand but whether its rows are sparse.
+        blocks = (problem.logged.X, problem.pool.X[:0] if method.order == "stream" else problem.pool.X)
+        names: tuple[Any, ...] = (method.features,)
+        if method.features == "auto":  # sparse rows cannot be expanded
+            sparse = any(hasattr(block, "tocsr") for block in blocks)
+            names = ("linear",) if sparse else ("linear", "splines", "fourier")
+        return cls(method, problem, {name: FeatureMap.of(*blocks, expansion=name) for name in names})
+
+    def after(self, before: PoolState, n_bought: int) -> Self:
+        """Return the fitter of the state that follows `before`: it chooses anew when half as many labels again were bought."""
+        anchor = before if self.anchor is None else self.anchor
+        is_time = n_bought >= max(1.5 * anchor.bought.size, self.method.batch)
+        return replace(self, anchor=None if is_time else anchor)
+
+    def __call__(self, state: PoolState) -> NewtonModel:
+        """Fit on all labels."""
+        labels = self._labels(state)
+        chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
+        feature_map = self.maps[chosen.features]
+        X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
+        fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.penalty)
+        return NewtonModel(self.problem, feature_map, chosen, labels, fit, self.method.penalty, state.is_stream)
+
+    def _labels(self, state: PoolState) -> Labels:
+        rows, codes = state.labelled(self.problem)
+        importance, clip = state.importance(self.problem, rows, self.method.clip, self.method.capacity)
+        return Labels(self.problem, rows, 2 * codes - 1, importance, clip)
+
+    def _choose(self, labels: Labels) -> Chosen:
+        """Choose features, ridge and tempering by weighted cross-validation."""
+        some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // MOST_ROWS_TO_CHOOSE)
+        ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
+        inputs = {name: labels.X(feature_map)[some] for name, feature_map in self.maps.items()}
+
+        def best(tempering: float) -> tuple[Chosen, Tuned]:
+            weights = labels.weights(tempering)[some]
+            tuned = {
+                name: tune(X, labels.signs[some], weights, ridges, self.method.penalty) for name, X in inputs.items()
+            }
+            name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
+            return Chosen(name, tuned[name].ridge, tempering), tuned[name]
+
+        if self.method.tempering != "auto":
+            return best(self.method.tempering)[0]
+        (half, of_half), (full, of_full) = best(TEMPERED), best(1.0)
+        gain = labels.weights(1.0)[some] * (of_half.losses - of_full.losses)
+        return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
+
+
+def take_rows(problem: Problem, rows: Ints) -> Any:
+    """Return rows of the stack of log and pool; those of the log come first in `rows`."""
+    of_log = rows < len(problem.logged)
+    return stack_rows(problem.logged.X[rows[of_log]], problem.pool.X[rows[~of_log] - len(problem.logged)])
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labelled rows of log and pool, by position in their stack, and what each of them stands for."""
+
+    problem: Problem
+    rows: Ints
+    signs: Ints
+    importance: Floats
+    clip: float
+
+    def X(self, feature_map: FeatureMap) -> Any:
+        """Return the labelled rows as the linear model sees them."""
+        return feature_map(take_rows(self.problem, self.rows))
+
+    def weights(self, tempering: float) -> Floats:
+        """Return the tempered weight of each row, costs included."""
+        weights = self.importance**tempering
+        logged, pool = self.problem.logged, self.problem.pool
+        if logged.cost is not None and pool.cost is not None:
+            weights = weights * np.concatenate([logged.cost, pool.cost])[self.rows]
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonModel:
+    """The fit after a round, and what it says of every row."""
+
+    problem: Problem = field(repr=False)
+    feature_map: FeatureMap = field(repr=False)
+    chosen: Chosen
+    labels: Labels = field(repr=False)
+    fit: NewtonFit = field(repr=False)
+    penalty: float = 0.0
+    is_stream: bool = False
+
+    @cached_property
+    def total(self) -> float:
+        """A: the effective number of labelled rows; the two half rows in the origin are one more."""
+        return effective_sample_size(self.labels.weights(self.chosen.tempering)) + 1.0
+
+    def gaps(self, X: Any) -> Floats:
+        """Return how much worse the fit must get before the sign of each row flips."""
+        out = np.empty(X.shape[0])
+        for rows, Z in self.feature_map.blocks(X):
+            margins = Z @ self.fit.coef + self.fit.intercept
+            out[rows] = 0.5 * self.total * margins**2 / np.maximum(leverages(Z, self.fit.hessian), 1e-300)
+        return out
+
+    def scores_of(self, rows: Ints) -> Scores:
+        """Return moderated margin and predicted class of rows of the stack of log and pool."""
+        X = take_rows(self.problem, rows)
+        scores = np.concatenate([moderated(Z, self.fit, self.total) for _, Z in self.feature_map.blocks(X)])
+        return scores, (scores > 0.0).astype(np.int64)
+
+    def unlabelled_gaps(self, rows: Ints) -> Floats:
+        """Return the gap of rows of the stack of log and pool, each as if its label were not known.
+
+        A labelled row is taken out of the fit by one Newton step: with c its share of the weights, φ the logistic loss and h
+        its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to
+        ``h / (1 − c·φ''(m)·h)``.
+        """
+        gaps = self.gaps(take_rows(self.problem, rows))
+        if self.labels.rows.size == 0:
+            return gaps
+        order = np.argsort(self.labels.rows)
+        found = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
+        labelled = self.labels.rows[found] == rows
+        found = found[labelled]
+        weights = self.labels.weights(self.chosen.tempering)
+        share = weights[found] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
+        h = leverages(self.labelled[found], self.fit.hessian)
+        m = self.labels.signs[found] * (self.labelled[found] @ self.fit.coef + self.fit.intercept)
+        tail = expit(-m)
+        left = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
+        gaps[labelled] = 0.5 * self.total * (m - share * tail * h / left) ** 2 * left / np.maximum(h, 1e-300)
+        return gaps
+
+    def out_of_fold(self, train: Ints, test: Ints) -> Scores:
+        """Return moderated margin and predicted class of some labelled rows by a fit on others."""
+        weights = self.labels.weights(self.chosen.tempering)[train]
+        start = np.append(self.fit.coef, self.fit.intercept)
+        fit = fit_logistic(
+            self.labelled[train], self.labels.signs[train], weights, self.chosen.ridge, self.penalty, start
+        )
+        scores = moderated(self.labelled[test], fit, effective_sample_size(weights) + 1.0)
+        return scores, (scores > 0.0).astype(np.int64)
+
+    @cached_property
+    def labelled(self) -> Any:
+        """The labelled rows as the linear model sees them."""
+        return self.labels.X(self.feature_map)
+
+    @cached_property
+    def judged_gaps(self) -> Floats:
+        """The gap of each pool row; of each logged row where the pool is a stream, whose rows are not known yet."""
+        return self.gaps(self.problem.logged.X if self.is_stream else self.problem.pool.X)
+
+    @property
+    def pool_margins(self) -> Floats:
+        """The distance of each pool row from the boundary, in units of the log odds."""
+        blocks = self.feature_map.blocks(self.problem.pool.X)
+        return np.concatenate([np.abs(Z @ self.fit.coef + self.fit.intercept) for _, Z in blocks])
+
+    @cached_property
+    def flips(self) -> float:
+        """The expected share of these rows whose sign more labels would change."""
+        return float(ndtr(-np.sqrt(2.0 * self.judged_gaps)).mean())
+
+
+def moderated(Z: Any, fit: NewtonFit, total: float) -> Floats:
+    """Return the margin of each row, made smaller where the fit is unsure of it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
+
+    A logistic chance averaged over a normal margin with mean m and variance v is about σ of this.
+    """
+    margins = Z @ fit.coef + fit.intercept
+    return np.asarray(margins / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))

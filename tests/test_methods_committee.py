@@ -1,0 +1,155 @@
+"""CommitteeVC: any classifier, three classes, weights, sparse rows, hardly a label."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
+
+import observal as ob
+from observal.errors import InvalidInput
+from observal.methods.committee_vc import CommitteeVC, ConstantClassifier, settledness
+from observal.types import Problem
+from tests.pool_worlds import World
+
+TREE = CommitteeVC(DecisionTreeClassifier(max_depth=4), members=4)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small fits on many threads wait for each other on a busy machine."""
+    with threadpool_limits(1):
+        yield
+
+
+def three_classes(seed=0, n=500):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] * X[:, 1], [-0.1, 0.15])]
+    q = np.where(X[:, 0] > 0, 0.4, 0.05)
+    shown = rng.random(200) < q[:200]
+    logged = ob.LoggedData(X[:200], np.where(shown, y[:200], None), q[:200], classes=("a", "b", "c"))
+    return logged, ob.Pool(X[200:], q[200:]), X, y
+
+
+def test_boosted_trees_on_three_classes_beat_their_start():
+    logged, pool, X, y = three_classes()
+    trees = HistGradientBoostingClassifier(max_iter=15, min_samples_leaf=3, early_stopping=False)
+    result = ob.run(logged, pool, lambda ids: y[200:][ids], CommitteeVC(trees, members=4, batch=20), label_budget=60)
+    errors = [1 - r.estimator.score(X, y) for r in result.rounds]
+    assert errors[-1] < 0.7 * errors[0]
+    assert result.estimator.classes_.tolist() == ["a", "b", "c"]
+    assert all(0 < r.disagreement < 0.5 for r in result.rounds)
+    assert 0 <= result.error_interval.low < result.error_interval.high <= 1
+    assert not hasattr(trees, "classes_")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), GaussianNB())),
+        CalibratedClassifierCV(GaussianNB(), cv=2),
+        LinearSVC(),  # no probabilities: votes
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_any_classifier_that_takes_weights_will_do(estimator):
+    world = World()
+    method = CommitteeVC(estimator, members=4)
+    before = repr(estimator.get_params())
+    one, other = (ob.run(world.logged, world.pool, world.oracle, method, label_budget=20) for _ in range(2))
+    assert list(one.decisions) == list(other.decisions)  # also where random_state was None
+    assert one.estimator.score(world.X, world.y) > 0.85
+    assert repr(estimator.get_params()) == before
+
+
+def test_weights_reach_the_last_step_of_a_pipeline():
+    world = World(noise=0.3)
+    problem = Problem(world.logged, world.pool)
+    plain, piped = (
+        LogisticRegression(),
+        make_pipeline(StandardScaler(with_mean=False, with_std=False), LogisticRegression()),
+    )
+    fits = [CommitteeVC(e, members=2).begin(problem, np.random.default_rng(0)).model for e in (plain, piped)]
+    np.testing.assert_allclose(fits[0].estimator.coef_, fits[1].estimator[-1].coef_)
+    assert fits[0].ranks.tolist() == fits[1].ranks.tolist()
+    unweighted = LogisticRegression().fit(world.logged.X[world.logged.revealed], world.y[:200][world.logged.revealed])
+    assert not np.allclose(fits[0].estimator.coef_, unweighted.coef_)
+
+
+def test_committee_vc_takes_sparse_rows_and_sees_in_them_what_dense_ones_show():
+    world = World(sparse=True, d=6)
+    dense = ob.LoggedData(world.logged.X.toarray(), world.logged.y, world.logged.propensity, classes=(0, 1))
+    method = CommitteeVC(LogisticRegression(), members=4)
+    one = ob.run(world.logged, world.pool, world.oracle, method, label_budget=20)
+    other = ob.run(dense, ob.Pool(world.pool.X.toarray(), world.pool.propensity), world.oracle, method, label_budget=20)
+    assert one.queries["id"].tolist() == other.queries["id"].tolist()
+    np.testing.assert_allclose(one.estimator.coef_, other.estimator.coef_, atol=1e-3)
+
+
+def test_labels_that_are_objects_come_back_as_they_were():
+    world = World()
+    y = np.where(world.logged.revealed, world.y[:200] == 1, None)
+    logged = ob.LoggedData(world.logged.X, y, world.logged.propensity)
+    result = ob.run(logged, world.pool, lambda ids: world.pool_y[ids] == 1, TREE, label_budget=10)
+    assert result.estimator.predict(world.X).dtype == bool
+
+
+@pytest.mark.parametrize("revealed", [0, 1])
+def test_with_hardly_a_label_the_class_is_constant_and_the_order_by_lot(revealed):
+    x = np.linspace(0, 1, 30)
+    y = np.full(30, np.nan)
+    y[:revealed] = 1.0
+    logged = ob.LoggedData(x[:, None], y, 0.5, classes=(0, 1))
+    pool = ob.Pool(x[:, None], 0.5)
+    start = ob.Session(logged, pool, TREE).rounds[0]
+    assert isinstance(start.estimator, ConstantClassifier)
+    assert start.estimator.score(x[:, None], np.full(30, float(revealed))) == 1.0
+    assert start.disagreement == 1.0
+    firsts = {ob.Session(logged, pool, TREE, random_state=seed).ask(1).positions[0] for seed in range(8)}
+    assert len(firsts) > 3
+
+
+def test_an_estimator_that_cannot_be_fitted_is_named():
+    logged = ob.LoggedData(np.arange(4.0)[:, None], [0, 1, 1, 1], 1.0)
+    with pytest.raises(InvalidInput, match=r"CalibratedClassifierCV could not be fitted on 4 labelled rows"):
+        ob.Session(
+            logged, ob.Pool(np.zeros((3, 1)), 1.0), CommitteeVC(CalibratedClassifierCV(GaussianNB(), cv=3))
+        ).ask()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 4))
+@settings(max_examples=30)
+def test_settledness_is_squared_mean_margin_over_its_variance(seed, n_members, n_classes):
+    shares = np.random.default_rng(seed).dirichlet(np.ones(n_classes), (n_members, 7))
+    margins = np.empty((n_members, 7))
+    for row in range(7):
+        best = int(np.argmax(shares[:, row].mean(axis=0)))
+        for member in range(n_members):
+            rivals = [shares[member, row, k] for k in range(n_classes) if k != best]
+            margins[member, row] = shares[member, row, best] - max(rivals)
+    own = margins.var(axis=0)
+    variance = (n_members * own + own.mean()) / (n_members + 1)
+    expected = np.maximum(margins.mean(axis=0), 0) ** 2 / (2 * variance)
+    np.testing.assert_allclose(settledness(shares), expected)
+
+
+@pytest.mark.parametrize("m", [60, 400])  # fewer labels than folds, and many equal scores
+def test_trees_get_an_interval_though_their_scores_are_equal(m):
+    world = World(m=m, n=50, noise=0.0, low=0.4)
+    result = ob.Session(world.logged, world.pool, TREE).result()
+    assert set(result.intervals) == {"error", "precision", "recall", "prevalence"}
+    for interval in result.intervals.values():
+        assert 0.0 <= interval.low <= interval.estimate <= interval.high <= 1.0
+    assert result.error_interval.high < 0.6

@@ -1,0 +1,330 @@
+"""Intervals of pool methods: Wilson's against its definition, cells and their weights against loops, and what widens them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+from threadpoolctl import threadpool_limits
+
+import observal as ob
+from observal.methods import pooling_interval
+from observal.methods.newton_vc import NewtonVC
+from observal.methods.pooling import BY_LOT, FREE, GATED, REASONS, PoolState
+from observal.methods.pooling_interval import (
+    LEAST_KNOWN,
+    MOST_UNLIKE,
+    Cells,
+    joined_strata,
+    make_cells,
+    population_intervals,
+    wilson,
+    would_take,
+)
+from observal.types import ASKED, PASSED, Answers, Plan, Problem
+from tests.pool_worlds import World
+from tests.reference import pooling as twin
+
+FAST = NewtonVC(ridge=1e-2, tempering=0.5, settled=0.0)
+NAMES = ["error", "precision", "recall", "prevalence"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small fits on many threads wait for each other on a busy machine."""
+    with threadpool_limits(1):
+        yield
+
+
+# -- Wilson
+
+
+@given(st.integers(1, 500), st.integers(0, 500))
+def test_wilson_is_the_shares_that_are_not_too_far_from_the_estimate(n, wrong):
+    estimate = min(wrong, n) / n
+    found = wilson(estimate, estimate * (1 - estimate) / n, n)
+    np.testing.assert_allclose(found, twin.wilson(estimate, n), atol=1e-9)
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), st.floats(0.0, 1e4))
+def test_wilson_holds_the_estimate_and_widens_with_the_variance(estimate, variance, n_labels):
+    low, high = wilson(estimate, variance, n_labels)
+    assert 0.0 <= low <= estimate + 1e-12
+    assert estimate - 1e-12 <= high <= 1.0
+    if variance > 0.0 and estimate * (1 - estimate) > 0.0:
+        wide = wilson(estimate, 2 * variance, n_labels)
+        assert wide[1] - wide[0] >= high - low - 1e-12
+
+
+# -- strata that join
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=60), st.floats(1.0, 40.0))
+def test_a_stratum_speaks_for_itself_or_joins_a_like_one_or_nobody(rows, step):
+    strata, labelled = (np.array(column) for column in zip(*rows, strict=True))
+    propensity = 0.9 * step ** (strata.astype(float) - 4.0)
+    group = joined_strata(strata, propensity, labelled)
+    labels = [int(labelled[strata == s].sum()) for s in range(strata.max() + 1)]
+    enough = [s for s, n in enumerate(labels) if n >= LEAST_KNOWN]
+    for stratum, one in enumerate(group.tolist()):
+        if stratum in enough:
+            assert one == stratum
+        elif one >= 0:
+            assert one in enough
+            assert abs(one - stratum) == min(abs(other - stratum) for other in enough)
+            if (strata == stratum).any():
+                assert step ** abs(one - stratum) <= MOST_UNLIKE * (1 + 1e-9)
+        elif enough and (strata == stratum).any():
+            assert step ** min(abs(other - stratum) for other in enough) >= MOST_UNLIKE * (1 - 1e-9)
+
+
+def test_a_region_that_the_old_policy_never_showed_joins_nobody():
+    strata, labelled = np.repeat([0, 1], 20), np.repeat([False, True], 20)
+    assert joined_strata(strata, np.repeat([0.0, 0.5], 20), labelled).tolist() == [-1, 1]
+
+
+# -- rows that some round would have taken
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 3))
+def test_kinds_of_rows_are_the_twins(seed, n_rounds):
+    rng = np.random.default_rng(seed)
+    m, n = 6, 14
+    q = rng.choice([0.0, 0.1, 0.5, 1.0], m + n)
+    logged = ob.LoggedData(np.zeros((m, 1)), np.full(m, np.nan), q[:m], classes=(0, 1))
+    problem = Problem(logged, ob.Pool(np.zeros((n, 1)), q[m:]))
+    state, tables, rounds = PoolState.start(problem, lambda state: None), [], []
+    for _ in range(n_rounds):
+        gaps = rng.integers(0, 8, m + n).astype(float)
+        positions = rng.permutation(n)[:5]
+        action, reason = rng.choice([ASKED, PASSED], 5), rng.choice([GATED, FREE, BY_LOT], 5)
+        plan = Plan(positions, np.ones(5), action, np.zeros(5, dtype=np.int64), reason, REASONS)
+        answered = np.ones(plan.asked.size, dtype=bool)
+        state = state.after(plan, Answers(np.ones(plan.asked.size, dtype=np.int64), answered), lambda state: None)
+        tables.append(gaps)
+        names = [("gated", "free", "by lot")[code] for code in reason[action == ASKED]]
+        rounds.append((gaps, (m + plan.asked).tolist(), names))
+    found = would_take(state, q, m, np.arange(m + n), lambda before, rows: tables[before.rounds][rows])
+    assert found.tolist() == [twin.would_take(rounds, q, row) for row in range(m + n)]
+
+
+# -- cells
+
+
+@st.composite
+def sortings(draw):
+    """Arguments of `make_cells`: equal scores and propensities are common, labels may be few."""
+    n = draw(st.integers(2, 150))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    propensity = rng.choice([0.001, 0.02, 0.3, 0.6, 1.0], n) if draw(st.booleans()) else rng.random(n)
+    scores = rng.integers(-2, 3, n).astype(float) if draw(st.booleans()) else rng.standard_normal(n)
+    of_pool = np.arange(n) >= n // 2
+    fate = rng.choice(4, n, p=[0.4, 0.4, 0.15, 0.05])
+    labelled = fate == 1
+    skipped = (fate == 2) & of_pool & draw(st.booleans())
+    return propensity, rng.random(n) < 0.3, scores, np.flatnonzero(labelled), labelled & of_pool, skipped, of_pool
+
+
+@given(sortings(), st.integers(0, 2**32 - 1))
+def test_cells_share_out_all_rows_and_each_has_a_label(sorting, seed):
+    propensity, _, _, rows, asked, skipped, _ = sorting
+    cells = make_cells(*sorting)
+    assert (cells.share >= 0).all()
+    assert cells.share.sum() == pytest.approx(1.0) or cells.share.sum() == 0.0
+    assert 0.0 <= cells.unknown <= 1.0 + 1e-12
+    assert set(range(cells.share.size)) <= set(cells.of_label.tolist())
+    assert cells.of_label.shape == cells.weight.shape == rows.shape
+    assert (cells.weight > 0).all()
+    if not skipped.any() and cells.share.size == 0:
+        assert cells.unknown == 1.0
+    # Among labelled rows of a cell, one that was logged under a larger chance counts less, the rest being equal.
+    of_log = ~asked[rows]
+    for cell in range(cells.share.size):
+        here = np.flatnonzero((cells.of_label == cell) & of_log)
+        order = here[np.argsort(propensity[rows[here]], kind="stable")]
+        assert (np.diff(cells.weight[order]) <= 1e-12).all()
+    rng = np.random.default_rng(seed)
+    bottom = (rng.random(rows.size) < 0.7).astype(float)
+    top = bottom * (rng.random(rows.size) < 0.3)
+    interval = cells.ratio(top, bottom)
+    assert 0.0 <= interval.low <= interval.estimate <= interval.high <= 1.0
+    inside = cells.of_label >= 0
+    if cells.share.sum() > 0 and "no labelled row" not in interval.method:
+        expected = twin.cell_ratio(
+            cells.share, cells.of_label[inside], cells.weight[inside], top[inside], bottom[inside]
+        )
+        assert interval.estimate == pytest.approx(expected)
+
+
+def test_weights_of_a_cell_are_one_over_the_rate_of_labelling():
+    # One stratum, one kind, one score: log rows are labelled at m·Q0, queries at N·(bought/pool rows).
+    propensity = np.repeat([0.2, 0.4], 20)
+    of_pool = np.tile([False, True], 20)
+    rows = np.arange(0, 40, 4)
+    rows = np.append(rows, [1, 21])  # two bought
+    asked = np.isin(np.arange(40), [1, 21])
+    cells = make_cells(
+        propensity, np.zeros(40, dtype=bool), np.zeros(40), rows, asked, np.zeros(40, dtype=bool), of_pool
+    )
+    for row, cell, weight in zip(rows.tolist(), cells.of_label.tolist(), cells.weight.tolist(), strict=True):
+        members = np.flatnonzero(np.isclose(propensity, propensity[row]) if cells.share.size > 1 else propensity > 0)
+        bought, in_pool = asked[members].sum(), of_pool[members].sum()
+        assert weight == pytest.approx(1 / (20 * propensity[row] + 20 * bought / in_pool))
+        assert cells.share[cell] == pytest.approx(members.size / 40)
+
+
+def one_cell(n_labels, n_wrong, unknown=0.0, n_rows=10_000):
+    cells = Cells(np.ones(1), np.zeros(n_labels, dtype=np.int64), np.ones(n_labels), unknown, n_rows)
+    return cells.ratio((np.arange(n_labels) < n_wrong).astype(float), np.ones(n_labels))
+
+
+@pytest.mark.parametrize(("n", "wrong"), [(400, 100), (400, 0), (50, 50), (30, 3)])
+def test_one_cell_is_about_a_share_of_mistakes(n, wrong):
+    interval = one_cell(n, wrong)
+    assert interval.estimate == pytest.approx(wrong / n)
+    np.testing.assert_allclose([interval.low, interval.high], twin.wilson(wrong / n, n), atol=1.5 / n)
+
+
+@given(st.integers(1, 200), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_what_is_not_known_moves_both_ends_by_its_share(n, wrong, unknown):
+    plain, wide = one_cell(n, round(wrong * n)), one_cell(n, round(wrong * n), unknown)
+    assert wide.low == pytest.approx((1 - unknown) * plain.low)  # all unknown rows are right
+    assert wide.high == pytest.approx((1 - unknown) * plain.high + unknown)  # all of them are wrong
+    assert wide.estimate == plain.estimate
+
+
+def test_more_labels_narrow_the_interval():
+    widths = [(i := one_cell(n, n // 10)).high - i.low for n in (20, 80, 320, 1280)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 0.2 * widths[0]
+
+
+def test_skipped_rows_widen_the_interval():
+    of_pool, labelled = np.arange(200) >= 100, np.arange(200) % 8 == 0
+    arguments = (np.full(200, 0.3), np.zeros(200, dtype=bool), np.zeros(200), np.flatnonzero(labelled))
+    wrong = np.arange(25) % 5 == 0
+    ends, unknown = [], []
+    for n_skipped in (0, 3, 12):
+        skipped = np.zeros(200, dtype=bool)
+        skipped[np.flatnonzero(of_pool & ~labelled)[:n_skipped]] = True
+        cells = make_cells(*arguments, labelled & of_pool, skipped, of_pool)
+        interval = cells.ratio(wrong.astype(float), np.ones(25))
+        ends.append((interval.low, interval.high))
+        unknown.append(cells.unknown)
+    n_bought = int((labelled & of_pool).sum())
+    np.testing.assert_allclose(unknown, [0.0, 3 / (3 + n_bought), 12 / (12 + n_bought)])
+    assert ends[0][0] > ends[1][0] > ends[2][0]
+    assert ends[0][1] < ends[1][1] < ends[2][1]
+
+
+def test_rows_that_nobody_speaks_for_widen_the_interval_by_their_share():
+    propensity = np.repeat([0.0001, 0.5], [60, 140])
+    rows = np.arange(60, 200, 2)
+    nothing = np.zeros(200, dtype=bool)
+    cells = make_cells(propensity, nothing, np.zeros(200), rows, nothing, nothing, nothing)
+    assert cells.unknown == pytest.approx(0.3)
+    interval = cells.ratio(np.zeros(70), np.ones(70))
+    assert interval.low == 0.0
+    assert interval.high > 0.3
+
+
+# -- the whole
+
+
+def judged(problem, state, wrong, scores=np.zeros_like):
+    """Intervals for a classifier that is wrong where `wrong` says so, by positions among the labelled rows."""
+    _, codes = state.labelled(problem)
+
+    def out_of_fold(train, test):
+        assert np.intersect1d(train, test).size == 0
+        assert train.size + test.size == codes.size
+        out_of_fold.seen.extend(test.tolist())
+        return scores(test).astype(float), np.where(wrong[test], 1 - codes[test], codes[test])
+
+    out_of_fold.seen = []
+
+    def own(rows):
+        return scores(rows).astype(float), np.zeros(rows.size, dtype=np.int64)
+
+    no_gap = lambda before, rows: np.ones(rows.size)  # noqa: E731
+    intervals = population_intervals(problem, state, no_gap, own, out_of_fold)
+    return intervals, out_of_fold.seen
+
+
+@pytest.mark.parametrize("n_bought", [0, 7])
+def test_each_labelled_row_is_judged_once_by_fits_that_have_not_seen_it(n_bought):
+    world = World(m=80, n=20, low=0.5)
+    problem = Problem(world.logged, world.pool)
+    state = PoolState.start(problem, lambda state: None)
+    state = replace(state, bought=np.arange(n_bought), codes=world.pool_y[:n_bought])
+    n_labels = int(world.logged.revealed.sum()) + n_bought
+    intervals, seen = judged(problem, state, np.zeros(n_labels, dtype=bool))
+    assert sorted(seen) == list(range(n_labels))
+    assert list(intervals) == NAMES
+    error, precision, recall, prevalence = intervals.values()
+    assert error.estimate == error.low == 0.0 < error.high < 0.5
+    assert precision.estimate == recall.estimate == 1.0
+    assert 0.0 < prevalence.low < prevalence.estimate < prevalence.high < 1.0
+
+
+def test_the_plain_case_is_the_shares_in_the_sample():
+    problem = Problem(ob.LoggedData(np.zeros((400, 1)), np.arange(400) % 2, 1.0), ob.Pool(np.zeros((9, 1)), 1.0))
+    state = PoolState.start(problem, lambda state: None)
+    intervals, _ = judged(problem, state, np.arange(400) % 8 < 2)  # as many wrong in either class
+    z = norm.ppf(0.975)
+    for name, share, n in (
+        ("error", 0.25, 400),
+        ("precision", 0.75, 200),
+        ("recall", 0.75, 200),
+        ("prevalence", 0.5, 400),
+    ):
+        assert intervals[name].estimate == pytest.approx(share)
+        centre = (share * n + z * z / 2) / (n + z * z)
+        reach = z * np.sqrt(centre * (1 - centre) / (n + z * z))
+        assert intervals[name].low == pytest.approx(centre - reach, abs=0.01)
+        assert intervals[name].high == pytest.approx(centre + reach, abs=0.01)
+
+
+@pytest.mark.parametrize("y", [[1.0] * 30, [0.0, 1.0] * 5])
+def test_with_too_few_labels_the_interval_says_nothing_and_why(y):
+    logged = ob.LoggedData(np.zeros((len(y), 1)), y, 0.5, classes=(0, 1))
+    problem = Problem(logged, ob.Pool(np.zeros((3, 1)), 0.5))
+    intervals, seen = judged(problem, PoolState.start(problem, lambda state: None), np.zeros(len(y), dtype=bool))
+    assert seen == []
+    for interval in intervals.values():
+        assert (interval.low, interval.high) == (0.0, 1.0)
+        assert "too few" in interval.method
+
+
+def test_of_many_rows_a_part_is_enough(monkeypatch):
+    world = World(m=400, n=2000, noise=0.1)
+    session = ob.Session(world.logged, world.pool, FAST)
+    for _ in range(3):
+        query = session.ask()
+        session.tell(query.ids, [*world.oracle(query.ids[1:]), None])
+    whole = session.result().intervals
+    monkeypatch.setattr(pooling_interval, "MOST_ROWS", 800)
+    part = session.result().intervals
+    assert part == session.result().intervals  # which part is the same each time
+    for name in NAMES:
+        assert part[name].estimate == pytest.approx(whole[name].estimate, abs=0.08)
+
+
+@pytest.mark.parametrize("order", ["pool", "stream"])
+def test_the_interval_covers_the_population_error(order):
+    # Intervals that cover 93 % or more fail here with a chance below 1e-3.
+    covered, n_runs = 0, 40
+    test = World(seed=999, m=1, n=20_000, noise=0.1)
+    for seed in range(n_runs):
+        world = World(seed=seed, m=250, n=60, noise=0.1, low=0.15)
+        method = replace(FAST, order=order)
+        result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=20, random_state=seed)
+        for interval in result.intervals.values():
+            assert 0.0 <= interval.low <= interval.estimate <= interval.high <= 1.0
+        truth = 1.0 - result.estimator.score(test.X, test.y)
+        covered += result.error_interval.low <= truth <= result.error_interval.high
+    assert binom.cdf(covered, n_runs, 0.93) > 1e-3

@@ -1,0 +1,215 @@
+"""Tuned logistic regression and what it sees of a row: against scikit-learn, a generic minimiser and slow twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from observal.errors import InvalidInput
+from observal.learners import features
+from observal.learners.features import FeatureMap
+from observal.learners.tuned_logistic import RIDGES, balanced_folds, fit_logistic, leverages, tune
+from tests.reference import newton as twin
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small fits on many threads wait for each other on a busy machine."""
+    with threadpool_limits(1):
+        yield
+
+
+def some_rows(seed=0, n=80, d=3, noise=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    signs = np.where(X[:, 0] + noise * rng.standard_normal(n) > 0.2, 1, -1)
+    return X, signs, rng.uniform(0.2, 5.0, n)
+
+
+# -- one fit
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.1, 3.0])
+def test_a_fit_is_scikit_learns_on_the_rows_and_two_half_rows(ridge):
+    X, signs, weights = some_rows()
+    fit = fit_logistic(X, signs, weights, ridge)
+    rows, labels, shares = twin.with_half_rows(X, signs, weights)
+    other = LogisticRegression(C=1.0 / ridge, tol=1e-10, max_iter=5000).fit(rows, labels, sample_weight=shares)
+    np.testing.assert_allclose(fit.coef, other.coef_[0], atol=1e-4)
+    assert fit.intercept == pytest.approx(other.intercept_[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 4.0])
+def test_a_fit_reaches_the_least_value_that_a_generic_minimiser_finds(penalty):
+    X, signs, weights = some_rows(n=30, d=2)
+    fit = fit_logistic(X, signs, weights, 0.05, penalty)
+    rows, labels, shares = twin.with_half_rows(X, signs, weights)
+    least = twin.minimum(
+        rows, labels, shares * len(rows), fit_intercept=True, counts=np.ones(len(rows)), n_rows=len(rows),
+        name="logistic", regulariser="second_moment" if penalty else None, penalty=penalty, ridge=0.05,
+    )  # fmt: skip
+    assert fit.objective == pytest.approx(least, abs=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-6, 1e6), st.floats(-3.0, 3.0))
+@settings(max_examples=25)
+def test_only_ratios_of_weights_count_and_the_start_does_not(seed, factor, start):
+    X, signs, weights = some_rows(seed, n=25)
+    plain = fit_logistic(X, signs, weights, 0.1)
+    scaled = fit_logistic(X, signs, factor * weights, 0.1, start=np.full(4, start))
+    np.testing.assert_allclose(scaled.coef, plain.coef, atol=1e-3)
+    assert scaled.objective == pytest.approx(plain.objective, abs=1e-7)
+
+
+def test_sparse_rows_give_the_fit_of_dense_ones():
+    X, signs, weights = some_rows()
+    X[np.abs(X) < 0.5] = 0.0
+    dense = fit_logistic(X, signs, weights, 0.1)
+    for kind in (sp.csr_array, sp.csr_matrix):
+        np.testing.assert_allclose(fit_logistic(kind(X), signs, weights, 0.1).coef, dense.coef, atol=1e-6)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_one_class_is_enough_and_leans_to_it(sign):
+    X, _, weights = some_rows(n=20)
+    fit = fit_logistic(X, np.full(20, sign), weights, 0.1)
+    assert np.isfinite(fit.coef).all()
+    assert (sign * (X @ fit.coef + fit.intercept) > 0).all()
+
+
+def test_no_row_or_no_weight_is_no_error():
+    nothing = fit_logistic(np.empty((0, 2)), np.empty(0, dtype=int), np.empty(0), 0.1)
+    np.testing.assert_allclose([*nothing.coef, nothing.intercept], 0.0, atol=1e-9)
+    X, signs, _ = some_rows()
+    weightless = fit_logistic(X, signs, np.zeros(80), 0.1)
+    np.testing.assert_allclose(weightless.coef, fit_logistic(X, signs, np.ones(80), 0.1).coef)
+
+
+# -- choosing the ridge
+
+
+@given(st.lists(st.sampled_from([-1, 1]), max_size=60), st.integers(2, 7))
+def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
+    signs = np.array(signs, dtype=np.int64)
+    folds = balanced_folds(signs, n_folds)
+    assert folds.tolist() == balanced_folds(signs, n_folds).tolist()
+    for sign in (-1, 1):
+        counts = np.bincount(folds[signs == sign], minlength=n_folds)
+        assert counts.size == n_folds
+        assert counts.max() - counts.min() <= 1
+
+
+def slow_losses(X, signs, weights, ridge):
+    """Each row's log loss by a fit from scratch on the other folds."""
+    folds, losses = balanced_folds(signs), np.empty(signs.size)
+    for row in range(signs.size):
+        inside = folds != folds[row]
+        rows, labels, shares = twin.with_half_rows(X[inside], signs[inside], weights[inside])
+        fit = LogisticRegression(C=1.0 / ridge, tol=1e-9, max_iter=5000).fit(rows, labels, sample_weight=shares)
+        losses[row] = twin.loss("logistic", signs[row] * fit.decision_function(X[row : row + 1])[0])
+    return losses
+
+
+def test_the_ridge_is_the_one_with_the_least_loss_out_of_fold():
+    X, signs, weights = some_rows(n=40, d=6)
+    ridges = (1e-4, 1e-2, 1.0)
+    tuned = tune(X, signs, weights, ridges)
+    slow = {ridge: slow_losses(X, signs, weights, ridge) for ridge in ridges}
+    assert tuned.ridge == min(ridges, key=lambda ridge: float(slow[ridge] @ weights))
+    # Fits stop when another step is worth less than 1e-5 of the objective.
+    np.testing.assert_allclose(tuned.losses, slow[tuned.ridge], atol=0.02)
+
+
+def test_a_rows_own_label_does_not_move_its_fit():
+    X, signs, weights = some_rows(n=50)
+    row, fold = 7, balanced_folds(signs)
+    heavier = weights.copy()
+    heavier[row] *= 30.0
+    one, other = tune(X, signs, weights, (0.1,)), tune(X, signs, heavier, (0.1,))
+    moved = ~np.isclose(one.losses, other.losses, rtol=1e-12)
+    assert moved.any()
+    assert not moved[fold == fold[row]].any()
+
+
+def test_noise_wants_a_large_ridge_and_a_clean_trend_a_small_one():
+    X, signs, weights = some_rows(n=100, d=20, noise=0.0)
+    coin = np.where(np.random.default_rng(1).random(100) < 0.5, 1, -1)
+    assert tune(X, coin, weights).ridge >= 0.3
+    assert tune(X, signs, weights).ridge <= 0.03
+    assert tune(X, signs, weights).losses.tolist() == tune(X, signs, weights).losses.tolist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_hardly_a_row_is_no_error(n):
+    X, signs, weights = some_rows(n=max(n, 1))
+    tuned = tune(X[:n], signs[:n], weights[:n])
+    assert tuned.ridge in RIDGES
+    assert tuned.losses.shape == (n,)
+
+
+# -- leverages
+
+
+def test_leverages_are_the_twins_for_sparse_and_dense_rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 4)) * (rng.random((20, 4)) < 0.5)
+    half = rng.standard_normal((5, 9))
+    hessian = half @ half.T
+    expected = [twin.leverage(x, hessian) for x in X]
+    np.testing.assert_allclose(leverages(X, hessian), expected)
+    np.testing.assert_allclose(leverages(sp.csr_array(X), hessian), expected)
+    np.testing.assert_allclose(leverages(sp.csr_matrix(X), hessian), expected)
+    assert leverages(X[:0], hessian).shape == (0,)
+
+
+def test_a_hessian_without_full_rank_still_gives_large_leverages():
+    x = np.array([[1.0, 1.0], [1.0, -1.0]])
+    hessian = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])  # nothing is known of x1 − x2
+    known, unknown = leverages(x, hessian)
+    assert known == pytest.approx(2.0, rel=1e-3)
+    assert 1e6 < unknown < np.inf
+
+
+# -- what the linear model sees
+
+
+@pytest.mark.parametrize("expansion", ["linear", "splines", "fourier"])
+def test_blocks_are_mapped_as_the_whole(expansion, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 3)) * [1.0, 100.0, 1e-3] + [0.0, 1e4, 5.0]
+    whole, parts = FeatureMap.of(X, expansion=expansion), FeatureMap.of(X[:20], X[20:], expansion=expansion)
+    np.testing.assert_allclose(parts(X), whole(X), atol=1e-6)
+    np.testing.assert_allclose(whole(X)[:, :3], StandardScaler().fit_transform(X), atol=1e-7)
+    monkeypatch.setattr(features, "ROWS_AT_ONCE", 40)
+    np.testing.assert_allclose(FeatureMap.of(X, expansion=expansion).scale, whole.scale)
+    blocks = list(whole.blocks(X))
+    assert [(rows.start, rows.stop) for rows, _ in blocks] == [(0, 40), (40, 80), (80, 90)]
+    np.testing.assert_allclose(np.concatenate([Z for _, Z in blocks]), whole(X))
+    assert whole(X[:0]).shape == (0, whole(X).shape[1])
+
+
+def test_a_constant_feature_is_centred_and_not_divided_by_nothing():
+    X = np.column_stack([np.arange(10.0), np.full(10, 1e9 / 3)])
+    seen = FeatureMap.of(X)(X)
+    assert np.isfinite(seen).all()
+    np.testing.assert_allclose(seen[:, 1], 0.0, atol=1e-5)
+
+
+def test_sparse_blocks_are_scaled_alike_and_not_centred():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 3)) * (rng.random((50, 3)) < 0.3)
+    X[:, 2] = 0.0
+    made = FeatureMap.of(sp.csr_array(X[:20]), X[20:])
+    np.testing.assert_allclose(made.mean, 0.0)
+    np.testing.assert_allclose(made.scale, [*np.sqrt((X[:, :2] ** 2).mean(axis=0)), 1.0])
+    np.testing.assert_allclose(made(sp.csr_array(X)).toarray(), made(X))
+    with pytest.raises(InvalidInput, match="Sparse rows can only be used as they are"):
+        FeatureMap.of(sp.csr_array(X), expansion="splines")
+    with pytest.raises(InvalidInput, match="features must be one of"):
+        FeatureMap.of(X, expansion="waves")
