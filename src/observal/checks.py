@@ -177,7 +177,7 @@ def read_frame(
         if not (table.schema[name].is_numeric() or table.schema[name] == nw.Boolean):
             raise InvalidInput(
                 f"Feature column {name!r} must be numeric or boolean, but is {table.schema[name]}; "
-                "encode it first, or leave it out with features=."
+                "use observal.tables.load_problem, which encodes columns of any kind, or leave it out with features=."
             )
     X = (
         np.column_stack([table[name].to_numpy().astype(np.float64) for name in chosen])

@@ -1,0 +1,186 @@
+"""A log that kept only its labelled rows: how many rows were behind it, and a stand-in for those that are gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from observal.checks import stack_rows
+from observal.errors import InvalidInput, InvalidPropensity
+from observal.propensity.given import known
+from observal.types import LoggedData, Pool
+
+_LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion
+_MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
+
+
+@dataclass(frozen=True)
+class RowsBehind:
+    """How many rows, labelled or not, were behind the labelled ones; the standard error is 0 where the number was given.
+
+    Examples
+    --------
+    >>> from observal.propensity import behind_labelled_rows
+    >>> behind_labelled_rows([0.5, 0.5, 1.0])
+    RowsBehind(n_rows=5, standard_error=2.0, method='estimated as the sum of 1/propensity')
+    """
+
+    n_rows: int
+    standard_error: float
+    method: str
+
+
+def behind_labelled_rows(propensity: ArrayLike, n_rows: int | None = None) -> RowsBehind:
+    """Return the number of rows behind a log that kept only its labelled rows.
+
+    Estimated as Σ 1/Q0 over the labelled rows (Horvitz and Thompson's estimate, unbiased where no propensity is 0), with
+    standard error sqrt(Σ (1 − Q0)/Q0²).
+
+    Parameters
+    ----------
+    propensity : array of shape (labelled rows,)
+        The chance that each row's label was revealed; above 0, because it was.
+    n_rows : int, optional
+        The number of rows, where it is known.
+
+    Examples
+    --------
+    >>> from observal.propensity import behind_labelled_rows
+    >>> behind_labelled_rows([0.1] * 20).n_rows, behind_labelled_rows([0.1] * 20, n_rows=210).n_rows
+    (200, 210)
+    """
+    chances = known(propensity)
+    if chances.size == 0:
+        raise InvalidInput(
+            "The number of rows behind a log needs labelled rows, but got none; give their propensities."
+        )
+    if (chances == 0.0).any():
+        raise InvalidPropensity(
+            f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} has propensity 0; "
+            "correct the propensity."
+        )
+    if n_rows is None:
+        if chances.min() < _LEAST_CHANCE:
+            raise InvalidPropensity(
+                f"The rows behind the log cannot be counted with a propensity as small as {chances.min():g}; "
+                "give their number, or a floor."
+            )
+        estimate = float((1.0 / chances).sum())
+        error = float(np.sqrt(((1.0 - chances) / chances**2).sum()))
+        return RowsBehind(max(round(estimate), chances.size), error, "estimated as the sum of 1/propensity")
+    if n_rows < chances.size:
+        raise InvalidInput(
+            f"There must be at least as many rows behind the log as labelled ones, but {n_rows} were given for "
+            f"{chances.size} labelled rows; give the number of all rows that the old policy saw."
+        )
+    return RowsBehind(int(n_rows), 0.0, "given")
+
+
+@dataclass(frozen=True, eq=False)
+class CompletedLog:
+    """A log with stand-ins for the rows that it had not kept, and what was done in sentences.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> from observal.propensity import complete_log
+    >>> labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=0.5)
+    >>> complete_log(labelled, ob.Pool([[0.2], [0.8], [0.5]], 0.5)).logged
+    LoggedData(4 rows × 1 features, 2 revealed, classes [0, 1])
+    """
+
+    logged: LoggedData
+    rows_behind: RowsBehind
+    n_added: int
+    notes: tuple[str, ...]
+
+
+def complete_log(labelled: LoggedData, pool: Pool, n_rows: int | None = None, seed: int = 0) -> CompletedLog:
+    """Fill a log that kept only its labelled rows with pool rows that stand in for the others.
+
+    The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the rows that are gone follow
+    P(x | not revealed) ∝ P(x)·(1 − Q0(x)). Drawing pool rows with chances proportional to 1 − Q0(x) therefore gives, in
+    expectation, the distribution of rows and propensities that the whole log had. The drawn rows carry no label: they
+    change only the number of logged rows and the distribution of Q0, from which weights and clip thresholds are made.
+    The draw is systematic: a row is taken as often as expected, up to one more or less.
+
+    Parameters
+    ----------
+    labelled : LoggedData
+        A log with a label in every row.
+    pool : Pool
+        The unlabelled rows, with the propensity that the same policy would have given them.
+    n_rows : int, optional
+        The number of rows behind the log; by default estimated, see :func:`behind_labelled_rows`.
+    seed : int
+        Seed of the draw.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> from observal.propensity import complete_log
+    >>> labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=0.25, ids=["a", "b"])
+    >>> completed = complete_log(labelled, ob.Pool([[0.3], [0.6]], 0.25, ids=["c", "d"]))
+    >>> len(completed.logged), completed.logged.ids.tolist()[:3]
+    (8, ['a', 'b', 'not kept 1'])
+    """
+    if not labelled.revealed.all():
+        raise InvalidInput(
+            f"A log that kept only its labelled rows has a label in every row, but {int((~labelled.revealed).sum())} of "
+            f"{len(labelled)} have none; use it as it is, it is complete."
+        )
+    behind = behind_labelled_rows(labelled.propensity, n_rows)
+    n_added = behind.n_rows - len(labelled)
+    if n_added == 0:
+        return CompletedLog(labelled, behind, 0, ("The log is complete: no row is behind the labelled ones.",))
+    if n_added * pool.X.shape[1] > _MOST_VALUES:
+        raise InvalidInput(
+            f"The log kept only {len(labelled)} of {behind.n_rows} rows ({behind.method}), and so many stand-ins do not fit in "
+            "memory; give the number of rows behind the log, or a floor for the propensities."
+        )
+    unrevealed = np.cumsum(1.0 - pool.propensity)
+    if unrevealed[-1] <= 0.0:
+        raise InvalidPropensity(
+            f"The pool cannot stand in for the {n_added} rows that the log did not keep, because all its propensities are 1; "
+            "a propensity is the chance that a row's label was revealed."
+        )
+    points = (np.arange(n_added) + np.random.default_rng(seed).random()) / n_added * unrevealed[-1]
+    # side="right": a row of chance 0 is never taken.
+    drawn = np.minimum(np.searchsorted(unrevealed, points, side="right"), np.flatnonzero(pool.propensity < 1.0)[-1])
+    completed = _append(labelled, pool, drawn)
+    error = f" ± {behind.standard_error:.0f}" if behind.standard_error else ""
+    note = (
+        f"The log kept only its {len(labelled)} labelled rows; the rows behind them are {behind.n_rows}{error} ({behind.method}), "
+        f"and {n_added} rows drawn from the pool stand in for those that were not kept."
+    )
+    return CompletedLog(completed, behind, n_added, (note,))
+
+
+def _append(labelled: LoggedData, pool: Pool, drawn: NDArray[Any]) -> LoggedData:
+    labels = np.empty(len(labelled) + drawn.size, dtype=object)
+    labels[: len(labelled)] = labelled.y.tolist()
+    if (labelled.cost is None) != (pool.cost is None):
+        raise InvalidInput("Costs must be given for log and pool alike, but only one of them has costs.")
+    return LoggedData(
+        stack_rows(labelled.X, pool.X[drawn]),
+        labels,
+        np.concatenate([labelled.propensity, pool.propensity[drawn]]),
+        _derived_ids(labelled.ids, pool.ids, drawn.size),
+        labelled.classes,
+        None if labelled.cost is None else np.concatenate([labelled.cost, pool.cost[drawn]]),
+    )
+
+
+def _derived_ids(log_ids: NDArray[Any], pool_ids: NDArray[Any], n_added: int) -> NDArray[Any]:
+    """Return the log's ids and new ones: numbers that follow the largest, or names where ids are text."""
+    used = set(log_ids.tolist()) | set(pool_ids.tolist())
+    if log_ids.dtype.kind in "iu" and pool_ids.dtype.kind in "iu" and (largest := max(used)) + n_added < 2**63:
+        return np.concatenate([log_ids, np.arange(largest + 1, largest + 1 + n_added)])
+    names = (f"not kept {number}" for number in range(1, n_added + len(used) + 1))
+    ids = np.empty(len(log_ids) + n_added, dtype=object)
+    ids[: len(log_ids)] = log_ids.tolist()
+    ids[len(log_ids) :] = [name for name, _ in zip((n for n in names if n not in used), range(n_added), strict=False)]
+    return ids

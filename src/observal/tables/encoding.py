@@ -1,0 +1,130 @@
+"""Columns of any kind to columns of numbers: what was learned from the tables is plain data that JSON can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Floats, Ints
+from observal.errors import InvalidInput
+from observal.tables.columns import ColumnRule, column_kind, kind_words
+from observal.tables.learning import learn_rules
+from observal.tables.reading import read_table
+
+_FORMAT = 1
+_ROWS_AT_ONCE = 1 << 16  # a block of rows that stays in the processor's cache while its columns are filled
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """Turns tables into arrays of numbers, always in the same way.
+
+    Missing numbers (and infinities) become the median over the learning tables, with a column that says where, if any
+    was missing there. Categories become one column each; a category that was not seen in learning, or was too rare, is 0
+    in all of them. Make one with :meth:`learn`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from observal.tables import TableEncoder
+    >>> table = pa.table({"income": [10.0, None, 30.0, 30.0], "region": ["north", "south", "north", "south"]})
+    >>> encoder = TableEncoder.learn([table])
+    >>> encoder.names
+    ('income', 'income is missing', 'region=north', 'region=south')
+    >>> encoder.encode(pa.table({"income": [None, 5.0], "region": ["south", "west"]})).tolist()
+    [[30.0, 1.0, 0.0, 1.0], [5.0, 0.0, 0.0, 0.0]]
+    >>> for note in encoder.notes: print(note)
+    Column 'income' was missing in 1 of 4 rows: the median 30 stands in, and 'income is missing' says where.
+    Column 'region' became 2 columns, one for each value; any other value is 0 in all of them.
+    """
+
+    rules: tuple[ColumnRule, ...]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def learn(
+        cls,
+        tables: Sequence[Any],
+        features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        max_categories: int = 50,
+    ) -> TableEncoder:
+        """Learn medians and categories from `tables` together.
+
+        Parameters
+        ----------
+        tables : sequence of tables
+            Whatever :func:`read_table` takes.
+        features : sequence of str, optional
+            The columns to use; by default all columns that every table has, without those that cannot be used.
+        exclude : sequence of str
+            Columns that are not features.
+        max_categories : int
+            The most categories of one column that get a column of their own.
+        """
+        tables = [read_table(table) for table in tables]
+        rules, notes = learn_rules(tables, features, exclude, max_categories)
+        return cls(tuple(rules), tuple(notes))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the encoded columns, all different."""
+        names: dict[str, None] = {}
+        for name in (name for rule in self.rules for name in rule.names):
+            unused, number = name, 2
+            while unused in names:
+                unused, number = f"{name} ({number})", number + 1
+            names[unused] = None
+        return tuple(names)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The source column of each encoded column."""
+        return tuple(rule.source for rule in self.rules for _ in rule.names)
+
+    def encode(self, table: Any) -> Floats:
+        """Return `table` (whatever :func:`read_table` takes) as an array of shape (rows, encoded columns)."""
+        table = read_table(table)
+        ends: Ints = np.cumsum([0, *(len(rule.names) for rule in self.rules)])
+        columns = [_usable_column(table, rule) for rule in self.rules]
+        out = np.zeros((table.num_rows, int(ends[-1])))
+        for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            for rule, column, first, end in zip(self.rules, columns, ends[:-1], ends[1:], strict=True):
+                rule.fill_block(column.slice(start, _ROWS_AT_ONCE), out[rows, first:end])
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values that JSON can hold."""
+        return {"format": _FORMAT, "columns": [asdict(rule) for rule in self.rules], "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> TableEncoder:
+        """Return the encoder that :meth:`to_dict` wrote, also after a trip through JSON."""
+        if record.get("format") != _FORMAT:
+            raise InvalidInput(
+                f"The stored encoder has format {record.get('format')!r}, and this version reads {_FORMAT}; "
+                "use the version of observal that wrote it."
+            )
+        rules = (ColumnRule(**{**rule, "categories": tuple(rule["categories"])}) for rule in record["columns"])
+        return cls(tuple(rules), tuple(record["notes"]))
+
+
+def _usable_column(table: Any, rule: ColumnRule) -> Any:
+    if rule.source not in table.column_names:
+        raise InvalidInput(
+            f"The table has no column {rule.source!r}, its columns are {table.column_names}; give the columns that the "
+            "encoder was learned from."
+        )
+    column = table.column(rule.source)
+    kind = column_kind(column.type)
+    if kind not in (rule.kind, "nothing"):
+        raise InvalidInput(
+            f"Column {rule.source!r} held {kind_words(rule.kind)} when the encoder was learned, but now holds "
+            f"{kind_words(kind)} ({column.type}); give it as {kind_words(rule.kind)}."
+        )
+    return column

@@ -1,0 +1,223 @@
+"""Files and frames to one internal form: a ``pyarrow.Table`` with distinct text names."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from observal.checks import is_missing
+from observal.errors import InvalidInput
+
+_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+_ARROW = (".arrow", ".feather", ".ipc")
+_SUFFIXES = (*_CSV, *_PARQUET, *_ARROW)
+_MISSING = ("", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "Null", "null", "None")
+
+
+def read_table(source: Any, id: str | None = None) -> Any:
+    """Return a file or a frame as a ``pyarrow.Table``.
+
+    Parameters
+    ----------
+    source : path or frame
+        A CSV (``.csv``, ``.tsv``, also ``.gz``), Parquet (``.parquet``, ``.pq``) or Arrow (``.arrow``, ``.feather``,
+        ``.ipc``) file, or a pandas, polars or pyarrow table. In a CSV, an empty cell and ``NA``, ``NaN``, ``null`` or
+        ``None`` are missing, in text columns too.
+    id : str, optional
+        The column of row ids. In a CSV its values stay as they are written: ``007`` is text and not the number 7.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from observal.tables import read_table
+    >>> read_table(pd.DataFrame({"age": [30, None], "home": ["own", None]})).to_pydict()
+    {'age': [30.0, None], 'home': ['own', None]}
+    """
+    if isinstance(source, str | os.PathLike):
+        return _distinct_names(_read_file(Path(source), id), f"File {str(source)!r}")
+    import pyarrow as pa
+
+    if isinstance(source, pa.Table):
+        return _distinct_names(source, "The table")
+    if isinstance(source, pa.RecordBatch):
+        return _distinct_names(pa.Table.from_batches([source]), "The table")
+    return _read_frame(source)
+
+
+def _read_file(path: Path, id: str | None) -> Any:
+    import pyarrow as pa
+
+    name = path.name.lower()
+    suffix = next((s for s in _SUFFIXES if name.endswith(s)), None)
+    if suffix is None:
+        raise InvalidInput(
+            f"The kind of file {str(path)!r} cannot be told from its name; use one that ends in {', '.join(_SUFFIXES)}."
+        )
+    if not path.exists():
+        raise InvalidInput(f"There is no file {str(path)!r}; check the path.")
+    if not path.is_file():
+        raise InvalidInput(f"{str(path)!r} is not a file; give the path of one file.")
+    if path.stat().st_size == 0:
+        raise InvalidInput(f"File {str(path)!r} is empty (0 bytes); give a file with a header and rows.")
+    try:
+        if suffix in _CSV:
+            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id)
+        if suffix in _PARQUET:
+            import pyarrow.parquet as pq
+
+            return pq.read_table(path)
+        return _read_arrow(path)
+    except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        kind = "CSV" if suffix in _CSV else "Parquet" if suffix in _PARQUET else "Arrow"
+        raise InvalidInput(
+            f"File {str(path)!r} cannot be read as {kind} ({_one_line(error)}); check that it is complete and of that kind."
+        ) from None
+
+
+def _read_csv(path: Path, delimiter: str, id: str | None) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    table = csv.read_csv(
+        path,
+        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            strings_can_be_null=True,
+            null_values=list(_MISSING),
+            column_types={} if id is None else {id: pa.string()},
+        ),
+    )
+    names = table.column_names
+    if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
+        raise InvalidInput(
+            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; separate columns "
+            f"with {'tabs' if delimiter != ',' else 'commas, or name the file .tsv where it uses tabs'}."
+        )
+    for position, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):
+            raise InvalidInput(
+                f"Column {field.name!r} of file {str(path)!r} is not UTF-8 text; save the file with the encoding UTF-8."
+            )
+        if field.name == id:
+            table = table.set_column(position, field.name, _whole_numbers(table.column(position)))
+    return table
+
+
+def _whole_numbers(column: Any) -> Any:
+    """Return text as whole numbers where every value is written as its number is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numeric = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+    same = pc.all(pc.equal(numeric.cast(pa.string()), column)).as_py()
+    return numeric if same is not False else column
+
+
+def _read_arrow(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import feather
+
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start == b"ARROW1" or start.startswith(b"FEA1"):
+        return feather.read_table(path, memory_map=False)
+    with pa.OSFile(str(path), "rb") as source:  # the streaming form has no such mark
+        return pa.ipc.open_stream(source).read_all()
+
+
+def _read_frame(frame: Any) -> Any:
+    import narwhals as nw
+    import pyarrow as pa
+
+    if type(frame).__name__ == "DataFrame":  # asked before narwhals, whose own refusal is longer than a sentence
+        _refuse_duplicates([str(name) for name in getattr(frame, "columns", ())], "The table")
+    try:
+        table = nw.from_native(frame)
+    except TypeError:
+        table = None
+    if isinstance(table, nw.LazyFrame):
+        table = table.collect()
+    if isinstance(table, nw.DataFrame):
+        names = [str(name) for name in table.columns]
+        columns = [_arrow_column(series, name) for series, name in zip(table.iter_columns(), names, strict=True)]
+        return _distinct_names(pa.table(columns, names=names), "The table")
+    try:
+        if hasattr(frame, "__arrow_c_stream__"):  # any other library that speaks Arrow
+            return _distinct_names(pa.table(frame), "The table")
+    except pa.ArrowException:
+        pass  # one column only, say
+    raise InvalidInput(
+        f"A table must be a path or a pandas, polars or pyarrow table, but got {type(frame).__name__}; convert it first."
+    )
+
+
+def _arrow_column(series: Any, name: str) -> Any:
+    """Return a column of a frame as Arrow; values of mixed kinds become numbers if all are, and text otherwise."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    failures = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
+    if not (series.dtype == nw.Object and series.implementation.is_polars()):  # of those, Arrow gets addresses only
+        try:
+            return series.to_arrow()
+        except failures:
+            pass
+    values = [None if is_absent(value) else value for value in series.to_list()]
+    for kind, convert in ((numbers.Integral, Decimal), (numbers.Real, _to_float), (object, str)):
+        if all(value is None or isinstance(value, kind) for value in values):
+            try:
+                return pa.array([None if value is None else convert(value) for value in values])
+            except failures:
+                continue  # whole numbers of more digits than Arrow has, say: the next way loses some of them
+    raise InvalidInput(f"Column {name!r} has values that are neither numbers nor text; correct it or leave it out.")
+
+
+def is_absent(value: Any) -> bool:
+    """Tell whether a value of any Python type stands for "not known".
+
+    Examples
+    --------
+    >>> from observal.tables.reading import is_absent
+    >>> is_absent(None), is_absent(float("nan")), is_absent(0)
+    (True, True, False)
+    """
+    try:
+        return is_missing(value)
+    except ArithmeticError:  # a decimal that signals "not a number" when compared
+        return True
+    except (TypeError, ValueError):  # a value that is itself an array
+        return False
+
+
+def _to_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _distinct_names(table: Any, what: str) -> Any:
+    _refuse_duplicates(table.column_names, what)
+    if not table.column_names:
+        raise InvalidInput(f"{what} has no columns; give one with named columns.")
+    return table
+
+
+def _refuse_duplicates(names: list[str], what: str) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidInput(f"{what} has more than one column named {repeated[0]!r}; rename or drop the duplicates.")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160].rstrip(".")

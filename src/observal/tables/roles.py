@@ -1,0 +1,213 @@
+"""Columns that are not features: labels, ids and numbers such as propensities and costs."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, missing_mask
+from observal.errors import InvalidInput, InvalidLabel
+from observal.tables.columns import column_kind, text_column, to_floats
+from observal.tables.reading import is_absent
+
+_INT64 = 2**63
+
+
+def column_of(table: Any, name: str, role: str, what: str) -> Any:
+    """Return a column of an Arrow table, which must be there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from observal.tables.roles import column_of
+    >>> column_of(pa.table({"q0": [0.5]}), "q0", "propensity", "The log").to_pylist()
+    [0.5]
+    """
+    if name not in table.column_names:
+        raise InvalidInput(
+            f"{what} has no column {name!r} for the {role}, its columns are {table.column_names}; name an existing one."
+        )
+    return table.column(name)
+
+
+def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
+    """Return a column that must have a finite number in every row.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from observal.tables import read_numbers
+    >>> read_numbers(pa.table({"q0": [0.5, 1]}), "q0", "propensity", "The log").tolist()
+    [0.5, 1.0]
+    """
+    column = column_of(table, name, role, what)
+    if column_kind(column.type) not in ("number", "nothing"):
+        raise InvalidInput(
+            f"{what} needs numbers in the {role} column {name!r}, but it has type {column.type}; correct it."
+        )
+    values = to_floats(column)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise InvalidInput(
+            f"{what} needs a number in every row of the {role} column {name!r}, but {int(bad.sum())} are missing or "
+            f"infinite, the first in row {int(np.argmax(bad))} (counted from 0); fill them in."
+        )
+    return values
+
+
+def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Bools]:
+    """Return labels as Python values, None where missing, and where they are missing.
+
+    Whole floats become integers, because a column of 0 and 1 with gaps is often stored as 0.0 and 1.0.
+
+    Parameters
+    ----------
+    values : Arrow column or sequence
+        Booleans, numbers or text.
+    classes : sequence, optional
+        The two label values. A label that is written like one of them becomes that one: the text ``"1"`` becomes the
+        class 1.
+
+    Examples
+    --------
+    >>> from observal.tables import read_labels
+    >>> labels, missing = read_labels([0.0, None, 1.0])
+    >>> labels.tolist(), missing.tolist()
+    ([0, None, 1], [False, True, False])
+    >>> read_labels(["yes", "no"], classes=("no", "yes"))[0].tolist()
+    ['yes', 'no']
+    """
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        if column_kind(column.type) == "other":
+            raise InvalidLabel(f"Labels must be numbers, text or booleans, but the column has type {column.type}.")
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        distinct = [_plain(value) for value in column.dictionary.to_pylist()]
+        positions = np.asarray(column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False), dtype=np.int64)
+    else:
+        listed = [_plain(value) for value in np.asarray(values, dtype=object).ravel().tolist()]
+        found: dict[Any, int] = {}
+        try:
+            positions = np.array([found.setdefault((type(v), v), len(found)) for v in listed], dtype=np.int64)
+        except TypeError:
+            raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
+        distinct = [value for _, value in found]
+    lookup = np.empty(len(distinct) + 1, dtype=object)
+    lookup[:-1] = distinct if classes is None else [_as_class(value, classes) for value in distinct]
+    labels = lookup[positions]
+    return labels, missing_mask(labels)
+
+
+def _plain(value: Any) -> Any:
+    """Return a label as bool, int, float, str or another plain value; None where it is missing."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if is_absent(value):
+        return None
+    if isinstance(value, float | Decimal) and value == value // 1:
+        return int(value)
+    return value
+
+
+def _as_class(value: Any, classes: Sequence[Any]) -> Any:
+    if value is None:
+        return None
+    exact = [one for one in classes if one == value and isinstance(one, str) == isinstance(value, str)]
+    alike = [one for one in classes if _text(one) == _text(value)]
+    if exact or alike:
+        return (exact or alike)[0]
+    raise InvalidLabel(
+        f"A label must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or name all "
+        "classes with classes=."
+    )
+
+
+def _text(value: Any) -> str:
+    value = _plain(value)
+    return str(value).strip().lower() if isinstance(value, bool | str) else str(value)
+
+
+def read_ids(tables: Sequence[Any], name: str, whats: Sequence[str]) -> list[NDArray[Any]]:
+    """Return the ids of each table: all integers, or all text, and none of them twice.
+
+    Parameters
+    ----------
+    tables : sequence of Arrow tables
+        The logs and the pool.
+    name : str
+        The column of ids.
+    whats : sequence of str
+        What each table is called in messages.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from observal.tables import read_ids
+    >>> read_ids([pa.table({"id": [1, 2]}), pa.table({"id": ["a7"]})], "id", ["The log", "The pool"])
+    [array(['1', '2'], dtype=object), array(['a7'], dtype=object)]
+    """
+    columns = [_id_values(column_of(t, name, "id", what), name, what) for t, what in zip(tables, whats, strict=True)]
+    if any(ids.dtype == object for ids in columns):
+        columns = [np.array([str(value) for value in ids.tolist()], dtype=object) for ids in columns]
+    seen: dict[Any, int] = {}
+    for place, ids in enumerate(columns):
+        for value in ids.tolist():
+            first = seen.setdefault(value, place)
+            if first != place:
+                raise InvalidInput(
+                    f"Every row needs an id of its own, but {value!r} stands in {_lower(whats[first])} and in "
+                    f"{_lower(whats[place])}; leave the row out of one of them."
+                )
+    return columns
+
+
+def _id_values(column: Any, name: str, what: str) -> NDArray[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        row = int(np.argmax(pc.is_null(column).to_numpy()))
+        raise InvalidInput(
+            f"{what} needs an id in every row, but row {row} (counted from 0) has none; fill in {name!r}."
+        )
+    ids: NDArray[Any]
+    if pa.types.is_signed_integer(column.type):
+        ids = column.to_numpy().astype(np.int64)
+    elif column_kind(column.type) == "category":
+        ids = np.array(text_column(column).to_pylist(), dtype=object)
+    else:
+        ids = np.array([_id_value(v, row, name, what) for row, v in enumerate(column.to_pylist())], dtype=object)
+        if all(type(value) is int and -_INT64 <= value < _INT64 for value in ids.tolist()):
+            ids = ids.astype(np.int64)
+    values = ids.tolist()
+    if len(set(values)) < len(values):
+        once: set[Any] = set()
+        repeated = next(v for v in values if v in once or once.add(v))  # type: ignore[func-returns-value]
+        raise InvalidInput(
+            f"{what} must have distinct ids, but {repeated!r} stands more than once; drop or rename the duplicates."
+        )
+    return ids
+
+
+def _id_value(value: Any, row: int, name: str, what: str) -> int | str:
+    value = _plain(value)
+    if value is None:
+        raise InvalidInput(
+            f"{what} needs an id in every row, but row {row} (counted from 0) has none; fill in {name!r}."
+        )
+    if isinstance(value, bool | float | Decimal | list | dict | bytes):
+        raise InvalidInput(
+            f"{what} needs whole numbers or text as ids, but row {row} (counted from 0) has {value!r:.40}; choose another column."
+        )
+    return int(value) if isinstance(value, numbers.Integral) else str(value)
+
+
+def _lower(what: str) -> str:
+    return what[0].lower() + what[1:]

@@ -1,0 +1,182 @@
+"""Logs and pools from tables, and the encoder inside a scikit-learn pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from observal.errors import ObservalError, ObservalWarning
+from observal.tables import TableEncoder, TableRoles, TableTransformer, load_problem
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.write_text(content)
+    return path
+
+
+LOG = {
+    "loan": ["a", "b", "c"],
+    "age": [30, 40, None],
+    "home": ["own", "rent", "own"],
+    "bad": [1, None, 0],
+    "q0": [0.5, 0.1, 1],
+}
+POOL = {"loan": ["d", "e"], "age": [35, 45], "home": ["boat", "own"], "q0": [0.2, 0.0]}
+ROLES = TableRoles(label="bad", propensity="q0", id="loan")
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_log_and_a_pool_from_tables(make):
+    loaded = load_problem([make(LOG)], make(POOL), ROLES)
+    assert loaded.encoder.names == ("age", "age is missing", "home=own", "home=boat", "home=rent")
+    assert loaded.logged.X.tolist() == [[30, 0, 1, 0, 0], [40, 0, 0, 0, 1], [35, 1, 1, 0, 0]]
+    assert loaded.logged.y.tolist() == [1, None, 0]
+    assert loaded.logged.classes.tolist() == [0, 1]
+    assert loaded.logged.ids.tolist() == ["a", "b", "c"]
+    assert loaded.pool.ids.tolist() == ["d", "e"]
+    assert loaded.pool.propensity.tolist() == [0.2, 0.0]
+
+
+def test_files_are_read_with_their_ids(tmp_path):
+    log = write(tmp_path, "log.csv", "id,x,y,q0\n01,1,0,0.5\n2,2,,0.5\n3,3,1,0.5\n")
+    pool = write(tmp_path, "pool.csv", "id,x,q0\n4,1,0.5\n5,2,0.5\n")
+    loaded = load_problem([log], pool, TableRoles(label="y", propensity="q0", id="id"))
+    assert loaded.logged.ids.tolist() == ["01", "2", "3"]
+    assert loaded.pool.ids.tolist() == ["4", "5"]
+    assert loaded.logged.y.tolist() == [0, None, 1]
+
+
+def test_without_an_id_column_rows_are_numbered_and_distinct():
+    roles = TableRoles(label="bad", propensity="q0", features=("age",))
+    loaded = load_problem([pa.table(LOG)], pa.table(POOL), roles)
+    assert loaded.pool.ids.tolist() == [0, 1]
+    assert loaded.logged.ids.tolist() == [2, 3, 4]
+    assert any("numbered from 0" in note for note in loaded.notes)
+
+
+def two_logs():
+    first = pa.table({"x": [1.0, 2.0, 3.0], "y": ["no", None, "yes"], "qa": [0.5, 0.25, 0.5], "qb": [1.0, 1.0, 1.0]})
+    second = pa.table({"x": [4.0], "y": ["no"], "qa": [0.0], "qb": [0.5]})
+    return [first, second], pa.table({"x": [5.0, 6.0], "qa": [0.5, 0.0], "qb": [0.5, 0.0]})
+
+
+def test_several_logs_are_one_with_the_mixture_of_their_policies():
+    logs, pool = two_logs()
+    loaded = load_problem(logs, pool, TableRoles(label="y"), propensity=["qa", "qb"])
+    assert loaded.encoder.names == ("x",)
+    np.testing.assert_allclose(loaded.logged.propensity, [0.625, 0.4375, 0.625, 0.125])
+    np.testing.assert_allclose(loaded.pool.propensity, [0.5, 0.0])
+    policies = [lambda X: np.full(len(X), 0.4), 0.8]
+    again = load_problem(logs, pool, TableRoles(label="y", features=("x",)), propensity=policies)
+    np.testing.assert_allclose(again.logged.propensity, 0.5)
+
+
+def test_logs_that_kept_only_labelled_rows_are_counted_each_by_its_own_policy():
+    log = pa.table({"x": [1.0, 2.0], "y": [0, 1], "qa": [0.25, 0.25], "qb": [0.5, 0.5]})
+    other = pa.table({"x": [3.0, 4.0], "y": [0, 1], "qa": [0.25, 0.25], "qb": [0.5, 0.5]})
+    pool = pa.table({"x": [5.0, 6.0], "qa": [0.25, 0.25], "qb": [0.5, 0.5]})
+    loaded = load_problem([log, other], pool, TableRoles(label="y"), propensity=["qa", "qb"], kept_only_labelled=True)
+    # 8 and 4 rows are behind them: (8 · 0.25 + 4 · 0.5) / 12 = 1/3, and 4 labels of chance 1/3 are 12 rows.
+    np.testing.assert_allclose(loaded.pool.propensity, 1 / 3)
+    assert len(loaded.logged) == 12
+    assert any("stand in" in note for note in loaded.notes)
+
+
+def test_a_log_with_all_labels_and_small_propensities_is_doubted():
+    log = pa.table({"x": np.arange(20.0), "y": [0, 1] * 10, "q0": [0.3] * 20})
+    pool = pa.table({"x": [1.0, 2.0], "y": [0, 1], "q0": [0.3, 0.3]})
+    notes = load_problem([log], pool, TableRoles(label="y", propensity="q0")).notes
+    assert any("kept only its labelled rows" in note for note in notes)
+    assert any("pool's column 'y' was not used" in note for note in notes)
+
+
+def test_propensities_can_be_estimated_and_floored():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    log = pa.table({"x": x, "y": pa.array(np.where(rng.random(300) < 0.5, x > 0, np.nan), from_pandas=True)})
+    pool = pa.table({"x": rng.normal(size=50)})
+    with pytest.warns(ObservalWarning, match="below the floor"):
+        loaded = load_problem([log], pool, TableRoles(label="y"), propensity="estimate", floor=0.9)
+    assert (loaded.logged.propensity >= 0.9).all()
+    assert (loaded.pool.propensity >= 0.9).all()
+    assert any("calibration error" in note for note in loaded.notes)
+    assert any("below the floor" in note for note in loaded.notes)
+
+
+def test_costs_and_classes_are_kept():
+    log = pa.table({"x": [1.0, 2.0], "y": ["ok", "ok"], "c": [0.5, 1.0]})
+    pool = pa.table({"x": [3.0, 4.0], "c": [0.0, 1.0]})
+    loaded = load_problem([log], pool, TableRoles(label="y", cost="c"), propensity=0.5, classes=("ok", "bad"))
+    assert loaded.logged.cost.tolist() == [0.5, 1.0]
+    assert loaded.pool.cost.tolist() == [0.0, 1.0]
+    assert loaded.logged.classes.tolist() == ["ok", "bad"]
+
+
+def changed(table, **columns):
+    return pa.table({**table, **columns})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: load_problem([], pa.table(POOL), ROLES), "must be a log"),
+        (lambda: load_problem([pa.table(LOG).slice(0, 0)], pa.table(POOL), ROLES), "log is empty"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL).slice(0, 0), ROLES), "pool is empty"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles(label="bad")), "was not said"),
+        (
+            lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles("nope", "q0")),
+            "no column 'nope' for the label",
+        ),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL).drop(["q0"]), ROLES), "pool has no column 'q0'"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL).drop(["loan"]), ROLES), "pool has no column 'loan'"),
+        (
+            lambda: load_problem([changed(LOG, q0=["a", "b", "c"])], pa.table(POOL), ROLES),
+            "needs numbers in the propensity",
+        ),
+        (lambda: load_problem([changed(LOG, q0=[0.5, None, 1])], pa.table(POOL), ROLES), "the first in row 1"),
+        (lambda: load_problem([changed(LOG, q0=[0.5, 1.5, 1])], pa.table(POOL), ROLES), "row 1 has 1.5"),
+        (lambda: load_problem([changed(LOG, bad=[1, 2, 3])], pa.table(POOL), ROLES), r"shows 3 \(1, 2, 3\)"),
+        (lambda: load_problem([changed(LOG, bad=[None] * 3)], pa.table(POOL), ROLES), "every label is missing"),
+        (
+            lambda: load_problem([changed(LOG, loan=["d", "b", "c"])], pa.table(POOL), ROLES),
+            "'d' stands in the log and in the pool",
+        ),
+        (lambda: load_problem([pa.table(LOG)] * 2, pa.table(POOL), ROLES), "2 logs need the propensity of each"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity=["q0", "q1"]), "2 were given"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, kept_only_labelled=True), "1 of 3 have none"),
+    ],
+)
+def test_bad_problems_get_one_clear_sentence(call, message):
+    with pytest.raises(ObservalError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_pipeline_takes_raw_rows(make):
+    rows = make({"x": [1.0, None, 3.0, 4.0], "c": ["a", "b", "a", "b"]})
+    transformer = clone(TableTransformer(TableEncoder.learn([rows])))
+    assert transformer.get_feature_names_out().tolist() == ["x", "x is missing", "c=a", "c=b"]
+    model = make_pipeline(transformer, LogisticRegression()).fit(rows, [0, 0, 1, 1])
+    assert model.predict(make({"x": [9.0], "c": ["new"]})).tolist() == [1]
+
+
+def test_a_pipeline_survives_skops(tmp_path):
+    from skops import io
+
+    rows = pd.DataFrame({"x": [1.0, None, 3.0, 4.0], "c": ["a", "b", "a", "b"]})
+    model = make_pipeline(TableTransformer(TableEncoder.learn([rows])), LogisticRegression()).fit(rows, [0, 0, 1, 1])
+    io.dump(model, tmp_path / "model.skops")
+    unknown = io.get_untrusted_types(file=tmp_path / "model.skops")
+    assert all(name.startswith("observal.tables.") for name in unknown)
+    again = io.load(tmp_path / "model.skops", trusted=unknown)
+    assert again.predict_proba(rows).tolist() == model.predict_proba(rows).tolist()
+    assert again[0].encoder == model[0].encoder
