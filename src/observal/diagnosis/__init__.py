@@ -1,0 +1,8 @@
+"""Whether a log can be trusted: overlap, weights, calibration, drift and confounding, in words and numbers."""
+
+from __future__ import annotations
+
+from observal.diagnosis.confounding import confounded_range
+from observal.diagnosis.record import Diagnosis, diagnose
+
+__all__ = ["Diagnosis", "confounded_range", "diagnose"]

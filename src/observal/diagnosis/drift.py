@@ -1,0 +1,165 @@
+"""Drift: whether the log's rows, revealed or not, come from the same population as the pool's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Bools, Floats, stack_rows
+from observal.diagnosis.rows import dense, ranked, sample_rows, standardised_difference, telling_columns
+from observal.diagnosis.words import listed, p_value
+from observal.types import LoggedData, Pool
+
+MOST_ROWS = 2000  # of the log and of the pool
+LEAST_ROWS = 20
+SIGNIFICANT = 0.01
+TREES = 50
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Whether log and pool can be told apart.
+
+    Parameters
+    ----------
+    checked : bool
+        False where there are too few rows.
+    auc : float
+        How well a classifier tells a pool row from a logged one on rows it has not seen: ½ is guessing, 1 is certainty.
+    p_value : float
+        The chance of telling them apart this well where both come from one population.
+    differences : tuple of (feature, standardised mean difference)
+        The features whose means differ most, pool minus log, in standard deviations.
+    rows_compared : int
+        Rows looked at, log and pool together.
+    """
+
+    checked: bool
+    auc: float = 0.5
+    p_value: float = 1.0
+    differences: tuple[tuple[str, float], ...] = ()
+    rows_compared: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether log and pool differ by more than chance."""
+        return self.p_value < SIGNIFICANT and self.auc > 0.5
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the finding in words."""
+        if not self.checked:
+            return ("There are too few rows to see whether log and pool come from the same population.",)
+        measured = (
+            f"a classifier that must tell pool rows from logged ones reaches an AUC of {self.auc:.2f} on rows it has not "
+            f"seen (0.5 is guessing; {p_value(self.p_value)})"
+        )
+        if not self.found:
+            return (f"Log and pool look like the same population: {measured}.",)
+        described = [
+            f"{name} is {abs(d):.2f} standard deviations {'higher' if d > 0 else 'lower'}"
+            for name, d in self.differences
+        ]
+        means = f" In the pool, {listed(described)} on average." if described else " No single feature's mean shows it."
+        return (
+            f"Log and pool differ: {measured}.{means}",
+            "Results then hold for a mixture of the two. If the pool is made of rows that the log left hidden, this is "
+            "to be expected: give the log all of its rows, or make the pool a random sample of the population.",
+        )
+
+
+def find_drift(
+    logged: LoggedData, pool: Pool, names: Sequence[str], rng: np.random.Generator, labelled_only: bool = False
+) -> Drift:
+    """Tell whether log and pool come from one population, apart from which labels were revealed.
+
+    A random forest learns on one half of the rows to tell pool from log and is judged on the other, both ways round. On
+    rows it has not seen its scores are independent of the origin where there is no drift, so each half gives a valid
+    Mann–Whitney test, and twice the smaller of the two p-values is one too. At most 2,000 rows of each are looked at.
+    Where the log kept only labelled rows, the pool is thinned to rows that the same policy would have revealed.
+
+    Parameters
+    ----------
+    logged, pool : LoggedData, Pool
+        What is compared.
+    names : sequence of str
+        Of the features.
+    rng : Generator
+        Draws rows and halves.
+    labelled_only : bool
+        Whether the log kept only its labelled rows.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 2))
+    >>> logged = ob.LoggedData(X[:300], X[:300, 0] > 0, propensity=1.0)
+    >>> find_drift(logged, ob.Pool(X[300:], 0.5), ["age", "income"], rng).found
+    False
+    >>> moved = find_drift(logged, ob.Pool(X[300:] + [0, 1], 0.5), ["age", "income"], rng)
+    >>> moved.found, moved.differences[0][0]
+    (True, 'income')
+    """
+    candidates = np.arange(len(pool))
+    if labelled_only:
+        candidates = np.flatnonzero(rng.random(len(pool)) < pool.propensity)
+    from_log = sample_rows(len(logged), MOST_ROWS, rng)
+    from_pool = candidates[sample_rows(candidates.size, MOST_ROWS, rng)]
+    if min(from_log.size, from_pool.size) < LEAST_ROWS or logged.X.shape[1] == 0:
+        return Drift(False)
+    X = stack_rows(logged.X[from_log], pool.X[from_pool])
+    is_pool = np.arange(X.shape[0]) >= from_log.size
+    auc, p_value = _tell_apart(X, is_pool, rng)
+    difference = standardised_difference(X, is_pool)
+    largest = np.argsort(-np.abs(difference), kind="stable")[:3]
+    # Under no drift a standardised difference is about normal with this spread; three of them are not chance.
+    noise = 3.0 * np.sqrt(1.0 / from_log.size + 1.0 / from_pool.size)
+    shown = tuple((names[i], float(difference[i])) for i in largest if abs(difference[i]) > noise)
+    return Drift(True, auc, p_value, shown, int(X.shape[0]))
+
+
+def _tell_apart(X: Any, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the mean AUC of two halves, each judged by a forest grown on the other, and a p-value."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    half = np.zeros(is_pool.size, dtype=np.int64)
+    for side in (False, True):  # both halves have rows of both
+        rows = rng.permutation(np.flatnonzero(is_pool == side))
+        half[rows] = np.arange(rows.size) % 2
+    found = []
+    for judged in (0, 1):
+        train, test = half != judged, half == judged
+        columns = telling_columns(X[train], is_pool[train])
+        ranks, _ = ranked(dense(X, columns))
+        forest = RandomForestClassifier(TREES, min_samples_leaf=5, random_state=int(rng.integers(2**31)), n_jobs=1)
+        scores = forest.fit(ranks[train], is_pool[train]).predict_proba(ranks[test])[:, 1]
+        found.append(rank_test(scores[is_pool[test]], scores[~is_pool[test]]))
+    return float(np.mean([auc for auc, _ in found])), min(1.0, 2.0 * min(p for _, p in found))
+
+
+def rank_test(high: Floats, low: Floats) -> tuple[float, float]:
+    """Return the AUC of scores that should be high for the first rows, and Mann and Whitney's one-sided p-value.
+
+    Ties count half, and the normal approximation allows for them; both samples need a few rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rank_test(np.array([2.0, 3.0]), np.array([1.0, 2.0]))[0]
+    0.875
+    """
+    from scipy.special import ndtr
+    from scipy.stats import rankdata
+
+    n, m = high.size, low.size
+    scores = np.concatenate([high, low])
+    wins = float(rankdata(scores)[:n].sum()) - n * (n + 1) / 2.0
+    ties = np.unique(scores, return_counts=True)[1].astype(np.float64)
+    total = float(n + m)
+    variance = n * m / 12.0 * (total + 1.0 - float(np.sum(ties**3 - ties)) / (total * (total - 1.0)))
+    if variance <= 0.0:
+        return 0.5, 1.0
+    return wins / (n * m), float(ndtr((n * m / 2.0 - wins) / np.sqrt(variance)))

@@ -1,0 +1,245 @@
+"""A plain weighted classifier, judged out of fold: the error now, and how many labels a target error needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints
+from observal.diagnosis.words import count, number, percent
+
+FOLDS = 5
+LEAST_LABELS = 10  # for an error estimate
+LEAST_FOR_CURVE, LEAST_OF_CLASS = 40, 8
+SHARES = np.array([0.125, 0.25, 0.5, 0.75, 1.0])
+REPEATS = 2
+RESAMPLES = 200
+POWERS = np.linspace(0.25, 1.0, 16)  # of the learning curve a + b·n^(−c)
+MOST_FOR_NEWTON = 200  # features; beyond them, a Hessian costs more than it saves
+FARTHEST = 100.0  # times the labels at hand: beyond it an extrapolation says nothing
+
+Known = Literal["estimated", "cannot tell", "no target"]
+
+
+def mistakes_out_of_fold(
+    X: Any, codes: Ints, weights: Floats, rng: np.random.Generator, train_share: float = 1.0
+) -> tuple[Bools, int]:
+    """Return which rows a weighted logistic regression gets wrong when it has not seen them, and how many it was fitted on.
+
+    Parameters
+    ----------
+    X : array or sparse matrix
+        Standardised features of labelled rows.
+    codes : int array
+        Their classes; any number of them.
+    weights : array
+        Above 0.
+    rng : Generator
+        Draws the folds.
+    train_share : float
+        The share of the rows outside a fold that is trained on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 100)[:, None]
+    >>> wrong, fitted_on = mistakes_out_of_fold(X, (X[:, 0] > 0) * 1, np.ones(100), np.random.default_rng(0))
+    >>> int(wrong.sum()) < 10, fitted_on
+    (True, 80)
+    """
+    place = np.empty(codes.size)  # within the class, in random order and from 0 to 1: prefixes hold all classes alike
+    folds = np.empty(codes.size, dtype=np.int64)
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        folds[rows] = np.arange(rows.size) % FOLDS
+        place[rows] = (np.arange(rows.size) + 0.5) / rows.size
+    wrong, fitted_on = np.zeros(codes.size, dtype=bool), 0
+    for fold in range(FOLDS):
+        test, train = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        if test.size == 0 or train.size == 0:
+            continue
+        train = train[np.argsort(place[train], kind="stable")][: max(2, round(train_share * train.size))]
+        fitted_on = max(fitted_on, train.size)
+        wrong[test] = _predicted(X, codes, weights, train, test) != codes[test]
+    return wrong, fitted_on
+
+
+def _predicted(X: Any, codes: Ints, weights: Floats, train: Ints, test: Ints) -> NDArray[Any]:
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if np.unique(codes[train]).size < 2 or X.shape[1] == 0:
+        return np.full(test.size, np.argmax(np.bincount(codes[train], weights[train])))
+    share = weights[train] / weights[train].max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a diagnosis needs no last digit
+        solver = "newton-cholesky" if X.shape[1] <= MOST_FOR_NEWTON else "lbfgs"
+        model = LogisticRegression(C=1.0, solver=solver, max_iter=200).fit(X[train], codes[train], share / share.mean())
+    return np.asarray(model.predict(X[test]))
+
+
+@dataclass(frozen=True)
+class LabelsNeeded:
+    """How many labels a target error needs: an extrapolation of a learning curve.
+
+    Parameters
+    ----------
+    status : str
+        "estimated", "cannot tell" or "no target".
+    target : float or None
+        The error wanted.
+    labels, low, high : float or None
+        Labels needed in all, and the middle 80% of what resampled labels say; `high` is None where it has no end.
+    why : str
+        Why it cannot be told.
+    curve : tuple of (labels, error)
+        The learning curve that was measured.
+    at_best : float or None
+        The error that the fitted curve comes down to with ever more labels.
+    """
+
+    status: Known
+    target: float | None = None
+    labels: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+    curve: tuple[tuple[int, float], ...] = ()
+    at_best: float | None = None
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the finding in words."""
+        if self.status == "no target" or self.target is None:
+            return ()
+        goal = f"an error of {percent(self.target)}"
+        if self.status == "cannot tell" or self.labels is None or self.low is None:
+            return (f"How many labels {goal} needs cannot be told: {self.why}.",)
+        upper = number(_rounded(self.high)) if self.high is not None else "any number"
+        now = self.curve[-1]
+        if self.labels <= now[0]:
+            end = "" if self.high is not None and self.high <= now[0] else f"; it may also take {upper}"
+            return (
+                f"The labels at hand may be enough for {goal}: with {count(now[0], 'label')}, the error on rows that the "
+                f"log covers was measured as {percent(now[1])}{end}.",
+            )
+        return (
+            f"For {goal}, about {number(_rounded(self.labels))} labels are needed in all, counting those at hand "
+            f"(likely between {number(_rounded(self.low))} and {upper}).",
+            f"This is an extrapolation: the error of a linear classifier was measured with {count(self.curve[0][0], 'label')} "
+            f"to {count(now[0], 'label')} (now {percent(now[1])}), and a curve that falls ever more slowly was "
+            "continued. It is for labels drawn as the log's were; chosen labels usually need fewer.",
+        )
+
+
+def _rounded(labels: float) -> float:
+    return float(f"{labels:.1e}")
+
+
+def labels_needed(X: Any, codes: Ints, weights: Floats, target: float | None, rng: np.random.Generator) -> LabelsNeeded:
+    """Extrapolate the learning curve of a weighted logistic regression to a target error.
+
+    The error out of fold is measured with an eighth to all of the labels, and ``a + b·n^(−c)`` with a, b ≥ 0 and c in
+    [¼, 1] is fitted by least squares. Resampling the labels that judge gives the range.
+
+    Parameters
+    ----------
+    X, codes, weights
+        Standardised features, classes and clipped weights of the labels at hand.
+    target : float or None
+        The error wanted.
+    rng : Generator
+        Draws folds and resamples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 20))
+    >>> codes = (X[:, 0] + 0.5 * rng.normal(size=300) > 0).astype(int)
+    >>> labels_needed(X, codes, np.ones(300), 0.001, rng).status
+    'cannot tell'
+    >>> found = labels_needed(X, codes, np.ones(300), 0.2, rng)
+    >>> found.status, found.low <= found.labels <= found.high
+    ('estimated', True)
+    """
+    if target is None:
+        return LabelsNeeded("no target")
+    if np.unique(codes).size > 2:
+        return LabelsNeeded("cannot tell", target, why="the log has more than two classes")
+    counts = np.bincount(codes, minlength=2)
+    if codes.size < LEAST_FOR_CURVE or counts.min() < LEAST_OF_CLASS:
+        why = (
+            f"the log has {count(codes.size, 'usable label')}, {counts.min()} of the rarer class, and a learning curve "
+            f"needs {LEAST_FOR_CURVE} and {LEAST_OF_CLASS}"
+        )
+        return LabelsNeeded("cannot tell", target, why=why)
+    sizes, mistakes = _measure(X, codes, weights, rng)
+    share = weights / weights.max()
+    errors = mistakes @ share / share.sum()
+    curve = tuple((int(n), float(e)) for n, e in zip(sizes, errors, strict=True))
+    (best,), (needed,) = fit_curve(sizes, errors[None, :], target)
+    drawn = rng.multinomial(codes.size, np.full(codes.size, 1.0 / codes.size), size=RESAMPLES) * share
+    resampled = fit_curve(sizes, drawn @ mistakes.T / drawn.sum(axis=1, keepdims=True), target)[1]
+    low, high = np.quantile(resampled, [0.1, 0.9], method="inverted_cdf")
+    if not needed <= FARTHEST * codes.size:
+        why = (
+            f"the learning curve measured so far comes down to about {percent(float(best))}, not to the target; "
+            "more labels of this kind, or a richer model, may change that"
+            if not np.isfinite(needed)
+            else f"it would be more than {FARTHEST:.0f} times the labels at hand, too far to extrapolate"
+        )
+        return LabelsNeeded("cannot tell", target, why=why, curve=curve, at_best=float(best))
+    top = None if high > FARTHEST * codes.size else float(max(high, needed))
+    return LabelsNeeded("estimated", target, float(needed), float(min(low, needed)), top, "", curve, float(best))
+
+
+def _measure(X: Any, codes: Ints, weights: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return the training sizes, and for each of them how often each row was judged wrongly, sizes × rows."""
+    sizes, mistakes = np.zeros(SHARES.size), np.zeros((SHARES.size, codes.size))
+    for i, share in enumerate(SHARES):
+        for _ in range(REPEATS):
+            wrong, sizes[i] = mistakes_out_of_fold(X, codes, weights, rng, float(share))
+            mistakes[i] += wrong / REPEATS
+    return sizes, mistakes
+
+
+def fit_curve(sizes: Floats, errors: Floats, target: float) -> tuple[Floats, Floats]:
+    """Fit ``a + b·n^(−c)`` to each row of errors; return a, and the n at which the curve comes down to the target.
+
+    Larger sizes count more, in proportion, because the future looks more like them. n is infinite where a ≥ target.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sizes = np.array([10.0, 20.0, 40.0, 80.0])
+    >>> best, needed = fit_curve(sizes, (0.1 + 2.0 / sizes)[None, :], target=0.12)
+    >>> best.round(3).tolist(), needed.round(1).tolist()
+    ([0.1], [100.0])
+    """
+    weight = sizes / sizes.sum()
+    least = np.full(len(errors), np.inf)
+    best, slope, power = np.zeros(len(errors)), np.zeros(len(errors)), np.ones(len(errors))
+    for c in POWERS:
+        u = sizes ** (-c)
+        mean_u, mean_e = weight @ u, errors @ weight
+        b = np.maximum((errors - mean_e[:, None]) @ (weight * (u - mean_u)) / (weight @ (u - mean_u) ** 2), 0.0)
+        a = mean_e - b * mean_u
+        through_zero = errors @ (weight * u) / (weight @ u**2)
+        a, b = np.where(a < 0.0, 0.0, a), np.where(a < 0.0, through_zero, b)
+        residual = (errors - a[:, None] - b[:, None] * u) ** 2 @ weight
+        better = residual < least
+        least[better], best[better], slope[better], power[better] = residual[better], a[better], b[better], c
+    with np.errstate(divide="ignore"):
+        above = np.maximum(target - best, 0.0)
+        flat = slope <= 1e-15
+        needed = np.where(flat, np.inf, np.divide(slope, np.where(above > 0.0, above, np.nan)))
+    needed = np.where(np.isnan(needed), np.inf, needed)
+    finite = np.isfinite(needed)
+    needed[finite] = np.maximum(1.0, needed[finite]) ** (1.0 / power[finite])
+    needed[flat & (best <= target)] = 1.0
+    return best, needed

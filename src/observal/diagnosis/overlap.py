@@ -1,0 +1,211 @@
+"""Overlap: how much of the pool the log barely covers, and which rows those are, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Bools
+from observal.diagnosis.rows import column_of, dense, ranked, sample_rows, telling_columns
+from observal.diagnosis.words import Condition, count, number, percent, roundest_between
+from observal.types import Pool
+from observal.weights import plain_importance
+
+MOST_ROWS = 20_000  # pool rows that the tree is grown on
+DEPTH = 3
+PURE = 0.9  # a region with this share of barely covered rows is not split further
+MOST_REGIONS = 3
+PART = 0.05  # of all barely covered rows that a region must hold
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the pool that the log barely covers.
+
+    Parameters
+    ----------
+    conditions : tuple of Condition
+        All of them hold in the region.
+    share : float
+        The share of the pool in it.
+    barely : float
+        The share of its rows that are barely covered.
+    """
+
+    conditions: tuple[Condition, ...]
+    share: float
+    barely: float
+
+    @property
+    def rule(self) -> str:
+        """The conditions in words."""
+        return " and ".join(condition.words() for condition in self.conditions)
+
+    def words(self) -> str:
+        """Return the region and its numbers.
+
+        Examples
+        --------
+        >>> Region((Condition("income", 0, high=21000.0), Condition("age", 1, low=60.0)), 0.12, 0.93).words()
+        'income ≤ 21,000 and age > 60: 12% of the pool, 93% of it barely covered'
+        """
+        return f"{self.rule}: {percent(self.share)} of the pool, {percent(self.barely)} of it barely covered"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How well the log covers the pool.
+
+    A pool row x is *barely covered* where the log is expected to hold too few labels near it to speak for it: where
+    ``Q0(x) < 1/√m``, with m the rows of the log, so that less than one revealed label is expected among the √m logged rows
+    most like it (the size of neighbourhood that local methods commonly use); or where its weight 1/Q0(x) is above the clip
+    M0, so that all such rows together were expected to show no more than 2·log((features + 1)/0.05) labels.
+
+    Parameters
+    ----------
+    rows_alike : float
+        √m.
+    clip : float
+        M0; see :func:`observal.weights.passive_clip_threshold`.
+    threshold : float
+        The larger of 1/√m and 1/M0: the propensity below which a row is barely covered.
+    barely, never : float
+        The share of the pool that is barely covered, and the share whose propensity is 0.
+    regions : tuple of Region
+        Where most of the barely covered rows are, largest first; from a decision tree of depth 3 at most.
+    """
+
+    rows_alike: float
+    clip: float
+    threshold: float
+    barely: float
+    never: float
+    regions: tuple[Region, ...]
+
+    @property
+    def mostly(self) -> str:
+        """Where most of the barely covered rows are, as a sentence; empty where no rule describes them."""
+        if not self.regions:
+            return ""
+        first = self.regions[0]
+        how_many = "Most" if first.share * first.barely > self.barely / 2.0 else "Many"
+        return f"{how_many} of the barely covered rows have {first.rule}."
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the finding in words."""
+        alike = count(max(1, round(self.rows_alike)), "logged row")
+        why = (
+            f"then less than one revealed label is expected among the {alike} most like it"
+            if self.threshold * self.rows_alike < 1.0 + 1e-9
+            else f"then its weight would be above the clip of {number(self.clip)}, where labels are too few to speak for "
+            "the others"
+        )
+        meaning = f"A row is barely covered when its propensity is below {number(self.threshold)}: {why}."
+        if self.barely == 0.0:
+            return ("The log covers the whole pool.", meaning)
+        found = [f"The log barely covers {percent(self.barely)} of the pool.", meaning]
+        if self.never > 0.0:
+            found.append(f"{percent(self.never)} of the pool had no chance at all of being labelled (propensity 0).")
+        if self.regions:
+            found.append("The barely covered rows are mostly here:")
+            found += [f"– {region.words()}." for region in self.regions]
+        elif self.barely < 1.0:
+            found.append("No simple rule on the features describes these rows.")
+        return tuple(found)
+
+
+def find_overlap(pool: Pool, n_rows: float, clip: float, names: Sequence[str], rng: np.random.Generator) -> Overlap:
+    """Return how well a log of `n_rows` rows covers the pool.
+
+    Shares are of all pool rows. The tree that finds the regions is grown on at most 20,000 of them, and its thresholds
+    are rounded where that changes nothing; the regions' own shares are counted on the whole pool again.
+
+    Parameters
+    ----------
+    pool : Pool
+        The rows that can be asked about.
+    n_rows : float
+        m: logged rows, revealed or not.
+    clip : float
+        The weight above which rows are left out; infinity where none is.
+    names : sequence of str
+        Of the features.
+    rng : Generator
+        Draws the rows for the tree.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> income = np.arange(1000.0, 101_000.0, 100.0)
+    >>> pool = ob.Pool(income[:, None], propensity=np.where(income < 21_000, 0.001, 0.5))
+    >>> overlap = find_overlap(pool, 2500, 100.0, ["income"], np.random.default_rng(0))
+    >>> overlap.barely, overlap.threshold, overlap.regions[0].words()
+    (0.2, 0.02, 'income ≤ 20,900: 20% of the pool, 100% of it barely covered')
+    """
+    rows_alike = float(np.sqrt(max(1.0, n_rows)))
+    barely = np.asarray((pool.propensity * rows_alike < 1.0) | (plain_importance(pool.propensity) > clip))
+    share = float(barely.mean())
+    regions = _regions(pool.X, barely, names, rng) if 0.0 < share < 1.0 else ()
+    return Overlap(
+        rows_alike, clip, max(1.0 / rows_alike, 1.0 / clip), share, float(np.mean(pool.propensity == 0.0)), regions
+    )
+
+
+def _regions(X: Any, barely: Bools, names: Sequence[str], rng: np.random.Generator) -> tuple[Region, ...]:
+    from sklearn.tree import DecisionTreeClassifier
+
+    rows = sample_rows(X.shape[0], MOST_ROWS, rng)
+    target = barely[rows]
+    if X.shape[1] == 0 or target.all() or not target.any():
+        return ()
+    columns = telling_columns(X[rows], target)
+    ranks, distinct = ranked(dense(X[rows], columns))
+    tree = DecisionTreeClassifier(
+        max_depth=DEPTH, min_samples_leaf=max(1, rows.size // 100), min_impurity_decrease=1e-4, random_state=0
+    )
+    tree.fit(ranks, target)
+    found: list[tuple[Condition, ...]] = []
+
+    def descend(node: int, path: dict[int, Condition]) -> None:
+        inside = tree.tree_
+        left, right = int(inside.children_left[node]), int(inside.children_right[node])
+        density = float(inside.value[node][0][1])
+        if path and (left < 0 or density >= PURE):
+            if _tells(density, float(target.mean())):
+                found.append(tuple(path.values()))
+            return
+        if left < 0:
+            return
+        place = int(inside.feature[node])
+        values, cut = distinct[place], int(inside.threshold[node])
+        here = path.get(place) or _whole(names, int(columns[place]), values)
+        at = roundest_between(values[cut], values[cut + 1])
+        descend(left, {**path, place: here.narrowed(high=at)})
+        descend(right, {**path, place: here.narrowed(low=at)})
+
+    descend(0, {})
+    regions = [_counted(X, barely, conditions) for conditions in found]
+    regions.sort(key=lambda region: -region.share * region.barely)
+    worth_saying = PART * float(barely.mean())
+    return tuple(region for region in regions if region.share * region.barely >= worth_saying)[:MOST_REGIONS]
+
+
+def _tells(density: float, overall: float) -> bool:
+    """Tell whether a region's share of barely covered rows is high, and not only as high as everywhere."""
+    doubled_odds = density * (1.0 - overall) >= 2.0 * overall * (1.0 - density)
+    return doubled_odds and density >= min(0.5, 5.0 * overall)
+
+
+def _whole(names: Sequence[str], column: int, values: Any) -> Condition:
+    return Condition(names[column], column, yes_or_no=bool(values[0] == 0.0 and values[-1] == 1.0 and len(values) == 2))
+
+
+def _counted(X: Any, barely: Bools, conditions: tuple[Condition, ...]) -> Region:
+    inside = np.ones(barely.size, dtype=bool)
+    for condition in conditions:
+        values = column_of(X, condition.column)
+        inside &= (values > condition.low) & (values <= condition.high)
+    return Region(conditions, float(inside.mean()), float(barely[inside].mean()) if inside.any() else 0.0)

@@ -1,0 +1,339 @@
+"""Whether a log can be trusted, in words and numbers: ``diagnose`` and the record it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite, log
+from textwrap import fill
+from typing import Any, Literal
+
+import numpy as np
+
+from observal.bounds import check_number
+from observal.checks import Ints
+from observal.diagnosis.calibration import Calibration, check_calibration
+from observal.diagnosis.confounding import Confounding, confounded_range
+from observal.diagnosis.drift import Drift, find_drift
+from observal.diagnosis.learning import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
+from observal.diagnosis.overlap import Overlap, find_overlap
+from observal.diagnosis.rows import sample_rows, standardised
+from observal.diagnosis.weighting import Weighting, summarise_weights
+from observal.diagnosis.words import count, number, percent
+from observal.errors import InvalidInput
+from observal.types import LoggedData, Pool, Problem
+from observal.weights import plain_importance
+
+LOST = 0.05  # of the population unseen: as much as the error itself often is, so no weighted estimate can be trusted
+FEW_EFFECTIVE = 30.0  # labels; below it a 95% interval for an error is wider than 0.3
+FEW_OF_CLASS = 5
+HEAVY = 0.5  # of all weight on one label in a hundred
+MOST_LABELS = 2000  # revealed labels that classifiers are fitted on
+BY_CHANCE = 0.001  # a log of labelled rows only is recognised where chance explains it less often than this
+WIDTH = 100
+
+Level = Literal["good", "care", "buy"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log is worth for a pool.
+
+    Parameters
+    ----------
+    rows_logged, revealed, pool_rows : int
+        Rows of the log, labels revealed among them, rows of the pool.
+    rows_behind : float
+        The rows that the old policy looked at: `rows_logged`, or an estimate where only labelled rows were kept.
+    labelled_only : bool
+        Whether the log kept only its labelled rows.
+    overlap, weights, calibration, drift, confounding, labels_needed
+        The findings, each with its numbers and ``sentences()``.
+    class_counts : tuple of (class, labels)
+        How many labels of each class the log reveals.
+    seed : int
+        Of everything that was drawn.
+    """
+
+    rows_logged: int
+    revealed: int
+    pool_rows: int
+    rows_behind: float
+    labelled_only: bool
+    overlap: Overlap
+    weights: Weighting
+    calibration: Calibration
+    drift: Drift
+    confounding: Confounding
+    labels_needed: LabelsNeeded
+    class_counts: tuple[tuple[str, int], ...]
+    seed: int
+
+    @property
+    def level(self) -> Level:
+        """How it stands: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
+        if self._lost > LOST or self.weights.effective < FEW_EFFECTIVE:
+            return "buy"
+        return "care" if self.warnings else "good"
+
+    @property
+    def _lost(self) -> float:
+        return self.overlap.barely if self.overlap.barely > LOST else self.weights.dropped
+
+    @property
+    def verdict(self) -> str:
+        """The finding in one or two sentences."""
+        broken = (
+            " First correct the propensities: they contradict what was revealed." * self.calibration.cannot_be_right
+        )
+        if self._lost > LOST:
+            where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
+            return (
+                f"Importance weighting cannot help on {percent(self._lost)} of the rows: the log shows almost no labels "
+                f"there, and no weight replaces a label that does not exist. Labels must be bought there.{where}{broken}"
+            )
+        if self.weights.effective < FEW_EFFECTIVE:
+            return (
+                f"Importance weighting cannot help much: the {count(self.revealed, 'label')} of the log are worth only "
+                f"{number(self.weights.effective)} equally weighted ones. Labels must be bought.{broken}"
+            )
+        if broken:
+            return f"Do not rely on the weights yet.{broken}"
+        if self.warnings:
+            return "The log covers the pool, and its labels can be weighted. Read the warnings before relying on it."
+        return "The log covers the pool, and its labels can be weighted to speak for it."
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a careful reader must know, most serious first."""
+        found: list[str] = []
+        if self.calibration.cannot_be_right:
+            found += self.calibration.sentences()
+        if self.overlap.barely > LOST:
+            found.append(f"{self.overlap.sentences()[0]} An error estimate from the log says nothing about these rows.")
+        elif self.weights.dropped > LOST:
+            found.append(
+                f"The clip leaves {percent(self.weights.dropped)} of the population unseen; an error estimate from the log "
+                "says nothing about these rows."
+            )
+        if self.weights.effective < FEW_EFFECTIVE:
+            found.append(f"The revealed labels are worth only {number(self.weights.effective)} equally weighted ones.")
+        found += [
+            f"The log reveals {count(n, 'label')} of class {label!r}, too few to learn what its rows look like."
+            for label, n in self.class_counts
+            if n < FEW_OF_CLASS
+        ]
+        if self.weights.revealed >= 100 and self.weights.top_share > HEAVY:
+            found.append(f"One label in a hundred carries {percent(self.weights.top_share)} of all weight.")
+        if self.weights.overflowing:
+            found.append(
+                f"{count(self.weights.overflowing, 'label')} had propensities so close to 0 that no weight can be "
+                "computed; correct these propensities."
+            )
+        if self.drift.found:
+            found.append(self.drift.sentences()[0])
+        if self.labelled_only:
+            found.append("The log kept only labelled rows, so whether its propensities are right cannot be checked.")
+        return tuple(found)
+
+    def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return headings and their sentences; a sentence that starts with a dash is an item of a list."""
+        parts = (
+            ("Coverage", self.overlap.sentences()),
+            ("Weights", self.weights.sentences()),
+            ("Propensities", self.calibration.sentences()),
+            ("Log and pool", self.drift.sentences()),
+            ("Hidden confounding", self.confounding.sentences()),
+            ("Labels needed", self.labels_needed.sentences()),
+        )
+        return tuple((heading, sentences) for heading, sentences in parts if sentences)
+
+    @property
+    def summary(self) -> str:
+        """What was looked at."""
+        behind = (
+            f", which stand for about {number(self.rows_behind)} rows that the old policy saw"
+            if self.labelled_only
+            else ""
+        )
+        return (
+            f"A log of {count(self.rows_logged, 'row')}, {self.revealed:,} with a label{behind}; "
+            f"a pool of {count(self.pool_rows, 'row')}."
+        )
+
+    def text(self) -> str:
+        """Return the diagnosis as a page of plain text."""
+        lines = [fill(self.summary, WIDTH), "", fill(self.verdict, WIDTH)]
+        if self.warnings:
+            lines += ["", "Warnings", *(_item(f"– {warning}") for warning in self.warnings)]
+        for heading, sentences in self.sections():
+            lines += ["", heading]
+            running: list[str] = []
+            for sentence in sentences:
+                if sentence.startswith("–"):
+                    if running:
+                        lines.append(fill(" ".join(running), WIDTH))
+                        running = []
+                    lines.append(_item(sentence))
+                else:
+                    running.append(sentence)
+            if running:
+                lines.append(fill(" ".join(running), WIDTH))
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; a number without limit is None."""
+        found = _plain({**asdict(self), "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
+        for region, source in zip(found["overlap"]["regions"], self.overlap.regions, strict=True):
+            region["words"] = source.words()
+        return dict(found)
+
+
+def _item(sentence: str) -> str:
+    return fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value
+
+
+def diagnose(
+    logged: LoggedData,
+    pool: Pool,
+    *,
+    feature_names: Sequence[str] | None = None,
+    target_error: float | None = None,
+    confounding: Sequence[float] = (1.25, 1.5, 2.0),
+    seed: int = 0,
+) -> Diagnosis:
+    """Find out what a log is worth for a pool, before any label is bought.
+
+    Shares, weights and calibration are computed on all rows. What looks at features uses a random sample: at most 20,000
+    pool rows to describe what is barely covered, 2,000 rows of log and pool each to look for drift, and 2,000 labels to
+    fit classifiers on.
+
+    Parameters
+    ----------
+    logged, pool : LoggedData, Pool
+        What the old policy showed, and the rows that can be asked about.
+    feature_names : sequence of str, optional
+        Of the columns; ``x0``, ``x1``, … by default.
+    target_error : float, optional
+        An error in (0, 1) whose price in labels is to be estimated.
+    confounding : sequence of float
+        Strengths Γ ≥ 1 of hidden confounding: by how much the true odds of being revealed may differ from the stated ones.
+    seed : int
+        Of everything random.
+
+    Returns
+    -------
+    Diagnosis
+        With ``verdict``, ``warnings``, ``text()`` and ``to_dict()``.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> from observal.diagnosis import diagnose
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 100, size=(2000, 1))
+    >>> chance = np.where(X[:, 0] < 30, 0.002, 0.5)
+    >>> shown = rng.random(1000) < chance[:1000]
+    >>> logged = ob.LoggedData(X[:1000], np.where(shown, X[:1000, 0] > 50, np.nan), chance[:1000])
+    >>> found = diagnose(logged, ob.Pool(X[1000:], chance[1000:]), feature_names=["income"])
+    >>> found.level
+    'buy'
+    >>> print(found.overlap.regions[0].words())
+    income ≤ 30: 33% of the pool, 100% of it barely covered
+    """
+    names = _check(logged, pool, feature_names, target_error, confounding, seed)
+    # Each part draws from its own stream, so that an option of one does not change another.
+    for_tree, for_drift, for_fit, for_curve = (np.random.default_rng([seed, part]) for part in range(4))
+    labelled_only = _kept_labelled_only(logged)
+    behind = float(len(logged))
+    if labelled_only:
+        with np.errstate(over="ignore"):
+            total = float(plain_importance(logged.propensity).sum())
+        behind = total if isfinite(total) else behind
+    weights = summarise_weights(logged, pool, behind, labelled_only)
+    kept = _kept_labels(logged, weights.clip, for_fit)
+    X, codes = standardised(logged.X[kept]), logged.codes[kept]
+    importance = plain_importance(logged.propensity[kept])
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # many small fits: threads that wait for each other only slow them down
+        drift = find_drift(logged, pool, names, for_drift, labelled_only)
+        confounded = _confounding(logged, kept, X, confounding, for_fit)
+        needed = labels_needed(X, codes, importance, target_error, for_curve)
+    return Diagnosis(
+        rows_logged=len(logged),
+        revealed=weights.revealed,
+        pool_rows=len(pool),
+        rows_behind=behind,
+        labelled_only=labelled_only,
+        overlap=find_overlap(pool, behind, weights.clip, names, for_tree),
+        weights=weights,
+        calibration=check_calibration(logged.propensity, logged.revealed, labelled_only),
+        drift=drift,
+        confounding=confounded,
+        labels_needed=needed,
+        class_counts=_class_counts(logged),
+        seed=int(seed),
+    )
+
+
+def _check(
+    logged: LoggedData,
+    pool: Pool,
+    feature_names: Sequence[str] | None,
+    target_error: float | None,
+    confounding: Sequence[float],
+    seed: int,
+) -> list[str]:
+    """Return the feature names, or refuse what cannot be right."""
+    Problem(logged, pool)  # which checks that the two fit together
+    n_features = logged.X.shape[1]
+    names = [f"x{i}" for i in range(n_features)] if feature_names is None else [str(name) for name in feature_names]
+    if len(names) != n_features:
+        raise InvalidInput(
+            f"There must be one name for each of the {n_features} features, but {len(names)} were given; name them all."
+        )
+    if target_error is not None and not 0.0 < float(target_error) < 1.0:
+        raise InvalidInput(f"target_error must be a share between 0 and 1, but is {target_error}; write 5% as 0.05.")
+    for strength in confounding:
+        check_number(strength, "The strength of confounding", 1.0)
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidInput(f"seed must be a whole number of at least 0, but is {seed!r}.")
+    return names
+
+
+def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
+    counts = np.bincount(logged.codes[logged.revealed], minlength=len(logged.classes))
+    return tuple((str(label), int(n)) for label, n in zip(logged.classes.tolist(), counts, strict=True))
+
+
+def _kept_labelled_only(logged: LoggedData) -> bool:
+    """Tell whether every label is there although the propensities make that all but impossible."""
+    return bool(logged.revealed.all()) and float(np.log(logged.propensity).sum()) < log(BY_CHANCE)
+
+
+def _kept_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:
+    kept = np.flatnonzero(logged.revealed & (plain_importance(logged.propensity) <= min(clip, 1e300)))
+    return kept[sample_rows(kept.size, MOST_LABELS, rng)]
+
+
+def _confounding(
+    logged: LoggedData, kept: Ints, X: Any, strengths: Sequence[float], rng: np.random.Generator
+) -> Confounding:
+    if kept.size < LEAST_LABELS:
+        return Confounding(None, int(kept.size))
+    chance = logged.propensity[kept]
+    wrong, _ = mistakes_out_of_fold(X, logged.codes[kept], plain_importance(chance), rng)
+    outcomes = wrong * (1.0 if logged.cost is None else logged.cost[kept])
+    ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
+    return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(kept.size), ranges)

@@ -1,0 +1,128 @@
+"""What the importance weights of the revealed labels are worth, and what the clip drops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, log
+
+import numpy as np
+
+from observal.checks import Floats
+from observal.diagnosis.words import count, number, percent
+from observal.types import LoggedData, Pool
+from observal.weights import (
+    effective_sample_size,
+    passive_clip_threshold,
+    plain_importance,
+    practical_clip_threshold,
+)
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+CAPACITY = 4.0  # as in NewtonVC
+CONFIDENCE_LOST = 0.05  # as in LoggedClassifier
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """The weights 1/Q0 of the revealed labels.
+
+    Parameters
+    ----------
+    revealed : int
+        Labels in the log.
+    effective : float
+        How many equally weighted labels carry the same information.
+    quantiles : tuple of (share, weight)
+        The distribution of the weights.
+    top_share : float
+        The share of the total weight in the heaviest 1% of the labels (at least one label).
+    clip, practical_clip : float
+        The threshold for a log alone, and the one of the paper's experiments; see :mod:`observal.weights`.
+    dropped : float
+        The share of the population, log and pool together, whose weight is above `clip`.
+    labels_dropped : int
+        Revealed labels above `clip`.
+    overflowing : int
+        Revealed labels whose propensity is so small that 1/Q0 is not a number; they are left out.
+    """
+
+    revealed: int
+    effective: float
+    quantiles: tuple[tuple[float, float], ...]
+    top_share: float
+    clip: float
+    practical_clip: float
+    dropped: float
+    labels_dropped: int
+    overflowing: int
+
+    @property
+    def labels_kept(self) -> int:
+        """Revealed labels within the clip."""
+        return self.revealed - self.labels_dropped
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the finding in words."""
+        if self.revealed == 0:
+            return ("The log reveals no label, so there is nothing to weight.",)
+        median = dict(self.quantiles).get(0.5, 1.0)
+        found = [
+            f"The log reveals {count(self.revealed, 'label')}; their weights make them worth "
+            f"{number(self.effective)} equally weighted ones.",
+            f"The median weight is {number(median)}, the largest {number(self.quantiles[-1][1])}; the heaviest 1% of "
+            f"the labels carry {percent(self.top_share)} of all weight.",
+            f"Weights above {number(self.clip)} are cut off: a larger one would add more noise than it removes bias.",
+        ]
+        if self.dropped > 0.0 or self.labels_dropped:
+            found.append(
+                f"That leaves {percent(self.dropped)} of the population unseen and drops "
+                f"{count(self.labels_dropped, 'label')}."
+            )
+        else:
+            found.append("No row is that heavy, so nothing is lost.")
+        return tuple(found)
+
+
+def summarise_weights(logged: LoggedData, pool: Pool, n_rows: float, labelled_only: bool) -> Weighting:
+    """Return what the revealed labels are worth.
+
+    Parameters
+    ----------
+    logged, pool : LoggedData, Pool
+        Where the log kept only its labelled rows, the pool alone stands for the population.
+    n_rows : float
+        m: logged rows, revealed or not.
+    labelled_only : bool
+        Whether the log kept only its labelled rows.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> logged = ob.LoggedData(np.zeros((4, 1)), [0, 1, 1, np.nan], propensity=[1.0, 0.5, 0.5, 0.25])
+    >>> found = summarise_weights(logged, ob.Pool(np.zeros((4, 1)), propensity=0.5), 4, False)
+    >>> round(found.effective, 2), found.quantiles[-1]
+    (2.78, (1.0, 2.0))
+    """
+    weights = plain_importance(logged.propensity[logged.revealed])
+    usable = weights[np.isfinite(weights)]
+    population = pool.propensity if labelled_only else np.concatenate([logged.propensity, pool.propensity])
+    rows = max(1, round(min(n_rows, 1e15)))
+    clip = passive_clip_threshold(population, rows, log((logged.X.shape[1] + 1) / CONFIDENCE_LOST))
+    return Weighting(
+        revealed=weights.size,
+        effective=effective_sample_size(usable),
+        quantiles=tuple((q, float(np.quantile(usable, q))) for q in QUANTILES) if usable.size else (),
+        top_share=_top_share(usable),
+        clip=clip,
+        practical_clip=practical_clip_threshold(population, rows, 0, CAPACITY),
+        dropped=float(np.mean(plain_importance(population) > clip)) if isfinite(clip) else 0.0,
+        labels_dropped=int(np.count_nonzero(weights > clip)),
+        overflowing=weights.size - usable.size,
+    )
+
+
+def _top_share(weights: Floats) -> float:
+    if weights.size == 0:
+        return 0.0
+    shares = np.sort(weights / weights.max())[::-1]  # whose sum cannot overflow
+    return float(shares[: max(1, weights.size // 100)].sum() / shares.sum())

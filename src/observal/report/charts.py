@@ -1,0 +1,349 @@
+"""The report's figures as inline SVG: drawn small, so that a phone shows them readable, in colours that CSS names."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Floats
+from observal.diagnosis import Diagnosis
+from observal.diagnosis.words import number, percent
+from observal.report.figures import STYLES, figure_style
+from observal.types import Interval
+
+INK, MUTED, RULE, CLOUD = "#1f2328", "#5b646e", "#d0d7de", "#7f8790"
+BLUE, ORANGE = "#0072b2", "#d55e00"
+# What the page calls each colour; it changes with the reader's light or dark scheme, and in print.
+CSS_NAMES = {
+    INK: "currentColor",
+    MUTED: "var(--muted)",
+    RULE: "var(--rule)",
+    CLOUD: "var(--cloud)",
+    BLUE: "var(--blue)",
+    ORANGE: "var(--orange)",
+}
+WIDTH, HEIGHT = 4.7, 3.1  # inches; about as wide as a phone
+LONGEST_NAME = 38
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure for the page: SVG, what it shows for those who cannot see it, and the words below it."""
+
+    svg: str
+    alt: str
+    caption: str
+
+
+def draw(
+    name: str, alt: str, caption: str, paint: Callable[[Any], None], height: float = HEIGHT, below: bool = False
+) -> Chart:
+    """Draw a chart with one pair of axes and return it as SVG for a page.
+
+    Parameters
+    ----------
+    name : str
+        Stands before every id of the SVG, so that several fit on one page.
+    alt, caption : str
+        The text alternative and the words below.
+    paint : callable
+        Draws on matplotlib axes.
+    height : float
+        In inches.
+    below : bool
+        Whether the legend stands below the axes and not within.
+
+    Examples
+    --------
+    >>> chart = draw("line", "A line that rises.", "Rising.", lambda axes: axes.plot([0, 1], [0, 1]))
+    >>> chart.svg.startswith("<svg"), "http" in chart.svg.replace("http://www.w3.org/", "")
+    (True, False)
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    style = figure_style(10.5) | {
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": MUTED,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "axes.titlelocation": "left",
+        "legend.frameon": False,
+        "legend.fontsize": 9.5,
+    }
+    with mpl.rc_context(style), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a glyph that our font lacks is the reader's font's to draw
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        axes = figure.subplots()
+        axes.set_axisbelow(True)
+        paint(axes)
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            options: Any = {"loc": "outside lower center", "ncols": 2} if below else {}
+            legend = figure.legend(handles, labels, **options) if below else axes.legend(handles, labels)
+            for text in legend.get_texts():
+                text.set_parse_math(False)
+        buffer = StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return Chart(_for_page(buffer.getvalue(), name, alt), alt, caption)
+
+
+def _for_page(svg: str, name: str, alt: str) -> str:
+    """Return the SVG without what only a file needs, with a title, ids of its own, and the page's colours."""
+    from markupsafe import escape
+
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(
+        r'^<svg[^>]*?viewBox="([^"]*)"[^>]*>',
+        rf'<svg viewBox="\1" role="img" aria-labelledby="{name}-alt" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">',
+        svg,
+    )
+    for colour, css in CSS_NAMES.items():
+        svg = svg.replace(colour, css)
+    end = svg.index(">") + 1
+    return f'{svg[:end]}<title id="{name}-alt">{escape(alt)}</title>{svg[end:]}'
+
+
+def label(text: Any) -> str:
+    """Return a name as an axis or a legend can show it: one short line.
+
+    Examples
+    --------
+    >>> label("worst  area"), len(label("x" * 100))
+    ('worst area', 38)
+    """
+    plain = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return plain if len(plain) <= LONGEST_NAME else plain[: LONGEST_NAME - 1] + "…"
+
+
+def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
+    """Draw the estimated error and its interval against the labels bought."""
+    labels = np.array([n for n, _ in history])
+    # An interval from 0 to 1 has no best guess worth drawing.
+    estimates = np.array(
+        [
+            100 * (e if not isinstance(e, Interval) else np.nan if e.low <= 0.0 and e.high >= 1.0 else e.estimate)
+            for _, e in history
+        ]
+    )
+    intervals = [(n, e) for n, e in history if isinstance(e, Interval)]
+
+    def paint(axes: Any) -> None:
+        if intervals:
+            x = [n for n, _ in intervals]
+            low, high = [100 * e.low for _, e in intervals], [100 * e.high for _, e in intervals]
+            confidence = f"{100 * intervals[-1][1].confidence:g}% interval"
+            if len(x) > 1:
+                axes.fill_between(x, low, high, color=BLUE, alpha=0.18, linewidth=0, label=confidence)
+            else:
+                axes.vlines(x, low, high, color=BLUE, alpha=0.5, linewidth=5, label=confidence)
+        axes.plot(labels, estimates, color=BLUE, marker="o", markersize=3.5, linewidth=1.6, label="estimated error")
+        axes.set(xlabel="labels bought", ylabel="error on the population, %")
+        axes.set_ylim(bottom=0)
+        _whole_numbers(axes, labels)
+        axes.grid(axis="y", color=RULE, linewidth=0.6)
+
+    told = np.flatnonzero(np.isfinite(estimates))
+    ends = [
+        f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys([int(told[0]), int(told[-1])])
+    ]
+    alt = f"Line chart of the estimated error against labels bought: {', '.join(ends)}."
+    caption = "The estimated error after each round. Where the band is wide, the labels cannot say more."
+    return draw("error", alt, caption, paint)
+
+
+def unsettled_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Chart:
+    """Draw the share of the pool on which plausible classifiers disagree, against the labels bought."""
+
+    def paint(axes: Any) -> None:
+        axes.plot(labels, 100 * np.asarray(disagreement), color=ORANGE, marker="s", markersize=3, linewidth=1.6)
+        axes.set(xlabel="labels bought", ylabel="share of the pool, %")
+        axes.set_ylim(bottom=0)
+        _whole_numbers(axes, np.asarray(labels))
+        axes.grid(axis="y", color=RULE, linewidth=0.6)
+
+    alt = (
+        "Line chart of the share of the pool that is not settled against labels bought: from "
+        f"{percent(disagreement[0])} to {percent(disagreement[-1])}."
+    )
+    caption = "The share of the pool whose predicted class further labels might still change."
+    return draw("unsettled", alt, caption, paint)
+
+
+def _whole_numbers(axes: Any, labels: NDArray[Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if labels.max(initial=0) > 0:
+        axes.set_xlim(0, 1.03 * labels.max())
+
+
+def _plain_log(axes: Any) -> None:
+    """Make the horizontal axis logarithmic, with numbers as people write them."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def map_chart(
+    points: dict[str, Floats], answers: Sequence[str], names: tuple[str, str], classes: Sequence[str]
+) -> Chart:
+    """Draw the pool as a grey cloud, the log's labelled rows, and the asked rows by their answers.
+
+    Parameters
+    ----------
+    points : mapping
+        "pool", "revealed" and "asked": rows × 2.
+    answers : sequence of str
+        Of the asked rows.
+    names : pair of str
+        Of the axes.
+    classes : sequence of str
+        All answers that there can be.
+    """
+
+    def paint(axes: Any) -> None:
+        import matplotlib.colors as colours
+
+        cloud = points["pool"]
+        x, y = _limits(cloud[:, 0], points["asked"][:, 0]), _limits(cloud[:, 1], points["asked"][:, 1])
+        inside = (cloud[:, 0] >= x[0]) & (cloud[:, 0] <= x[1]) & (cloud[:, 1] >= y[0]) & (cloud[:, 1] <= y[1])
+        if inside.any():
+            cells = axes.hexbin(
+                cloud[inside, 0], cloud[inside, 1], gridsize=26, mincnt=1, extent=(*x, *y), linewidths=0
+            )
+            dense = np.sqrt(np.asarray(cells.get_array(), dtype=np.float64))
+            shade = np.zeros((dense.size, 4))
+            shade[:] = colours.to_rgba(CLOUD)
+            shade[:, 3] = 0.12 + 0.5 * np.round(dense / dense.max(), 2)
+            cells.set_array(None)
+            cells.set_facecolor(shade)
+        axes.scatter([], [], marker="h", s=50, color=CLOUD, alpha=0.5, linewidths=0, label="pool (stronger: more rows)")
+        revealed = points["revealed"]
+        axes.scatter(
+            revealed[:, 0], revealed[:, 1], marker="+", s=16, color=MUTED, linewidths=0.8, label="label in the log"
+        )
+        given = np.asarray(answers)
+        for i, name in enumerate(classes):
+            colour, marker = (BLUE, ORANGE)[i] if i < 2 else STYLES[i % len(STYLES)][0], STYLES[i % len(STYLES)][1]
+            rows = points["asked"][given == name]
+            axes.scatter(
+                rows[:, 0],
+                rows[:, 1],
+                marker=marker,
+                s=20,
+                color=colour,
+                linewidths=0,
+                alpha=0.9,
+                label=f"asked: {label(name)}",
+            )
+        axes.set_xlabel(label(names[0]), parse_math=False)
+        axes.set_ylabel(label(names[1]), parse_math=False)
+        axes.set_xlim(*x)
+        axes.set_ylim(*y)
+
+    alt = (
+        f"Map of the pool by {label(names[0])} and {label(names[1])}: a grey cloud of all rows, the rows with a label in "
+        f"the log, and the {len(answers)} rows that were asked about, by their answers."
+    )
+    caption = f"The two features that best tell the rows asked about from the others: {label(names[0])} and {label(names[1])}."
+    return draw("map", alt, caption, paint, height=4.1, below=True)
+
+
+def _limits(cloud: Floats, asked: Floats) -> tuple[float, float]:
+    """Return the ends of an axis: most of the cloud and all asked rows, with a margin."""
+    low, high = (float(v) for v in np.quantile(cloud, [0.005, 0.995]))
+    low, high = min(low, float(asked.min(initial=low))), max(high, float(asked.max(initial=high)))
+    margin = 0.04 * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def overlap_chart(pool_propensity: Floats, revealed_propensity: Floats, threshold: float) -> Chart:
+    """Draw how likely the old policy was to label the pool's rows, and where rows count as barely covered."""
+    smallest = 1e-6
+    bins = np.linspace(max(np.log10(smallest), _log10(pool_propensity, smallest).min() - 0.1), 0.0, 25)
+
+    def shares(values: Floats) -> Floats:
+        return 100 * np.histogram(_log10(values, smallest), bins)[0] / max(1, values.size)
+
+    def paint(axes: Any) -> None:
+        axes.stairs(shares(pool_propensity), 10**bins, fill=True, color=CLOUD, alpha=0.55, label="rows of the pool")
+        if revealed_propensity.size:
+            axes.stairs(shares(revealed_propensity), 10**bins, color=BLUE, linewidth=1.6, label="labels in the log")
+        axes.axvline(threshold, color=ORANGE, linewidth=1.4, linestyle="--", label="barely covered to the left")
+        _plain_log(axes)
+        axes.set(xlabel="propensity", ylabel="share of rows, %")
+
+    barely = float(np.mean(pool_propensity < threshold))
+    alt = (
+        f"Histogram of the pool's propensities on a logarithmic scale; {percent(barely)} lie below {number(threshold)}, "
+        "where rows are barely covered."
+    )
+    caption = (
+        "Where the grey bars stand left of the dashed line, the log has hardly any labels to speak for these rows."
+    )
+    return draw("overlap", alt, caption, paint, below=True)
+
+
+def _log10(values: Floats, smallest: float) -> Floats:
+    return np.log10(np.clip(values, smallest, 1.0))
+
+
+def calibration_chart(diagnosis: Diagnosis) -> Chart:
+    """Draw the share of labels revealed against the share promised."""
+    bins = diagnosis.calibration.bins
+    promised = np.array([100 * b.promised for b in bins])
+    observed = np.array([100 * b.observed for b in bins])
+    reach = np.array([200 * b.error for b in bins])
+
+    def paint(axes: Any) -> None:
+        top = 1.08 * max(float((promised + reach).max()), float(observed.max()), 1.0)
+        axes.plot([0, top], [0, top], color=MUTED, linewidth=1, linestyle="--", label="as promised")
+        axes.errorbar(
+            promised, promised, yerr=reach, fmt="none", ecolor=CLOUD, elinewidth=5, alpha=0.5, label="within chance"
+        )
+        axes.scatter(promised, observed, color=BLUE, s=26, zorder=3, linewidths=0, label="observed")
+        axes.set(xlabel="labels promised, %", ylabel="labels revealed, %", xlim=(0, top), ylim=(0, top))
+
+    alt = (
+        f"Scatter plot of labels revealed against labels promised, in {len(bins)} groups of rows; on average they differ by "
+        f"{percent(diagnosis.calibration.expected_error)}."
+    )
+    caption = "Each point is a group of rows with similar propensities. Points far off the grey bars are hardly chance."
+    return draw("calibration", alt, caption, paint, below=True)
+
+
+def weights_chart(weights: Floats, clip: float) -> Chart:
+    """Draw the weights of the revealed labels and the clip."""
+    inside = np.log10(np.clip(weights, 1.0, 1e12))
+    bins = np.linspace(0.0, max(0.3, float(inside.max()), float(np.log10(min(clip, 1e12)))) * 1.05, 26)
+
+    def paint(axes: Any) -> None:
+        axes.stairs(
+            np.histogram(inside, bins)[0], 10**bins, fill=True, color=BLUE, alpha=0.75, label="labels in the log"
+        )
+        axes.axvline(clip, color=ORANGE, linewidth=1.4, linestyle="--", label=f"clip: {number(clip)}")
+        _plain_log(axes)
+        axes.set(xlabel="weight (rows that a label stands for)", ylabel="labels")
+
+    alt = (
+        f"Histogram of the weights of {weights.size} labels on a logarithmic scale, from {number(float(weights.min()))} to "
+        f"{number(float(weights.max()))}; the clip is at {number(clip)}."
+    )
+    caption = "A label with weight 10 stands for ten rows. Labels right of the dashed line are left out."
+    return draw("weights", alt, caption, paint, below=True)

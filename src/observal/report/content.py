@@ -1,0 +1,90 @@
+"""What a report says: the record that the page is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from observal.diagnosis import Diagnosis
+from observal.errors import InvalidInput
+from observal.types import Interval, LoggedData, Pool, RunResult
+
+History = Sequence[tuple[int, Interval | float]]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportContent:
+    """Everything that a report shows.
+
+    Parameters
+    ----------
+    title : str
+        The heading of the page.
+    logged, pool : LoggedData, Pool
+        What the run started from.
+    result : RunResult
+        What came out.
+    diagnosis : Diagnosis, optional
+        From :func:`observal.diagnosis.diagnose`.
+    feature_names : sequence of str, optional
+        Of the columns; ``x0``, ``x1``, … by default.
+    settings, versions : mapping
+        Names and values, shown as tables.
+    seed : int, optional
+        Of the run.
+    command : str
+        What was typed to make the report.
+    notes : sequence of str
+        Sentences on how the data were read.
+    intervals : mapping
+        Beside the result's own, or in their place: from a name such as "precision" to an :class:`Interval`, or None where
+        it could not be estimated.
+    error_history : sequence of (labels, Interval or float), optional
+        The estimated error after each round.
+    annotators : sequence of mappings, optional
+        One row per person, with the same keys.
+    made : str
+        When, in words; left out where empty, so that equal content gives an equal file.
+    """
+
+    title: str
+    logged: LoggedData
+    pool: Pool
+    result: RunResult
+    diagnosis: Diagnosis | None = None
+    feature_names: Sequence[str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    command: str = ""
+    notes: Sequence[str] = ()
+    intervals: Mapping[str, Interval | None] = field(default_factory=dict)
+    error_history: History | None = None
+    annotators: Sequence[Mapping[str, Any]] | None = None
+    made: str = ""
+
+    def __post_init__(self) -> None:
+        n_features = self.logged.X.shape[1]
+        if self.feature_names is not None and len(self.feature_names) != n_features:
+            raise InvalidInput(
+                f"There must be one name for each of the {n_features} features, but {len(self.feature_names)} were "
+                "given; name them all."
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The features' names."""
+        if self.feature_names is None:
+            return [f"x{i}" for i in range(self.logged.X.shape[1])]
+        return [str(name) for name in self.feature_names]
+
+    @property
+    def error(self) -> Interval:
+        """The interval for the population error that the report tells."""
+        return self.intervals.get("error") or self.result.error_interval
+
+    @property
+    def all_intervals(self) -> dict[str, Interval | None]:
+        """The result's intervals and those given beside them, the error first."""
+        return {"error": self.error} | dict(self.result.intervals) | dict(self.intervals) | {"error": self.error}

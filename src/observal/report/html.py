@@ -1,0 +1,318 @@
+"""The report: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Floats
+from observal.diagnosis.rows import column_of, sample_rows
+from observal.diagnosis.words import count, number, percent
+from observal.errors import InvalidInput
+from observal.report import charts
+from observal.report.content import ReportContent
+from observal.report.projection import asked_positions, telling_pair
+from observal.types import Interval
+from observal.weights import plain_importance
+
+LAST_ROWS = 12
+MOST_ROUNDS = 60  # rows of the table of rounds; beyond it, some are left out
+MOST_CLOUD, MOST_MARKS = 50_000, 400
+
+__all__ = ["ReportContent", "render_report", "write_report"]
+
+
+def write_report(path: str | Path, content: ReportContent) -> Path:
+    """Write a report to a file, replacing it only when the new one is complete.
+
+    Parameters
+    ----------
+    path : str or Path
+        Where to; its folder is made if need be.
+    content : ReportContent
+        What the report shows.
+
+    Returns
+    -------
+    Path
+        Where it was written.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, observal as ob
+    >>> X = np.linspace(0, 10, 60)[:, None]
+    >>> logged = ob.LoggedData(X, X[:, 0] > 4, propensity=1.0)
+    >>> pool = ob.Pool(X + 0.01, propensity=0.5)
+    >>> result = ob.run(logged, pool, lambda ids: X[ids, 0] > 4, label_budget=10)
+    >>> content = ReportContent("Ten labels", logged, pool, result, feature_names=["age"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_report(f"{folder}/report.html", content).read_text(encoding="utf-8")
+    >>> "<h1>Ten labels</h1>" in page, "10 labels" in page
+    (True, True)
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidInput(f"A report is a file, but {target} is a folder; name a file such as report.html in it.")
+    page = render_report(content)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(page.encode("utf-8", "replace"))  # an id may hold half a character
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def render_report(content: ReportContent) -> str:
+    """Return the report as HTML.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> X = np.linspace(0, 10, 60)[:, None]
+    >>> logged = ob.LoggedData(X, X[:, 0] > 4, propensity=1.0)
+    >>> pool = ob.Pool(X + 0.01, propensity=0.5)
+    >>> result = ob.run(logged, pool, lambda ids: X[ids, 0] > 4, label_budget=10)
+    >>> render_report(ReportContent("<b>", logged, pool, result)).count("<h1>&lt;b&gt;</h1>")
+    1
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("observal.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, percent=percent, cell=cell, blocks=blocks)
+    return environment.get_template("report.html").render(
+        content=content,
+        headline=headline(content),
+        error_known=is_known(content.error),
+        measures=measures(content),
+        progress=_progress(content),
+        asked=_asked(content),
+        diagnosis_charts=_diagnosis_charts(content),
+        weights_chart=_weights_chart(content),
+        rounds=rounds_table(content),
+        settings=_settings(content),
+    )
+
+
+def cell(value: Any) -> str:
+    """Return a value as a cell of a table shows it.
+
+    Examples
+    --------
+    >>> cell(0.12345), cell(12000), cell("north"), cell(None), cell(True)
+    ('0.123', '12,000', 'north', '–', 'yes')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | float | np.integer | np.floating):
+        return "–" if np.isnan(value) else "no limit" if np.isinf(value) else number(float(value))
+    return str(value)
+
+
+def blocks(sentences: Sequence[str]) -> list[str | list[str]]:
+    """Return sentences as paragraphs, each a text, and lists of the items that start with a dash.
+
+    Examples
+    --------
+    >>> blocks(["One.", "Two:", "– a.", "– b.", "Three."])
+    ['One. Two:', ['a.', 'b.'], 'Three.']
+    """
+    found: list[str | list[str]] = []
+    for sentence in sentences:
+        last = found[-1] if found else None
+        if sentence.startswith("–"):
+            item = sentence.removeprefix("–").strip()
+            if isinstance(last, list):
+                last.append(item)
+            else:
+                found.append([item])
+        elif isinstance(last, str):
+            found[-1] = f"{last} {sentence}"
+        else:
+            found.append(sentence)
+    return found
+
+
+def is_known(interval: Interval) -> bool:
+    """Tell whether an interval says anything: one from 0 to 1 does not."""
+    return interval.low > 0.0 or interval.high < 1.0
+
+
+def interval_words(interval: Interval) -> str:
+    """Return an interval as one would say it.
+
+    Examples
+    --------
+    >>> interval_words(Interval(0.031, 0.012, 0.06, 0.95, "cross-fitted"))
+    'between 1.2% and 6% (95% confidence)'
+    >>> interval_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
+    'not known: too few labels to say'
+    """
+    if not is_known(interval):
+        return "not known: too few labels to say"
+    return f"between {percent(interval.low)} and {percent(interval.high)} ({100 * interval.confidence:g}% confidence)"
+
+
+def headline(content: ReportContent) -> list[str]:
+    """Return what was done and found, in a few sentences."""
+    bought, shown = len(content.result.queries), int(content.logged.revealed.sum())
+    error, skipped = content.error, sum(r.skipped for r in content.result.rounds)
+    known = is_known(error)
+    found = [
+        f"The log has {count(len(content.logged), 'row')}, {shown:,} of them with a label. From a pool of "
+        f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
+        + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
+        f"The classifier's error on the whole population is {interval_words(error)}"
+        + (f"; the best guess is {percent(error.estimate)}." if known else "."),
+        f"Why it stopped: {content.result.stopped}.",
+    ]
+    return found
+
+
+def measures(content: ReportContent) -> list[dict[str, str]]:
+    """Return the table of intervals: error first, then what else was estimated."""
+    return [
+        {
+            "name": name,
+            "estimate": percent(interval.estimate) if interval and is_known(interval) else "–",
+            "range": f"{percent(interval.low)} to {percent(interval.high)}"
+            if interval and is_known(interval)
+            else "not known",
+            "confidence": f"{100 * interval.confidence:g}%" if interval else "–",
+        }
+        for name, interval in content.all_intervals.items()
+    ]
+
+
+def _progress(content: ReportContent) -> list[charts.Chart]:
+    history = list(content.error_history or ())
+    if not history:
+        history = [(content.result.rounds[-1].labels, content.error)]
+    known = any(not isinstance(error, Interval) or is_known(error) for _, error in history)
+    found = [charts.error_chart(history)] if known else []
+    rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
+    if len(rounds) > 1:
+        found.append(charts.unsettled_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
+    return found
+
+
+def _asked(content: ReportContent) -> dict[str, Any]:
+    """Return what was asked: counts by reason, the map, and the last rows."""
+    result, pool = content.result, content.pool
+    where = asked_positions(pool, result)
+    is_asked = np.zeros(len(pool), dtype=bool)
+    is_asked[where] = True
+    pair = telling_pair(pool.X, is_asked)
+    decisions = result.decisions
+    reasons: dict[tuple[str, str], int] = {}
+    for action, reason in zip(decisions["action"].tolist(), decisions["reason"].tolist(), strict=True):
+        reasons[(action, reason)] = reasons.get((action, reason), 0) + 1
+    names = [content.names[column] for column in pair]
+    last = []
+    for position, query in list(zip(where.tolist(), result.queries, strict=True))[-LAST_ROWS:][::-1]:
+        values = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
+        last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
+    by_count = sorted(reasons.items(), key=lambda item: -item[1])
+    covered = ""
+    if content.diagnosis is not None and where.size:
+        barely = int(np.count_nonzero(pool.propensity[where] < content.diagnosis.overlap.threshold))
+        covered = (
+            f"{barely:,} of the {count(where.size, 'label')} bought are of rows that the log barely covers; such rows are "
+            f"{percent(content.diagnosis.overlap.barely)} of the pool."
+        )
+    return {
+        "covered": covered,
+        "reasons": [{"action": a, "reason": r, "rows": n} for (a, r), n in by_count],
+        "names": names,
+        "last": last,
+        "map": _map(content, where, pair),
+    }
+
+
+def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Chart | None:
+    if not pair or where.size == 0:
+        return None
+    logged, pool = content.logged, content.pool
+    rng = np.random.default_rng(0)
+    cloud = sample_rows(len(pool), MOST_CLOUD, rng)
+    shown = np.flatnonzero(logged.revealed)
+    shown = shown[sample_rows(shown.size, MOST_MARKS, rng)]
+    asked = sample_rows(where.size, MOST_MARKS, rng)
+
+    def points(X: Any, propensity: Floats) -> Floats:
+        second = column_of(X, pair[1]) if len(pair) > 1 else propensity
+        return np.clip(np.column_stack([column_of(X, pair[0]), second]), -1e100, 1e100)
+
+    names = (content.names[pair[0]], content.names[pair[1]] if len(pair) > 1 else "propensity")
+    return charts.map_chart(
+        {
+            "pool": points(pool.X[cloud], pool.propensity[cloud]),
+            "revealed": points(logged.X[shown], logged.propensity[shown]),
+            "asked": points(pool.X[where[asked]], pool.propensity[where[asked]]),
+        },
+        [str(answer) for answer in content.result.queries["label"][asked].tolist()],
+        names,
+        [str(value) for value in logged.classes.tolist()],
+    )
+
+
+def _diagnosis_charts(content: ReportContent) -> list[charts.Chart]:
+    diagnosis, logged = content.diagnosis, content.logged
+    if diagnosis is None:
+        return []
+    revealed = logged.propensity[logged.revealed]
+    found = [charts.overlap_chart(content.pool.propensity, revealed, diagnosis.overlap.threshold)]
+    if diagnosis.calibration.bins:
+        found.append(charts.calibration_chart(diagnosis))
+    return found
+
+
+def _weights_chart(content: ReportContent) -> charts.Chart | None:
+    weights = plain_importance(content.logged.propensity[content.logged.revealed])
+    weights = weights[np.isfinite(weights)]
+    if weights.size == 0 or content.diagnosis is None:
+        return None
+    return charts.weights_chart(weights, content.diagnosis.weights.clip)
+
+
+def rounds_table(content: ReportContent) -> dict[str, Any]:
+    """Return the header and the rows of the table of rounds, and how many rounds are left out."""
+    rounds = content.result.rounds
+    shown = np.arange(len(rounds))
+    if len(rounds) > MOST_ROUNDS:
+        shown = np.unique(np.linspace(0, len(rounds) - 1, MOST_ROUNDS).round().astype(np.int64))
+    details = list(dict.fromkeys(key for r in rounds for key in r.details))
+    optional = {
+        "inferred": any(r.inferred for r in rounds),
+        "passed": any(r.passed for r in rounds),
+        "candidates": any(r.candidates is not None for r in rounds),
+    }
+    columns = ["labels", "asked", "skipped", *(name for name, there in optional.items() if there), "clip"]
+    rows = []
+    for i in shown.tolist():
+        r = rounds[i]
+        values = [cell(getattr(r, name)) for name in columns]
+        rows.append([str(r.index), *values, percent(r.disagreement), *(cell(r.details.get(key)) for key in details)])
+    header = ["round", *columns, "not settled", *(key.replace("_", " ") for key in details)]
+    return {"header": header, "rows": rows, "left_out": len(rounds) - len(rows)}
+
+
+def _settings(content: ReportContent) -> list[tuple[str, str]]:
+    rows: Mapping[str, Any] = {
+        **content.settings,
+        **({} if content.seed is None else {"seed": content.seed}),
+    }
+    return [(str(name), str(value)) for name, value in rows.items()]

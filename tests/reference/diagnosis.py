@@ -1,0 +1,41 @@
+"""Slow twins of the diagnosis' formulas, written from their definitions with loops."""
+
+from __future__ import annotations
+
+from itertools import product
+
+
+def confounded_range(outcomes, propensity, strength):
+    """Try every row at its smallest and at its largest weight: a ratio of linear functions has its extremes there."""
+    means = []
+    for choice in product((1.0 / strength, strength), repeat=len(outcomes)):
+        weights = [1.0 + (1.0 / e - 1.0) * g for e, g in zip(propensity, choice, strict=True)]
+        means.append(sum(w * v for w, v in zip(weights, outcomes, strict=True)) / sum(weights))
+    return min(means), max(means)
+
+
+def calibration(bins, propensity, revealed):
+    """Return the chi-square statistic and the expected calibration error of given bins, row by row."""
+    statistic, error, rows = 0.0, 0.0, 0
+    for low, high in bins:
+        expected = observed = variance = 0.0
+        for q, shown in zip(propensity, revealed, strict=True):
+            if low <= q <= high and 0.0 < q < 1.0:
+                rows += 1
+                expected += q
+                observed += bool(shown)
+                variance += q * (1.0 - q)
+        statistic += (observed - expected) ** 2 / variance
+        error += abs(observed - expected)
+    return statistic, error / rows
+
+
+def auc(high, low):
+    """Return the share of pairs in which the first score is higher; ties count half."""
+    wins = sum(1.0 if a > b else 0.5 if a == b else 0.0 for a in high for b in low)
+    return wins / (len(high) * len(low))
+
+
+def barely_covered(propensity, n_rows, clip):
+    """Return the share of rows of which √m like them would show less than one label, or that weigh more than the clip."""
+    return sum(q * n_rows**0.5 < 1.0 or q == 0.0 or 1.0 / q > clip for q in propensity) / len(propensity)

@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import chdtrc
+from scipy.stats import mannwhitneyu
+
+import observal as ob
+from observal.diagnosis import Diagnosis, confounded_range, diagnose
+from observal.diagnosis.calibration import check_calibration
+from observal.diagnosis.drift import find_drift, rank_test
+from observal.diagnosis.learning import fit_curve, labels_needed
+from observal.diagnosis.overlap import find_overlap
+from observal.diagnosis.words import roundest_between
+from observal.errors import InvalidInput
+from tests.reference import diagnosis as twin
+
+
+def world(seed=0, rows=1500, chance=None, **pool_changes):
+    """Two features, labels on the second, revealed by the first; the pool is the second half."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    q = np.clip(chance(X) if chance else 0.2 + 0.6 * (X[:, 0] > 0), 0.0, 1.0)
+    half = rows // 2
+    shown = rng.random(half) < q[:half]
+    logged = ob.LoggedData(X[:half], np.where(shown, X[:half, 1] > 0, np.nan), q[:half])
+    return logged, ob.Pool(pool_changes.get("X", X[half:]), q[half:])
+
+
+def test_a_good_log_is_called_good():
+    found = diagnose(*world())
+    assert found.level == "good"
+    assert found.warnings == ()
+    assert "covers the pool" in found.verdict
+    assert found.overlap.barely == 0.0
+    assert found.calibration.status == "checked"
+
+
+def test_a_blind_spot_is_described_in_the_features_own_units():
+    def chance(X):
+        return np.where((X[:, 0] < -0.5) & (X[:, 1] > 0.3), 0.0005, 0.5)
+
+    found = diagnose(*world(rows=4000, chance=chance), feature_names=["income", "age"])
+    assert found.level == "buy"
+    assert "cannot help" in found.verdict
+    assert "bought" in found.verdict
+    (region,) = found.overlap.regions
+    low_income, high_age = sorted(region.conditions, key=lambda c: c.column)
+    assert low_income.feature == "income"
+    assert low_income.high == pytest.approx(-0.5, abs=0.05)
+    assert high_age.low == pytest.approx(0.3, abs=0.05)
+    assert region.barely > 0.95
+    assert region.words() in found.text()
+
+
+def test_yes_or_no_features_are_named_and_not_compared():
+    rng = np.random.default_rng(1)
+    north = rng.random(1000) < 0.3
+    pool = ob.Pool(np.column_stack([north, rng.normal(size=1000)]), np.where(north, 0.0, 0.5))
+    overlap = find_overlap(pool, 1000, np.inf, ["region=north", "age"], rng)
+    assert overlap.regions[0].rule == "region=north"
+    assert overlap.never == north.mean()
+    others = ob.Pool(pool.X, np.where(north, 0.5, 0.0))
+    assert find_overlap(others, 1000, np.inf, ["region=north", "age"], rng).regions[0].rule == "region ≠ north"
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30), st.integers(1, 10**6), st.floats(1.0, 1e6))
+def test_barely_covered_is_less_than_one_label_among_rows_alike(propensity, n_rows, clip):
+    pool = ob.Pool(np.zeros((len(propensity), 1)), propensity)
+    found = find_overlap(pool, n_rows, clip, ["x"], np.random.default_rng(0))
+    close = [q for q in propensity if min(abs(q * n_rows**0.5 - 1.0), abs(q * clip - 1.0)) < 1e-9]
+    assert abs(found.barely - twin.barely_covered(propensity, n_rows, clip)) <= len(close) / len(propensity)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 1.0, 0.3]), st.floats(0.01, 1.0)),
+        min_size=1,
+        max_size=9,
+    ),
+    st.floats(1.0, 5.0),
+)
+def test_the_confounded_range_is_the_extreme_of_all_weights(rows, strength):
+    outcomes, propensity = zip(*rows, strict=True)
+    assert confounded_range(outcomes, propensity, strength) == pytest.approx(
+        twin.confounded_range(outcomes, propensity, strength), abs=1e-12
+    )
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=30), st.data())
+def test_stronger_confounding_never_narrows_the_range(propensity, data):
+    outcomes = data.draw(st.lists(st.booleans(), min_size=len(propensity), max_size=len(propensity)))
+    ranges = [confounded_range(outcomes, propensity, g) for g in (1.0, 1.5, 3.0)]
+    assert ranges[0][0] == pytest.approx(ranges[0][1])
+    for (low, high), (lower, higher) in pairwise(ranges):
+        assert lower <= low + 1e-12
+        assert high <= higher + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0], [0.5], 0.5), "strength of confounding must be at least 1"),
+        (([1.0], [0.0], 2.0), "propensities above 0"),
+        (([np.nan], [0.5], 2.0), "finite outcomes"),
+        (([], [], 2.0), "0 outcomes"),
+    ],
+)
+def test_a_confounded_range_refuses_what_cannot_be(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        confounded_range(*arguments)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([50, 400, 3000]), st.booleans())
+@settings(max_examples=25)
+def test_calibration_agrees_with_its_twin(seed, rows, few_values):
+    rng = np.random.default_rng(seed)
+    q = rng.choice([0.0, 0.1, 0.5, 1.0], rows) if few_values else rng.beta(1.0, 3.0, rows)
+    revealed = rng.random(rows) < q
+    found = check_calibration(q, revealed)
+    if found.status != "checked":
+        return
+    statistic, error = twin.calibration([(b.low, b.high) for b in found.bins], q, revealed)
+    assert found.p_value == pytest.approx(float(chdtrc(len(found.bins), statistic)), abs=1e-9)
+    assert found.expected_error == pytest.approx(error)
+    assert sum(b.rows for b in found.bins) == np.count_nonzero((q > 0) & (q < 1))
+    assert all(b.error * b.rows >= np.sqrt(5.0) - 1e-9 for b in found.bins)
+    assert all(a.high < b.low for a, b in pairwise(found.bins))
+
+
+def test_right_propensities_are_not_called_wrong_and_p_values_are_even():
+    """2,000 logs with right propensities: the share of p-values below 1 % stays within 4.2 standard errors of it.
+
+    A binomial(2000, 0.01) count is above 40 with chance below 1e-5; chi-square tails are close, not exact, hence 45.
+    """
+    rng = np.random.default_rng(5)
+    q = np.clip(rng.beta(1.0, 4.0, 800), 1e-3, 1.0)
+    below = sum(check_calibration(q, rng.random(800) < q).p_value < 0.01 for _ in range(2000))
+    assert below <= 45
+
+
+def test_the_order_of_rows_with_equal_propensities_does_not_matter():
+    q = np.full(1000, 0.3)
+    revealed = np.arange(1000) < 300  # all the labels come first, as in a sorted file
+    assert check_calibration(q, revealed).p_value > 0.9
+
+
+def test_wrong_propensities_are_found_and_named():
+    rng = np.random.default_rng(2)
+    q = rng.uniform(0.1, 0.9, 3000)
+    found = check_calibration(q, rng.random(3000) < np.sqrt(q))
+    assert found.cannot_be_right
+    assert "cannot be right" in found.sentences()[0]
+    logged = ob.LoggedData(
+        np.zeros((3000, 1)), np.where(rng.random(3000) < np.sqrt(q), rng.integers(0, 2, 3000), np.nan), q
+    )
+    diagnosis = diagnose(logged, ob.Pool(np.zeros((50, 1)), 0.5))
+    assert "correct the propensities" in diagnosis.verdict
+    assert "cannot be right" in diagnosis.warnings[0]
+
+
+def test_a_promise_that_was_broken_is_certain_evidence():
+    found = check_calibration(np.array([1.0, 1.0]), np.array([True, False]))
+    assert found.cannot_be_right
+    assert "1 row had propensity 1" in found.sentences()[0]
+
+
+def test_a_log_of_labelled_rows_only_says_what_cannot_be_checked():
+    logged, pool = world(rows=4000)
+    labelled = ob.LoggedData(logged.X[logged.revealed], logged.y[logged.revealed], logged.propensity[logged.revealed])
+    found = diagnose(labelled, pool)
+    assert found.labelled_only
+    assert found.calibration.status == "labelled rows only"
+    assert "cannot be checked" in found.text()
+    # Σ 1/Q0 has standard deviation sqrt(Σ (1−Q0)/Q0) ≤ sqrt(4·2000) < 90 here, so 400 is beyond four of them.
+    assert found.rows_behind == pytest.approx(len(logged), abs=400)
+    assert not found.drift.found  # the pool is thinned as the policy would have done
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 2.0]), min_size=2, max_size=12),
+    st.lists(st.sampled_from([0.0, 0.1, 0.4, 3.0]), min_size=2, max_size=12),
+)
+def test_the_rank_test_agrees_with_pairs_and_with_scipy(high, low):
+    a, b = np.array(high), np.array(low)
+    area, p = rank_test(a, b)
+    if len(set(high + low)) == 1:
+        assert (area, p) == (0.5, 1.0)
+        return
+    assert area == pytest.approx(twin.auc(high, low))
+    expected = mannwhitneyu(a, b, alternative="greater", method="asymptotic", use_continuity=False)
+    assert p == pytest.approx(float(expected.pvalue), abs=1e-12)
+
+
+def test_drift_is_found_where_it_is_and_not_where_only_selection_differs():
+    logged, pool = world(rows=3000)
+    assert not diagnose(logged, pool).drift.found  # labels are revealed by x0, rows are alike
+    moved = ob.Pool(np.add(pool.X, [0.0, 0.6]), pool.propensity)
+    found = diagnose(logged, moved, feature_names=["age", "income"])
+    assert found.drift.found
+    assert found.drift.differences[0][0] == "income"
+    assert found.drift.differences[0][1] == pytest.approx(0.6, abs=0.15)
+    assert "income is 0.6" in found.drift.sentences()[0]
+    assert found.level == "care"
+
+
+def test_drift_of_the_spread_alone_is_found_too():
+    logged, pool = world(rows=3000)
+    wider = ob.Pool(pool.X * [1.0, 2.0], pool.propensity)
+    assert find_drift(logged, wider, ["a", "b"], np.random.default_rng(0)).found
+
+
+@pytest.mark.slow
+def test_drift_raises_few_false_alarms():
+    """60 pairs without drift: each p-value is below 0.01 with chance at most 0.01; five or more alarms: under 1/1000."""
+    alarms = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(120, 3))
+        logged = ob.LoggedData(X[:60], X[:60, 0] > 0, 1.0, classes=[False, True])
+        alarms += find_drift(logged, ob.Pool(X[60:], 1.0), ["a", "b", "c"], rng).found
+    assert alarms <= 4
+
+
+def test_the_curve_fit_finds_an_exact_curve():
+    sizes = np.array([20.0, 40.0, 80.0, 160.0])
+    for a, b, c in [(0.05, 1.0, 0.5), (0.0, 2.0, 1.0), (0.2, 0.3, 0.25)]:
+        best, needed = fit_curve(sizes, (a + b * sizes**-c)[None, :], target=a + b * 1000.0**-c)
+        assert best[0] == pytest.approx(a, abs=1e-6)
+        assert needed[0] == pytest.approx(1000.0, rel=1e-3)
+    flat_best, flat_needed = fit_curve(sizes, np.full((1, 4), 0.3), target=0.2)
+    assert flat_best[0] == pytest.approx(0.3)
+    assert np.isinf(flat_needed[0])
+
+
+def test_labels_needed_is_close_where_more_labels_can_be_counted():
+    """The extrapolated number is compared with a measured one; both within a factor of four of each other."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(6000, 30))
+    codes = (X @ rng.normal(size=30) > 0).astype(np.int64)
+    small = labels_needed(X[:150], codes[:150], np.ones(150), 0.06, rng)
+    assert small.status == "estimated"
+    large = labels_needed(X[:3000], codes[:3000], np.ones(3000), 0.06, rng)
+    measured = next(n for n, error in large.curve if error <= 0.06)
+    assert measured / 4 <= small.labels <= measured * 4
+    assert "extrapolation" in small.sentences()[1]
+
+
+def test_a_target_beyond_reach_is_not_promised():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(400, 3))
+    noise = rng.random(400) < 0.3
+    codes = ((X[:, 0] > 0) ^ noise).astype(np.int64)
+    found = labels_needed(X, codes, np.ones(400), 0.1, rng)
+    assert found.status == "cannot tell"
+    assert "comes down to about" in found.sentences()[0]
+
+
+def test_the_same_seed_gives_the_same_diagnosis_and_other_options_do_not_move_it():
+    logged, pool = world()
+    first = diagnose(logged, pool, seed=3)
+    assert first == diagnose(logged, pool, seed=3)
+    assert first.drift == diagnose(logged, pool, seed=3, target_error=0.1, confounding=()).drift
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"feature_names": ["one"]}, "one name for each of the 2 features, but 1 were given"),
+        ({"target_error": 5.0}, "share between 0 and 1, but is 5.0"),
+        ({"confounding": (0.5,)}, "strength of confounding must be at least 1"),
+        ({"seed": -1}, "whole number of at least 0"),
+    ],
+)
+def test_bad_input_gets_one_sentence(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        diagnose(*world(rows=40), **options)
+
+
+@given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300))
+def test_the_roundest_number_splits_where_the_tree_did(a, b):
+    if a == b:
+        return
+    low, high = min(a, b), max(a, b)
+    assert low <= roundest_between(low, high) < high
+
+
+@st.composite
+def problems(draw):
+    """Any valid log and pool, small: odd values, odd propensities, constant and huge features, several classes."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    m, n = draw(st.integers(1, 60)), draw(st.integers(1, 60))
+    d = draw(st.integers(1, 4))
+    kind = draw(st.sampled_from(["normal", "huge", "tiny", "constant", "binary", "sparse", "float32"]))
+    X = {
+        "normal": lambda: rng.normal(size=(m + n, d)),
+        "huge": lambda: rng.choice([-1.7e308, 0.0, 1e300, 1.7e308], (m + n, d)),
+        "tiny": lambda: rng.choice([0.0, 5e-324, 1e-310], (m + n, d)),
+        "constant": lambda: np.full((m + n, d), 7.0),
+        "binary": lambda: rng.integers(0, 2, (m + n, d)),
+        "sparse": lambda: sp.random(m + n, d, 0.3, format="csr", random_state=rng),
+        "float32": lambda: rng.normal(size=(m + n, d)).astype(np.float32),
+    }[kind]()
+    chance = draw(st.sampled_from(["even", "constant", "one", "extreme", "zero"]))
+    q = {
+        "even": lambda: rng.random(m + n),
+        "constant": lambda: np.full(m + n, 0.3),
+        "one": lambda: np.ones(m + n),
+        "extreme": lambda: rng.choice([5e-324, 1e-300, 1e-3, 1.0], m + n),
+        "zero": lambda: rng.choice([0.0, 0.5, 1.0], m + n),
+    }[chance]()
+    classes = draw(st.sampled_from([(0, 1), ("no", "yes"), ("a", "b", "c")]))
+    shown = q[:m] > 0.0 if draw(st.booleans()) else (rng.random(m) < q[:m]) & (q[:m] > 0.0)
+    labels = np.asarray(classes, dtype=object)[rng.integers(0, len(classes), m)]
+    cost = rng.random(m + n) if draw(st.booleans()) else None
+    logged = ob.LoggedData(
+        X[:m], np.where(shown, labels, None), q[:m], classes=classes, cost=None if cost is None else cost[:m]
+    )
+    return logged, ob.Pool(X[m:], q[m:], cost=None if cost is None else cost[m:])
+
+
+@given(problems(), st.sampled_from([None, 0.1]))
+@settings(max_examples=40)
+@pytest.mark.filterwarnings("error")
+def test_no_valid_log_is_too_odd_to_diagnose(problem, target):
+    found = diagnose(*problem, target_error=target)
+    assert isinstance(found, Diagnosis)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert found.verdict in " ".join(found.text().split())
+    assert all(warning.endswith(".") for warning in found.warnings)
+    assert all(0.0 <= region.share <= 1.0 and 0.0 <= region.barely <= 1.0 for region in found.overlap.regions)
+    for _, low, high in found.confounding.ranges:
+        assert -1e-9 <= low <= found.confounding.error + 1e-9 <= high + 2e-9 <= 1.0 + 1e-6
+
+
+def test_three_revealed_rows_are_too_few_and_said_to_be():
+    logged = ob.LoggedData([[0.0], [1.0], [2.0]], [0, 1, 1], 0.9)
+    found = diagnose(logged, ob.Pool([[0.5]], 0.9), target_error=0.1)
+    assert found.level == "buy"
+    assert found.confounding.error is None
+    assert found.labels_needed.status == "cannot tell"
+    assert not found.drift.checked
+
+
+def test_more_features_than_trees_look_at():
+    rng = np.random.default_rng(0)
+    X = sp.random(600, 1000, 0.05, format="lil", random_state=rng)
+    X[:, 700] = (np.arange(600) % 2)[:, None]
+    X = X.tocsr()
+    q = np.where(np.arange(600) % 2 == 1, 0.001, 0.6)
+    shown = rng.random(300) < q[:300]
+    logged = ob.LoggedData(X[:300], np.where(shown, rng.integers(0, 2, 300), np.nan), q[:300], classes=[0, 1])
+    found = diagnose(logged, ob.Pool(X[300:], q[300:]))
+    assert found.overlap.regions[0].rule == "x700 = 1"
