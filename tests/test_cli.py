@@ -86,30 +86,6 @@ def test_ablate_as_json():
     assert [row["trials"] for row in rows] == [2] * 7
 
 
-def test_demo_writes_a_figure_and_says_where(tmp_path):
-    done = observal("demo", "--out", str(tmp_path / "demo"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
-    assert "demo.png" in done.stdout
-    assert "the log alone" in done.stdout
-
-
-def test_demo_buys_better_than_in_order():
-    """Eight paired splits: ActiveVC's mean error over 0 to 150 labels is lower by more than 3 standard errors.
-
-    The seeds are fixed; were the two equally good, a t of above 3 with 7 degrees of freedom had probability 0.01.
-    """
-    import numpy as np
-
-    from observal.experiments.curves import Curve, Estimate
-    from observal.experiments.demo import LABELS, METHODS, run_trial
-
-    assert next(iter(METHODS)) == "ActiveVC"
-    areas = np.array([[Curve(*curve).area(LABELS) for curve in run_trial(seed)[0]] for seed in range(8)])
-    lead = Estimate.of(areas[:, 1] - areas[:, 0])
-    assert lead.mean > 3 * lead.se, areas
-
-
 def test_reproduce_runs_small_and_resumes(tmp_path):
     arguments = ["reproduce", "--trials", "2", "--jobs", "2", "--out", str(tmp_path), "--json"]
     first = observal(*arguments)

@@ -1,38 +1,17 @@
-"""The command line: thin; every command is also a function."""
+"""Commands about the method itself: the paper's claims, its figure, comparisons, the demo."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from observal.errors import ObservalError, VerificationFailed
-
-app = typer.Typer(
-    help="Active learning from observational data: which rows to have labelled when an old policy chose the labels.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
-Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
+from observal.cli.output import Jobs, Json, Seed, print_table, progress_bar
+from observal.errors import VerificationFailed
 
 
-@app.callback()
-def _options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
-    # main() reads --debug from the arguments, because it must know before a command fails.
-    del debug
-
-
-@app.command()
 def verify(
     trials: Annotated[int, typer.Option(help="Trials for each claim that has trials.", min=50)] = 2000,
     only: Annotated[str | None, typer.Option(help="Check one claim only, by its name in the table.")] = None,
@@ -59,7 +38,6 @@ def verify(
         )
 
 
-@app.command()
 def ablate(
     trials: Annotated[int, typer.Option(help="Runs per variant, on the same draws.", min=2)] = 200,
     gamma: Annotated[float, typer.Option(help="The practical γ1 of the candidate sets.")] = 0.1,
@@ -92,7 +70,6 @@ def ablate(
     )
 
 
-@app.command()
 def reproduce(
     shape: Annotated[
         Literal["triangular", "uniform"], typer.Option(help="Of the rows: as in the paper's figure, or as in its text.")
@@ -125,7 +102,6 @@ def reproduce(
     print(f"{outcome.seconds:.0f} s. Figure: {out / 'figure.png'}, {out / 'figure.svg'}")
 
 
-@app.command()
 def benchmark(
     data: Annotated[
         Path | None, typer.Option(help="Folder of NAME.npz files; $OBSERVAL_DATA by default.", envvar="OBSERVAL_DATA")
@@ -134,6 +110,12 @@ def benchmark(
     rows: Annotated[int, typer.Option(help="The most rows of a data set.")] = 6000,
     only: Annotated[str | None, typer.Option(help="Only cells whose name contains this.")] = None,
     peers: Annotated[str | None, typer.Option(help="Comma-separated peers; all that are installed by default.")] = None,
+    trees: Annotated[
+        str | None, typer.Option(help="Comma-separated data sets on which boosted trees are compared too.")
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="NewtonVC with each ingredient taken away, in place of our other methods.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for results.json and the figure.")] = Path("out/benchmark"),
     resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run has finished.")] = False,
     seed: Seed = 0,
@@ -143,96 +125,61 @@ def benchmark(
     """Compare our methods with other libraries' on the same rows, with the same budget and model family.
 
     Four generated scenarios, and every data set in --data under four logging policies.
-    Example: observal benchmark --data DIR --trials 8, and for a first look: observal benchmark --only linear --trials 2
+    Example: observal benchmark --data DIR --trials 8, for a first look: observal benchmark --only linear --trials 2,
+    and what each ingredient is worth: observal benchmark --ablate --peers margin
     """
-    from observal.experiments.benchmark import Specification
+    from observal.experiments.benchmark import Specification, ablated_methods, default_methods, tree_methods
     from observal.experiments.benchmark import benchmark as run_benchmark
 
-    chosen = None if peers is None else tuple(name.strip() for name in peers.split(","))
-    spec = Specification(data=data, trials=trials, rows=rows, only=only, peers=chosen, seed=seed)
+    spec = Specification(
+        methods=ablated_methods() if ablate else default_methods(),
+        tree_methods={} if trees is None else tree_methods(),
+        tree_data=_names(trees) or (),
+        data=data,
+        trials=trials,
+        rows=rows,
+        only=only,
+        peers=_names(peers),
+        seed=seed,
+    )
     with progress_bar("running", hidden=as_json) as progress:
         report = run_benchmark(spec, out, jobs, resume, progress)
     if as_json:
         print(json.dumps(report.to_dict()))
         return
     print_table(report.header, report.rows())
+    if report.spec.tree_cells:
+        print_table(report.tree_header, report.tree_rows())
+    if ablate:
+        print_table(["more area than NewtonVC, points", *report.groups, "all cells"], report.difference_rows())
     for line in report.summary():
         print(line)
     print(f"Figure: {out / 'figure.png'}")
 
 
-@app.command()
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the figure, the campaign and the report.")] = Path("out/demo"),
+    trials: Annotated[int, typer.Option(help="Random splits to compare on.", min=2)] = 16,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Run the main job on a real data set that scikit-learn ships, and draw what happened.
+    """Run the main job on a real data set that scikit-learn ships: buy labels, draw what happened, write a report.
 
     Example: observal demo --out out/demo
     """
     from observal.experiments.demo import run_demo
 
     with progress_bar("running", hidden=as_json) as progress:
-        outcome = run_demo(out, seed, progress)
+        outcome = run_demo(out, seed, progress, trials=trials)
     if as_json:
         print(json.dumps(outcome.to_dict(), indent=2))
         return
     print(outcome.summary)
     print_table(["", "labels bought", "test error, %"], outcome.rows())
     print(f"Figure: {outcome.figure}")
-
-
-def print_table(header: list[str], rows: Any) -> None:
-    """Print a table: with rules on a terminal, plain and tab-free when piped."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*header, box=SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # Text: brackets in a formula are not markup
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@contextmanager
-def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..., None] | None]:
-    """Yield a function to call with (done, total), shown on standard error with the time left."""
-    try:
-        with _shown_progress(description) if sys.stderr.isatty() and not hidden else nullcontext() as progress:
-            yield progress
-    except KeyboardInterrupt:
-        print("observal: interrupted; where a command has --resume, what was finished is kept.", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
-@contextmanager
-def _shown_progress(description: str) -> Iterator[Callable[..., None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=None)
-
-        def update(done: int, total: int, what: str = description) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
-        yield update
-
-
-def main() -> None:
-    """Run the command line: 0 when all is well, 1 for an error in one line, 2 for a wrong call."""
-    try:
-        app()
-    except ObservalError as error:
-        if "--debug" in sys.argv:
-            raise
-        print(f"observal: {error}", file=sys.stderr)
-        sys.exit(1)
-    except OSError as error:
-        if "--debug" in sys.argv:
-            raise
-        print(f"observal: {error.filename or 'a file'} cannot be used: {error.strerror or error}.", file=sys.stderr)
-        sys.exit(1)
+    print(f"One split as a campaign: {outcome.campaign}; look around in it with `observal status {outcome.campaign}`.")
+    print(f"Its report: {outcome.report}")

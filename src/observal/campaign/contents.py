@@ -1,0 +1,128 @@
+"""The log and the pool of a campaign: into its database, and out again as the records that a session takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.campaign.pieces import read_array, read_whole_table, write_array, write_table
+from observal.campaign.store import Transaction
+from observal.errors import InvalidInput
+from observal.types import LoggedData, Pool
+
+ROWS = "pool.rows"
+Progress = Callable[..., None] | None
+
+
+def write_problem(
+    transaction: Transaction, logged: LoggedData, pool: Pool, rows: Any, progress: Progress = None
+) -> dict[str, Any]:
+    """Store log and pool, and the pool's raw `rows` for people; return what :func:`read_problem` must know.
+
+    Parameters
+    ----------
+    transaction : Transaction
+        One that may write.
+    logged, pool : LoggedData, Pool
+        With dense features.
+    rows : pyarrow.Table
+        The pool as it came.
+    progress : callable, optional
+        Called with (done, total, what).
+    """
+    import pyarrow as pa
+
+    if hasattr(logged.X, "tocsr") or hasattr(pool.X, "tocsr"):
+        raise InvalidInput(
+            "A campaign stores dense features, but sparse ones were given; convert them with X.toarray()."
+        )
+    parts: dict[str, Any] = {
+        "log.features": logged.X,
+        "log.codes": logged.codes,
+        "log.revealed": logged.revealed,
+        "log.propensity": logged.propensity,
+        "log.cost": logged.cost,
+        "pool.features": pool.X,
+        "pool.propensity": pool.propensity,
+        "pool.cost": pool.cost,
+    }
+    forms = {}
+    for done, (name, array) in enumerate(parts.items()):
+        if progress:
+            progress(done, len(parts) + 2, "storing")
+        if array is not None:
+            forms[name] = write_array(transaction, name, array)
+    write_table(transaction, "log.ids", pa.table({"id": storable_ids(logged.ids, "The log")}))
+    write_table(transaction, "pool.ids", pa.table({"id": storable_ids(pool.ids, "The pool")}))
+    if progress:
+        progress(len(parts), len(parts) + 2, "storing")
+    write_table(transaction, ROWS, rows)
+    return forms
+
+
+def read_problem(
+    transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool = True
+) -> tuple[LoggedData, Pool]:
+    """Return the stored log and pool; without ids, rows are named by their positions, which is faster."""
+    arrays = {name: read_array(transaction, name, form) for name, form in forms.items()}
+    values = class_array(classes)
+    y: NDArray[Any] = values[arrays["log.codes"]]
+    y = y.astype(object if values.dtype.kind == "O" else np.float64)
+    y[~arrays["log.revealed"]] = None if values.dtype.kind == "O" else np.nan
+    logged = LoggedData(
+        arrays["log.features"],
+        y,
+        arrays["log.propensity"],
+        _ids(transaction, "log.ids") if with_ids else None,
+        values,
+        arrays.get("log.cost"),
+    )
+    pool = Pool(
+        arrays["pool.features"],
+        arrays["pool.propensity"],
+        _ids(transaction, "pool.ids") if with_ids else None,
+        arrays.get("pool.cost"),
+    )
+    return logged, pool
+
+
+def class_array(classes: list[Any]) -> NDArray[Any]:
+    """Return classes as an array: numbers as numbers, anything else as objects.
+
+    Examples
+    --------
+    >>> class_array([0, 1]), class_array(["bad", "good"])
+    (array([0, 1]), array(['bad', 'good'], dtype=object))
+    """
+    # Numbers that a float cannot hold exactly would be told apart no more.
+    if all(isinstance(value, bool | int | float) and float(value) == value for value in classes):
+        return np.array(classes)
+    out = np.empty(len(classes), dtype=object)
+    out[:] = classes
+    return out
+
+
+def storable_ids(ids: NDArray[Any], what: str) -> Any:
+    """Return ids as an Arrow array of whole numbers or text; other kinds become text."""
+    import pyarrow as pa
+
+    if ids.dtype.kind in "iu":
+        return pa.array(ids)
+    texts = [str(value) for value in ids.tolist()]
+    if len(set(texts)) < len(texts):
+        raise InvalidInput(
+            f"{what} must have ids that are written differently, but two of them look alike; rename them."
+        )
+    try:
+        return pa.array(texts, pa.large_string())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} must have ids that are text in UTF-8, but one is not; rename it.") from None
+
+
+def _ids(transaction: Transaction, name: str) -> NDArray[Any]:
+    column = read_whole_table(transaction, name).column("id")
+    values = column.to_numpy()
+    return np.asarray(values)

@@ -1,0 +1,62 @@
+"""A campaign's classifier as a scikit-learn estimator, so that it can end a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+
+
+def _has(name: str) -> Any:
+    return available_if(lambda self: hasattr(self.classifier, name))
+
+
+class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that a campaign has fitted; ``fit`` changes nothing.
+
+    Parameters
+    ----------
+    classifier : Classifier
+        What the campaign's method returned.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> CampaignClassifier(DummyClassifier().fit([[0.0]], ["good"])).predict([[1.0]]).tolist()
+    ['good']
+    """
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Do nothing: the campaign has fitted already."""
+        return self
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The label values, the positive one last."""
+        classes: NDArray[Any] = self.classifier.classes_
+        return classes
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a class for each row."""
+        predicted: NDArray[Any] = self.classifier.predict(X)
+        return predicted
+
+    @_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Return the chance of each class."""
+        chances: NDArray[Any] = self.classifier.predict_proba(X)
+        return chances
+
+    @_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Return how far each row is on the side of the second class."""
+        margins: NDArray[Any] = self.classifier.decision_function(X)
+        return margins
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True

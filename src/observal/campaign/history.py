@@ -1,0 +1,69 @@
+"""The journal in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from observal.campaign.encoding import decode
+from observal.campaign.ledger import Ledger
+from observal.campaign.results import Entry
+from observal.campaign.store import Event
+
+
+def entries(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
+    """Return each event with what happened in words, and its ids and labels; `ledger` has followed them all."""
+    return [Entry(e.sequence, e.time, e.actor, e.kind, *_describe(e, ledger)) for e in events]
+
+
+def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
+    payload = event.payload
+    if event.kind == "created":
+        budget = payload["label_budget"]
+        text = (
+            f"a log of {payload['log_rows']} rows, a pool of {payload['pool_rows']} rows, "
+            f"{'no limit' if budget is None else budget} labels to buy, seed {payload['seed']}"
+        )
+        return text, {k: v for k, v in payload.items() if k not in ("arrays", "encoder")}
+    if event.kind == "round":
+        plan = decode(payload["plan"])
+        asked = len(payload["ids"])
+        others = plan.positions.size - asked
+        text = f"round {payload['round']} opens with {asked} rows" + (
+            f", {others} decided without asking" if others else ""
+        )
+        return text, {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
+    if event.kind == "finished":
+        return payload["reason"], dict(payload)
+    if event.kind in ("asked", "released"):
+        ids = [ledger.ids[p] for p in payload["rows"]]
+        if event.kind == "asked":
+            return f"{len(ids)} rows handed out: {_some(ids)}", {"ids": ids}
+        holder = payload["annotator"]
+        return f"{len(ids)} rows that {holder} had go back: {_some(ids)}", {"annotator": holder, "ids": ids}
+    return _describe_answers(event, ledger)
+
+
+def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
+    classes = ledger.settings["classes"]
+
+    def label(code: int | None) -> Any:
+        return None if code is None else classes[code]
+
+    def word(code: int | None) -> str:
+        return "skipped" if code is None else str(classes[code])
+
+    if event.kind == "corrected":
+        rows = [(ledger.ids[p], old, new) for p, old, new in event.payload["answers"]]
+        said = [f"{id_}: {word(old)} → {word(new)}" for id_, old, new in rows]
+        return _some(said), {"answers": [{"id": i, "was": label(old), "label": label(new)} for i, old, new in rows]}
+    answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
+    counts = Counter(word(code) for _, code in answers)
+    text = f"{len(answers)} answers: " + ", ".join(f"{count} {what}" for what, count in counts.items())
+    return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
+
+
+def _some(items: list[Any], most: int = 5) -> str:
+    shown = ", ".join(str(item) for item in items[:most])
+    return shown + (f", and {len(items) - most} more" if len(items) > most else "")

@@ -1,0 +1,170 @@
+"""What the journal adds up to: rounds, who holds which row, who answered what, and each row's label.
+
+A ledger is only ever made by going through the journal's events in order, so it can be thrown away and made again. The
+rules that decide what an event may say are here too, as functions that change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from observal.campaign.encoding import decode
+from observal.campaign.store import Event
+from observal.errors import NotACampaign
+from observal.types import Plan
+
+
+class Ledger:
+    """The state of a campaign after some of its events.
+
+    Attributes
+    ----------
+    settings : dict
+        What the campaign was made with: the payload of its first event.
+    plans : list of Plan
+        One per round, as recorded when it was opened.
+    responses : dict
+        Pool position → annotator → class code, or None for a skip.
+    labels : dict
+        Pool position → class code, or None for a skipped row; only rows that are settled.
+    holders : dict
+        Pool position → the annotators who have the row and have not responded.
+    stopped : str
+        Why nothing is left to ask; empty while something may be.
+
+    Examples
+    --------
+    >>> ledger = Ledger()
+    >>> ledger.follow([Event(1, "", "observal", "created", {"overlap": 2})])
+    >>> ledger.follow([Event(2, "", "ann", "answered", {"answers": [[7, 1]]})])
+    >>> ledger.labels
+    {}
+    >>> ledger.follow([Event(3, "", "bob", "answered", {"answers": [[7, 1]]})])
+    >>> ledger.labels
+    {7: 1}
+    """
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.settings: dict[str, Any] = {}
+        self.plans: list[Plan] = []
+        self.ids: dict[int, Any] = {}
+        self.position_of: dict[str, int] = {}
+        self.round_of: dict[int, int] = {}
+        self.responses: dict[int, dict[str, int | None]] = {}
+        self.labels: dict[int, int | None] = {}
+        self.holders: dict[int, list[str]] = {}
+        self.corrections = 0
+        self.stopped = ""
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def overlap(self) -> int:
+        """How many annotators each row goes to."""
+        return int(self.settings["overlap"])
+
+    @property
+    def bought(self) -> int:
+        """Rows that have a label."""
+        return sum(code is not None for code in self.labels.values())
+
+    @property
+    def open_rows(self) -> list[int]:
+        """Pool positions of the current round that are not settled, in the order of the plan."""
+        return [p for p in self.plans[-1].asked.tolist() if p not in self.labels] if self.plans else []
+
+    def held_by(self, annotator: str) -> list[int]:
+        """Return the open rows that an annotator has and has not responded to."""
+        return [p for p in self.open_rows if annotator in self.holders.get(p, ())]
+
+    def free_for(self, annotator: str) -> list[int]:
+        """Return the open rows that can be handed to an annotator now."""
+        return [p for p in self.open_rows if self._free(p, annotator)]
+
+    def held(self) -> Counter[str]:
+        """Return how many open rows each annotator has."""
+        return Counter(name for p in self.open_rows for name in self.holders.get(p, ()))
+
+    def _free(self, position: int, annotator: str) -> bool:
+        responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
+        if annotator in responses or annotator in holders:
+            return False
+        # Whoever was asked has answered and no answer leads: one more person decides.
+        wanted = self.overlap if len(responses) < self.overlap else len(responses) + 1
+        return len(responses) + len(holders) < wanted
+
+    def response(self, position: int, annotator: str) -> tuple[bool, int | None]:
+        """Return whether there is a response that another one would replace, and which it is.
+
+        Where a row has one annotator, whoever answers answers for it; otherwise everyone has an answer of their own.
+        """
+        responses = self.responses.get(position, {})
+        if self.overlap == 1:
+            return bool(responses), next(iter(responses.values()), None)
+        return annotator in responses, responses.get(annotator)
+
+    # -- going through the journal ------------------------------------------------------------------------------
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Go through further events, in order."""
+        for event in events:
+            change = getattr(self, f"_on_{event.kind}", None)
+            if change is None or event.sequence != self.sequence + 1:
+                raise NotACampaign(
+                    f"The journal's entry {event.sequence} ({event.kind!r}) was not expected after entry {self.sequence}; "
+                    "update observal, or use a copy of the campaign."
+                )
+            change(event)
+            self.sequence = event.sequence
+
+    def _on_created(self, event: Event) -> None:
+        self.settings = event.payload
+
+    def _on_round(self, event: Event) -> None:
+        plan: Plan = decode(event.payload["plan"])
+        self.plans.append(plan)
+        for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
+            self.ids[position] = id_
+            self.position_of[str(id_)] = position
+            self.round_of[position] = len(self.plans)
+
+    def _on_finished(self, event: Event) -> None:
+        self.stopped = event.payload["reason"]
+
+    def _on_asked(self, event: Event) -> None:
+        for position in event.payload["rows"]:
+            self.holders.setdefault(position, []).append(event.actor)
+
+    def _on_released(self, event: Event) -> None:
+        for position in event.payload["rows"]:
+            self.holders[position].remove(event.payload["annotator"])
+
+    def _on_answered(self, event: Event) -> None:
+        for position, code in event.payload["answers"]:
+            self._respond(position, event.actor, code)
+
+    def _on_corrected(self, event: Event) -> None:
+        for position, _, code in event.payload["answers"]:
+            self._respond(position, event.actor, code)
+            self.corrections += 1
+
+    def _respond(self, position: int, annotator: str, code: int | None) -> None:
+        responses = self.responses.setdefault(position, {})
+        if self.overlap == 1:
+            responses.clear()
+        responses[annotator] = code
+        holders = self.holders.get(position, [])
+        if annotator in holders:
+            holders.remove(annotator)
+        self.stopped = ""  # another answer may leave something to ask
+        if len(responses) < self.overlap:
+            return
+        ranked = Counter(c for c in responses.values() if c is not None).most_common(2)
+        if not ranked:
+            self.labels[position] = None
+        elif len(ranked) == 1 or ranked[0][1] > ranked[1][1]:
+            self.labels[position] = ranked[0][0]
+        # A tie leaves the row as it was: open, or with the label it had.

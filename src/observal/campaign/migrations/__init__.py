@@ -1,0 +1,1 @@
+"""The schema's history: one file per revision, run by Alembic in order, never changed once released."""

@@ -1,0 +1,95 @@
+"""Log and pool in a campaign's database: arrays as plain bytes, raw rows and ids as Arrow, all in pieces.
+
+A piece is at most 16 MB. Features are read back at the speed of the disk; a few raw rows are read without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.campaign.store import Transaction
+from observal.errors import NotACampaign
+
+MOST_BYTES = 16 * 2**20
+TABLE_BYTES = 2**20  # of raw rows in a piece: small, because a few rows are read at a time
+
+
+def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dict[str, Any]:
+    """Store an array, and return what :func:`read_array` must know of it."""
+    array = np.asarray(array)
+    per_row = max(1, array.itemsize * int(np.prod(array.shape[1:])))
+    step = max(1, MOST_BYTES // per_row)
+    for chunk, first in enumerate(range(0, len(array), step)):
+        content = np.ascontiguousarray(array[first : first + step]).tobytes()
+        transaction.write_chunk(name, chunk, first, content)
+    return {"dtype": array.dtype.str, "shape": list(array.shape)}
+
+
+def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDArray[Any]:
+    """Return a stored array."""
+    out = np.empty(tuple(form["shape"]), dtype=form["dtype"])
+    firsts = transaction.first_rows(name)
+    ends = [*firsts[1:], len(out)]
+    for chunk, (first, end) in enumerate(zip(firsts, ends, strict=False)):  # an array without rows has no pieces
+        piece = np.frombuffer(transaction.read_chunk(name, chunk), dtype=out.dtype)
+        out[first:end] = piece.reshape(end - first, *out.shape[1:])
+    return out
+
+
+def write_table(transaction: Transaction, name: str, table: Any) -> None:
+    """Store an Arrow table, compressed."""
+    import pyarrow as pa
+
+    for k, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):  # or each piece would hold all its values
+            table = table.set_column(k, column.name, table.column(k).cast(column.type.value_type))
+    per_row = max(1, table.nbytes // max(1, table.num_rows))
+    step = max(1, TABLE_BYTES // per_row)
+    for chunk, first in enumerate(range(0, table.num_rows, step)):
+        transaction.write_chunk(name, chunk, first, _to_bytes(table.slice(first, step)))
+
+
+def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> Any:
+    """Return some rows of a stored table, in the order given."""
+    import pyarrow as pa
+
+    firsts = transaction.first_rows(name)
+    if not firsts:
+        raise NotACampaign(f"The campaign lacks its {name}, so it is damaged; use a copy.")
+    wanted = np.asarray(positions, dtype=np.int64)
+    chunks = np.searchsorted(firsts, wanted, side="right") - 1
+    parts, order = [], []
+    for chunk in np.unique(chunks).tolist() or [0]:
+        here = np.flatnonzero(chunks == chunk)
+        rows = _from_bytes(transaction.read_chunk(name, chunk))
+        parts.append(rows.take(pa.array(wanted[here] - firsts[chunk], pa.int64())))
+        order.append(here)
+    joined = pa.concat_tables(parts, promote_options="permissive")
+    return joined.take(pa.array(np.argsort(np.concatenate(order)), pa.int64()))
+
+
+def read_whole_table(transaction: Transaction, name: str) -> Any:
+    """Return a stored table."""
+    import pyarrow as pa
+
+    parts = [_from_bytes(transaction.read_chunk(name, k)) for k in range(len(transaction.first_rows(name)))]
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _to_bytes(table: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _from_bytes(content: bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(content).read_all()

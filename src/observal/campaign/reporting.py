@@ -1,0 +1,67 @@
+"""A campaign's report: everything that happened, on one page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from observal.diagnosis import diagnose
+from observal.report.content import ReportContent
+from observal.report.html import write_report
+
+if TYPE_CHECKING:
+    from observal.campaign.campaign import Campaign
+
+PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
+POINTS = 8  # rounds of the error curve: each costs a cross-fit
+
+
+def write_campaign_report(campaign: Campaign, path: str | Path, title: str = "", command: str = "") -> Path:
+    """Write the report of a campaign and return where it is.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        At any time: the report tells what is known so far.
+    path : path
+        The HTML file to write.
+    title : str
+        The page's heading.
+    command : str
+        What was typed to make it, which the page repeats.
+    """
+    status, settings, session = campaign.status(), campaign.settings, campaign.session()
+    result = session.result()
+    result = replace(result, stopped=status.stopped or result.stopped)
+    problem, names = session.problem, settings["features"]
+    return write_report(
+        path,
+        ReportContent(
+            title=title or f"Labels bought for {settings['label']}",
+            logged=problem.logged,
+            pool=problem.pool,
+            result=result,
+            diagnosis=diagnose(problem.logged, problem.pool, feature_names=names, seed=status.seed),
+            feature_names=names,
+            settings=_settings(status),
+            versions={name: version(name) for name in PACKAGES},
+            seed=status.seed,
+            command=command,
+            notes=status.notes,
+            error_history=[(result.rounds[k].labels, session.intervals(k)["error"]) for k in _rounds(result.rounds)],
+            annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
+        ),
+    )
+
+
+def _settings(status: Any) -> dict[str, str]:
+    shown = {"method": status.method, "label budget": status.label_budget, "annotators per row": status.overlap}
+    return {name: "none" if value is None else str(value) for name, value in shown.items()}
+
+
+def _rounds(rounds: Any) -> list[int]:
+    """Return at most about `POINTS` rounds, the first and the last among them."""
+    last = len(rounds) - 1
+    return sorted({round(k * last / POINTS) for k in range(POINTS + 1)})

@@ -1,0 +1,218 @@
+"""What a campaign hands back: rows to label, what became of told labels, where it stands, what happened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from observal.campaign.agreement import Agreement
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows to have labelled now; falsy when there are none, and then `note` says why.
+
+    Parameters
+    ----------
+    ids : tuple
+        The rows' ids.
+    round : int
+        The round they belong to.
+    query_probability : tuple of float
+        The chance that each row had of being asked about.
+    reason : tuple of str
+        Why each row was chosen.
+    rows : pyarrow.Table
+        The rows as they came, the id first.
+    finished : bool
+        Whether the campaign has nothing left to ask.
+    note : str
+        Why there are no rows; empty where there are some.
+    """
+
+    ids: tuple[Any, ...]
+    round: int
+    query_probability: tuple[float, ...]
+    reason: tuple[str, ...]
+    rows: Any = field(repr=False)
+    finished: bool
+    note: str
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to_fill_in(self, label: str) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return column names and rows as plain values: the id, the raw columns, round, reason, and an empty `label`."""
+        shown = self.rows.drop_columns([label]) if label in self.rows.column_names else self.rows
+        ours = [
+            name if name not in (*shown.column_names, label) else f"observal_{name}" for name in ("round", "reason")
+        ]
+        records = [
+            {**_finite(row), ours[0]: self.round, ours[1]: reason, label: None}
+            for row, reason in zip(shown.to_pylist(), self.reason, strict=True)
+        ]
+        return [*shown.column_names, *ours, label], records
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of told labels; it is made only when they are stored.
+
+    Parameters
+    ----------
+    labels, skips : int
+        Answers that are new.
+    corrected : int
+        Answers that took the place of another.
+    unchanged : int
+        Answers that were known already.
+
+    Examples
+    --------
+    >>> print(Receipt(labels=3, skips=1, corrected=0, unchanged=0))
+    3 labels stored, 1 rows skipped.
+    """
+
+    labels: int
+    skips: int
+    corrected: int
+    unchanged: int
+
+    def __str__(self) -> str:
+        parts = [
+            (self.labels, "labels stored"),
+            (self.skips, "rows skipped"),
+            (self.corrected, "answers corrected"),
+            (self.unchanged, "answers already known"),
+        ]
+        said = [f"{count} {what}" for count, what in parts if count]
+        if not said:
+            return "The file has no answers, so nothing was stored."
+        nothing = "; nothing changed" if self.unchanged and len(said) == 1 else ""
+        return ", ".join(said) + nothing + "."
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a campaign stands.
+
+    Parameters
+    ----------
+    log_rows, revealed, pool_rows : int
+        The data.
+    features : int
+        Columns that the method sees.
+    classes : tuple
+        The label values, the positive one last.
+    label_budget : int, optional
+        The most rows to have labelled.
+    labels, skipped : int
+        Rows with a label, and rows that were skipped.
+    round, round_rows, open_rows : int
+        The latest round, its rows, and those of them that are not settled.
+    held : mapping
+        Annotator → open rows that they have.
+    answers : mapping
+        Annotator → rows that they answered; skips do not count.
+    overlap, corrections : int
+        Annotators per row, and answers that were corrected.
+    agreement : Agreement, optional
+        Where annotators answered the same rows.
+    stopped : str
+        Why nothing is left to ask; empty while something is.
+    method : str
+        How rows are chosen, with the settings that are not the default.
+    seed : int
+        Of everything random.
+    notes : tuple of str
+        What was done to the data, and what to know.
+    """
+
+    log_rows: int
+    revealed: int
+    pool_rows: int
+    features: int
+    classes: tuple[Any, ...]
+    label_budget: int | None
+    labels: int
+    skipped: int
+    round: int
+    round_rows: int
+    open_rows: int
+    held: Mapping[str, int]
+    answers: Mapping[str, int]
+    overlap: int
+    corrections: int
+    agreement: Agreement | None
+    stopped: str
+    method: str
+    seed: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values that JSON can hold."""
+        return {**asdict(self), "held": dict(self.held), "answers": dict(self.answers)}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return it as pairs of a name and a text, for people."""
+        budget = f" of {self.label_budget}" if self.label_budget is not None else ""
+        lines = [
+            ("log", f"{self.log_rows} rows, {self.revealed} with a label"),
+            ("pool", f"{self.pool_rows} rows, {self.features} features"),
+            ("classes", ", ".join(str(value) for value in self.classes)),
+            ("labels", f"{self.labels}{budget}"),
+        ]
+        if self.skipped:
+            lines.append(("skipped", f"{self.skipped} rows"))
+        if self.corrections:
+            lines.append(("corrected", f"{self.corrections} answers"))
+        settled = self.round_rows - self.open_rows
+        lines.append(("round", f"{self.round}: {settled} of {self.round_rows} rows done" if self.round else "none yet"))
+        if self.held:
+            lines.append(("held", ", ".join(f"{name} {count}" for name, count in self.held.items())))
+        if self.answers:
+            lines.append(("answers", ", ".join(f"{name} {count}" for name, count in self.answers.items())))
+        if self.overlap > 1:
+            lines.append(("per row", f"{self.overlap} annotators, the majority decides"))
+        if self.agreement:
+            kappa = "not defined" if self.agreement.kappa is None else f"{self.agreement.kappa:.2f}"
+            kind = f"{self.agreement.kind}'s kappa {kappa}"
+            lines.append(("agreement", f"{self.agreement.share:.1%} on {self.agreement.rows} rows, {kind}"))
+        lines.append(("state", f"finished: {self.stopped}" if self.stopped else "not finished"))
+        lines.append(("method", f"{self.method}, seed {self.seed}"))
+        return lines + [("note", note) for note in self.notes]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event of a campaign, for people.
+
+    Parameters
+    ----------
+    sequence : int
+        1, 2, 3, …, without gaps.
+    time : str
+        When, in UTC.
+    actor : str
+        Who.
+    kind : str
+        created, round, asked, answered, corrected, released or finished.
+    text : str
+        What happened, in words.
+    details : mapping
+        The same as values: ids and labels.
+    """
+
+    sequence: int
+    time: str
+    actor: str
+    kind: str
+    text: str
+    details: Mapping[str, Any] = field(repr=False)
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with None for what is not a number, as JSON wants it."""
+    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}

@@ -1,0 +1,101 @@
+"""The tables of a campaign's database and how an older schema becomes the newest.
+
+The journal is the truth. No other table says what was asked or answered: that is derived from the journal whenever a
+campaign is read (:mod:`observal.campaign.ledger`). The second table holds the data, in pieces.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from observal.errors import NotACampaign
+
+NEWEST = "0001"
+VERSION_TABLE = "observal_version"
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+_metadata = sa.MetaData()
+journal = sa.Table(
+    "observal_journal",
+    _metadata,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("payload", sa.Text, nullable=False),
+)
+data = sa.Table(
+    "observal_data",
+    _metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("chunk", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("first_row", sa.BigInteger, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+
+
+def schema_version(connection: sa.Connection) -> str | None:
+    """Return the revision of the database's schema, or None where there is no campaign."""
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    version = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
+    return None if version is None else str(version)
+
+
+def revisions() -> list[str]:
+    """Return every revision this observal knows, the first one first.
+
+    Examples
+    --------
+    >>> revisions()[0], revisions()[-1] == NEWEST
+    ('0001', True)
+    """
+    return [script.revision for script in _scripts().walk_revisions()][::-1]
+
+
+def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
+    """Bring the schema to a revision within the connection's transaction; an unknown one is refused.
+
+    Parameters
+    ----------
+    connection : sqlalchemy.Connection
+        With a transaction that may write.
+    to : str
+        The revision to end at.
+
+    Examples
+    --------
+    >>> import sqlalchemy as sa
+    >>> with sa.create_engine("sqlite://").begin() as connection:
+    ...     migrate(connection)
+    ...     schema_version(connection) == NEWEST
+    True
+    """
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+
+    found = schema_version(connection)
+    if found == to:
+        return
+    if found is not None and found not in revisions():
+        raise NotACampaign(
+            f"The campaign has schema {found}, which a newer observal made (this one knows up to {NEWEST}); "
+            "update observal."
+        )
+    scripts: Any = _scripts()
+
+    def steps(revision: Any, context: Any) -> Any:
+        return scripts._upgrade_revs(to, revision)
+
+    with EnvironmentContext(Config(), scripts, fn=steps) as environment:
+        environment.configure(connection=connection, version_table=VERSION_TABLE)
+        environment.run_migrations()
+
+
+def _scripts() -> Any:
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory(_MIGRATIONS, version_locations=[_MIGRATIONS])

@@ -1,0 +1,91 @@
+"""Commands that tell what a log can be trusted with, and what became of a campaign."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from shlex import join
+from typing import Annotated, Any
+
+import typer
+
+from observal.cli.campaigns import Where, listed
+from observal.cli.output import Json, Seed, print_json, progress_bar
+
+
+def diagnose(
+    logged: Annotated[list[Path], typer.Argument(help="Tables of the log, or one campaign.")],
+    pool: Annotated[Path | None, typer.Option(help="Table of the rows that can be asked about.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the label, empty where it was not revealed.")] = None,
+    propensity: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of the chance that the row's label was revealed; with several logs, one for each."),
+    ] = None,
+    estimate_propensity: Annotated[
+        bool, typer.Option("--estimate-propensity", help="Estimate that chance from which rows were revealed.")
+    ] = False,
+    id: Annotated[str | None, typer.Option(help="Column of the rows' ids; it is not a feature.")] = None,
+    features: Annotated[str | None, typer.Option(help="Feature columns, A,B,C; all others by default.")] = None,
+    target: Annotated[float | None, typer.Option(help="The error to reach: how many labels will it take?")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Tell whether a log can be trusted, in words: overlap, weights, calibration, drift, hidden confounding.
+
+    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target 0.1,
+    and for a campaign: observal diagnose campaign.db
+    """
+    from observal.diagnosis import diagnose as run_diagnose
+
+    with progress_bar("reading", hidden=as_json):
+        if pool is None or label is None:
+            if len(logged) > 1 or pool is not None or label is not None:
+                raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign stands alone.")
+            log, rows, names, notes = _of_campaign(str(logged[0]))
+        else:
+            chances: Any = "estimate" if estimate_propensity else (propensity or [])
+            if not chances or (propensity and estimate_propensity):
+                raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
+            from observal.tables import TableRoles, load_problem
+
+            roles = TableRoles(label, None, id, None, None if features is None else tuple(listed(features) or ()))
+            loaded = load_problem(
+                list(logged), pool, roles, propensity=chances[0] if len(chances) == 1 else chances, seed=seed
+            )
+            log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
+        found = run_diagnose(log, rows, feature_names=names, target_error=target, seed=seed)
+    if as_json:
+        print_json({**found.to_dict(), "notes": list(notes)})
+        return
+    print(found.text())
+    for note in notes:
+        print(f"Note: {note}")
+
+
+def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
+    from observal.campaign import Campaign
+
+    campaign = Campaign.open(where)
+    problem = campaign.session().problem
+    return problem.logged, problem.pool, campaign.settings["features"], campaign.status().notes
+
+
+def report(
+    campaign: Where,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="The page's heading.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write everything that is known on one page: a single HTML file that needs no network.
+
+    Example: observal report campaign.db -o report.html
+    """
+    from observal.campaign import Campaign
+    from observal.campaign.reporting import write_campaign_report
+
+    with progress_bar("fitting", hidden=as_json):
+        path = write_campaign_report(Campaign.open(campaign), out, title, join(["observal", *sys.argv[1:]]))
+    if as_json:
+        print_json({"report": str(path)})
+        return
+    print(f"Report: {path}")

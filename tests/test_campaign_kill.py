@@ -1,0 +1,128 @@
+"""A campaign survives what happens to processes: SIGKILL at any moment, and eight of them at once."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from observal.campaign import Campaign
+from tests.campaigns import make_campaign, truth_of, work
+from tests.postgres import postgres  # noqa: F401  a fixture
+
+# Children are forked from a server that has imported everything and computed nothing: quick, and no thread is lost.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["__main__", "tests.campaigns", "observal.learners.newton", "scipy.special", "pyarrow"])
+
+
+def start(*arguments):
+    here, there = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=work, args=(*arguments, there))
+    process.start()
+    there.close()
+    return process, here
+
+
+def drain(connection):
+    """Return all messages that a process has sent before it ended."""
+    messages = []
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            messages.append(connection.recv())
+    connection.close()
+    return messages
+
+
+def recorded(where):
+    """Return the rows of each round, and every answer, as the journal has them."""
+    events = Campaign.open(where).history()
+    rounds = [e.details["ids"] for e in events if e.kind == "round"]
+    answers = [(a["id"], a["label"]) for e in events if e.kind == "answered" for a in e.details["answers"]]
+    return rounds, answers
+
+
+def uninterrupted(where, n):
+    """Return what is asked for, call by call, when nothing goes wrong."""
+    campaign, asked = make_campaign(where), []
+    while batch := campaign.ask(n):
+        asked.append(list(batch.ids))
+        campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
+    return asked
+
+
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_sigkill_at_any_moment_loses_nothing_and_changes_nothing(tmp_path, kills):
+    n = 3
+    expected = uninterrupted(tmp_path / "whole.db", n)
+    order = [row for asked in expected for row in asked]
+    rng = np.random.default_rng(kills)
+    done, campaigns, acknowledged, interrupted = 0, 0, [], 0
+    where = tmp_path / "killed-0.db"
+    make_campaign(where)
+    while done < kills:
+        process, connection = start(where, "anyone", n)
+        assert connection.poll(60)  # the clock starts when it is about to open the campaign
+        process.join(float(rng.uniform(0.0, 0.3)))
+        process.kill()
+        process.join()
+        messages = drain(connection)
+        done += 1
+        interrupted += messages[-1][0] != "finished"
+        acknowledged += [row for kind, rows in messages if kind == "told" for row in rows]
+        _, answers = recorded(where)
+        told = [row for row, _ in answers]
+        # Every acknowledged label is there once, in order; at most one call was stored and not yet acknowledged.
+        assert told[: len(acknowledged)] == acknowledged
+        assert 0 <= len(told) - len(acknowledged) <= n
+        assert len(set(told)) == len(told)
+        assert all(label == truth_of(row) for row, label in answers)
+        assert told == order[: len(told)]
+        acknowledged = told
+        batch = Campaign.open(where).ask(n)
+        assert list(batch.ids) == order[len(told) : len(told) + len(batch.ids)]
+        assert list(batch.ids) in expected or batch.finished
+        if batch.finished:
+            campaigns += 1
+            where, acknowledged = tmp_path / f"killed-{campaigns}.db", []
+            make_campaign(where)
+    assert interrupted > kills / 2
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"])
+def test_eight_processes_at_once(tmp_path, place, request):
+    where = tmp_path / "campaign.db" if place == "sqlite" else request.getfixturevalue("postgres")()
+    make_campaign(where)
+    people = [f"person {k}" for k in range(8)]
+    running = [start(where, name, 2) for name in people]
+    messages = {name: drain(connection) for name, (_, connection) in zip(people, running, strict=True)}
+    for process, _ in running:
+        process.join()
+    assert [process.exitcode for process, _ in running] == [0] * 8
+    handed = {name: {row for kind, rows in said if kind == "asked" for row in rows} for name, said in messages.items()}
+    assert sum(map(len, handed.values())) == len(set().union(*handed.values()))  # no row went to two people
+    told = [row for said in messages.values() for kind, rows in said if kind == "told" for row in rows]
+    rounds, answers = recorded(where)
+    assert sorted(told) == sorted(row for row, _ in answers)
+    assert len(set(told)) == len(told) == 32
+    assert all(label == truth_of(row) for row, label in answers)
+    # Whoever was faster, the decisions are those of one person working alone.
+    uninterrupted(tmp_path / "alone.db", 5)
+    assert rounds == recorded(tmp_path / "alone.db")[0]
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"])
+def test_two_answers_per_row_from_six_processes_at_once(tmp_path, place, request):
+    where = tmp_path / "campaign.db" if place == "sqlite" else request.getfixturevalue("postgres")()
+    campaign = make_campaign(where, overlap=2, label_budget=24)
+    people = [f"person {k}" for k in range(6)]
+    running = [start(where, name, 3) for name in people]
+    for _, connection in running:
+        drain(connection)
+    for process, _ in running:
+        process.join()
+    assert [process.exitcode for process, _ in running] == [0] * 6
+    status = campaign.status()
+    assert (status.labels, sum(status.answers.values())) == (24, 48)
+    assert status.agreement.share == 1.0

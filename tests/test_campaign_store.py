@@ -1,0 +1,271 @@
+"""The database under a campaign: it only grows, comes from any older schema, and holds all or nothing of a command."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from observal.campaign import Campaign
+from observal.campaign.encoding import decode, encode, gone_settings
+from observal.campaign.ledger import Ledger
+from observal.campaign.pieces import read_array, read_rows, read_whole_table, write_array, write_table
+from observal.campaign.schema import NEWEST, migrate, revisions, schema_version
+from observal.campaign.store import create_store, open_store
+from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
+from observal.types import ASKED, Plan
+from tests.campaigns import make_campaign, truth_of
+from tests.postgres import postgres  # noqa: F401  a fixture
+
+FIRST = Path(__file__).parent / "fixtures" / "campaign_0001.sql"
+PLACES = pytest.mark.parametrize("place", ["sqlite", "postgresql"])
+
+
+def address(place, tmp_path, request):
+    return str(tmp_path / "c.db") if place == "sqlite" else request.getfixturevalue("postgres")()
+
+
+def engine_of(where):
+    return sa.create_engine(
+        where.replace("postgresql:", "postgresql+psycopg:") if ":" in where else f"sqlite:///{where}"
+    )
+
+
+@PLACES
+def test_what_is_written_cannot_be_changed_or_removed(tmp_path, request, place):
+    where = address(place, tmp_path, request)
+    make_campaign(where)
+    for table, column in (("observal_journal", "kind"), ("observal_data", "name")):
+        changes = [f"DELETE FROM {table}", f"UPDATE {table} SET {column} = 'x'"]
+        for change in changes + ([f"TRUNCATE {table}"] if place == "postgresql" else []):
+            with pytest.raises(sa.exc.DBAPIError, match="can only grow"), engine_of(where).begin() as connection:
+                connection.execute(sa.text(change))
+    assert Campaign.open(where).status().labels == 0
+
+
+@PLACES
+def test_every_schema_since_the_first_becomes_the_newest(tmp_path, request, place):
+    """The schemas themselves: from each revision on, the tables end up as a new campaign has them."""
+    known = revisions()
+    assert known[-1] == NEWEST
+    found = []
+    for revision in known:
+        where = address(place, tmp_path, request).replace("c.db", f"{revision}.db")
+        engine = engine_of(where)
+        with engine.begin() as connection:
+            migrate(connection, revision)
+            assert schema_version(connection) == revision
+        with engine.begin() as connection:
+            migrate(connection)
+            assert schema_version(connection) == NEWEST
+            inspector = sa.inspect(connection)
+            names = sorted(inspector.get_table_names())
+            found.append({name: [(c["name"], str(c["type"])) for c in inspector.get_columns(name)] for name in names})
+    assert all(tables == found[0] for tables in found)
+
+
+def test_a_campaign_of_the_first_schema_goes_on(tmp_path):
+    """The file is what the first version wrote, as SQL text: made, asked, answered, corrected, with three rows open."""
+    where = tmp_path / "old.db"
+    with sqlite3.connect(where) as connection:
+        connection.executescript(FIRST.read_text())
+    connection.close()
+    campaign = Campaign.open(where)
+    status = campaign.status()
+    assert (status.labels, status.skipped, status.corrections, status.open_rows) == (4, 1, 1, 3)
+    assert dict(status.held) == {"ann": 2}
+    held = campaign.ask(2, "ann")
+    assert [len(held), held.rows.column_names] == [2, ["loan", "income", "home", "q0"]]
+    while batch := campaign.ask(None, "ann"):
+        campaign.tell(
+            batch.ids, ["paid" if income > 0 else "lost" for income in batch.rows["income"].to_pylist()], "ann"
+        )
+    status = campaign.status()
+    assert (status.labels, status.stopped) == (12, "the label budget of 12 is spent")
+    assert [e.sequence for e in campaign.history()] == list(range(1, len(campaign.history()) + 1))
+    campaign.export(tmp_path / "model.skops")
+
+
+@PLACES
+def test_a_newer_schema_gets_one_sentence(tmp_path, request, place):
+    where = address(place, tmp_path, request)
+    make_campaign(where)
+    with engine_of(where).begin() as connection:
+        connection.execute(sa.text("UPDATE observal_version SET version_num = '9999'"))
+    with pytest.raises(NotACampaign, match=r"schema 9999, which a newer observal made .* update observal\.$"):
+        Campaign.open(where)
+
+
+def test_an_event_of_a_newer_version_gets_one_sentence(tmp_path):
+    campaign = make_campaign(tmp_path / "c.db")
+    with campaign._store.writing() as transaction:
+        transaction.append("ann", "levitated", {})
+    with pytest.raises(NotACampaign, match=r"'levitated'.*update observal"):
+        Campaign.open(tmp_path / "c.db").status()
+
+
+def test_state_is_derived_from_the_journal_alone(tmp_path):
+    """A campaign object that lived through everything and one that reads the journal afterwards are in the same state."""
+    campaign = make_campaign(tmp_path / "c.db", overlap=2, label_budget=20)
+    rng = np.random.default_rng(0)
+    people = ["ann", "bob", "cleo", "dan", "eve"]
+    for turn in range(60):
+        name = people[rng.integers(5)]
+        batch = campaign.ask(int(rng.integers(1, 6)), name)
+        if turn % 5 == 4:
+            campaign.release(name)
+        answers = [None if rng.random() < 0.1 else truth_of(i) if rng.random() < 0.8 else "good" for i in batch.ids]
+        campaign.tell(batch.ids, answers, name)
+        if batch and turn % 3 == 0:
+            campaign.tell(batch.ids[:1], ["bad" if answers[0] == "good" else "good"], name, correct=True)
+    with campaign._store.reading() as transaction:
+        events = transaction.events()
+    rebuilt = Ledger()
+    rebuilt.follow(events)
+    lived = vars(campaign._ledger)
+    for name, value in vars(rebuilt).items():
+        if name != "plans":
+            assert value == lived[name], name
+    assert [encode(p) for p in rebuilt.plans] == [encode(p) for p in campaign._ledger.plans]
+    assert campaign.status() == Campaign.open(tmp_path / "c.db").status()
+    assert {"corrected", "released"} <= {event.kind for event in events}
+
+
+@PLACES
+def test_a_command_that_fails_stores_nothing(tmp_path, request, place, monkeypatch):
+    campaign = make_campaign(address(place, tmp_path, request))
+    ids = campaign.ask(3).ids
+    before = campaign.history()
+    import observal.campaign.campaign as module
+
+    def break_off(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "make_batch", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        campaign.ask(5)
+    monkeypatch.undo()
+    assert campaign.history() == before
+    assert campaign.ask(3).ids == ids
+
+
+def test_an_interrupted_init_leaves_nothing(tmp_path):
+    def fill(transaction):
+        transaction.append("observal", "created", {})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        create_store(tmp_path / "c.db", fill)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_settings_that_make_an_acknowledged_label_durable(tmp_path):
+    store = make_campaign(tmp_path / "c.db")._store
+    with store.writing() as transaction:
+        pragma = transaction._connection.exec_driver_sql
+        assert pragma("PRAGMA journal_mode").scalar() == "wal"
+        assert pragma("PRAGMA synchronous").scalar() == 2  # FULL
+        assert pragma("PRAGMA busy_timeout").scalar() >= 60_000
+        other = sqlite3.connect(tmp_path / "c.db", timeout=0)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        other.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["c.db"]  # nothing beside it when no one uses it
+
+
+def test_a_database_that_refuses_gets_one_sentence(tmp_path, request):
+    campaign = make_campaign(tmp_path / "c.db")
+    with sqlite3.connect(tmp_path / "c.db") as connection:
+        connection.execute("DROP TABLE observal_data")
+    with pytest.raises(CampaignUnavailable, match=r"could not do that \(no such table"):
+        campaign.ask(3)
+    with pytest.raises(CampaignUnavailable, match=r"postgresql://someone:\*\*\*@127\.0\.0\.1:1/none"):
+        Campaign.open("postgresql://someone:secret@127.0.0.1:1/none")
+
+
+class Memory:
+    """Stands in for a transaction: pieces in a dictionary."""
+
+    def __init__(self):
+        self.chunks = {}
+
+    def write_chunk(self, name, chunk, first_row, content):
+        self.chunks[name, chunk] = (first_row, content)
+
+    def first_rows(self, name):
+        return [first for (owner, _), (first, _) in sorted(self.chunks.items()) if owner == name]
+
+    def read_chunk(self, name, chunk):
+        return self.chunks[name, chunk][1]
+
+
+@given(st.integers(0, 50), st.integers(0, 4), st.integers(1, 200))
+def test_arrays_survive_in_pieces(rows, columns, most_bytes):
+    array = np.random.default_rng(rows).normal(size=(rows, columns))
+    memory = Memory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("observal.campaign.pieces.MOST_BYTES", most_bytes)
+        form = write_array(memory, "x", array)
+    assert np.array_equal(read_array(memory, "x", form), array)
+    assert all(len(content) <= max(most_bytes, 8 * columns) for _, content in memory.chunks.values())
+
+
+@given(st.lists(st.text(max_size=30) | st.none(), min_size=1, max_size=60), st.data())
+def test_some_rows_of_a_table_are_read_in_the_order_given(texts, draw):
+    table = pa.table({"text": pa.array(texts, pa.string()), "number": pa.array(range(len(texts)))})
+    table = table.append_column("kind", pa.array(texts, pa.string()).dictionary_encode())
+    memory = Memory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("observal.campaign.pieces.TABLE_BYTES", 64)
+        write_table(memory, "t", table)
+    positions = draw.draw(st.lists(st.integers(0, len(texts) - 1), max_size=8))
+    rows = read_rows(memory, "t", positions)
+    assert rows.column("number").to_pylist() == positions
+    assert rows.column("kind").to_pylist() == [texts[p] for p in positions]
+    assert read_whole_table(memory, "t").column("text").to_pylist() == texts
+
+
+def test_a_plan_survives_json():
+    import json
+
+    plan = Plan(
+        np.array([4, 1, 9]),
+        np.array([0.1, 1 / 3, 1.0]),
+        np.array([ASKED, 1, 2], dtype=np.int8),
+        np.array([0, 1, 0]),
+        np.array([0, 1, 0], dtype=np.int8),
+        ("one", "zwölf"),
+        True,
+    )
+    copy = decode(json.loads(json.dumps(encode(plan))))
+    for name, value in vars(plan).items():
+        assert np.array_equal(value, getattr(copy, name)), name
+        assert getattr(value, "dtype", None) == getattr(copy.__dict__[name], "dtype", None)
+
+
+def test_settings_of_other_versions():
+    import observal as ob
+
+    recorded = encode(ob.NewtonVC(batch=3))
+    recorded["fields"]["magic"] = 7
+    assert decode(recorded) == ob.NewtonVC(batch=3)
+    assert gone_settings(recorded) == ["magic"]
+    with pytest.raises(NotACampaign, match="use the version that made it"):
+        decode({"type": "observal.methods:Levitation", "fields": {}})
+    with pytest.raises(NotACampaign, match="does not have"):
+        decode({"type": "os:system", "fields": {}})
+    with pytest.raises(InvalidInput, match="can store numbers, text"):
+        encode(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
+
+
+def test_opening_migrates_nothing_that_is_new(tmp_path):
+    make_campaign(tmp_path / "c.db")
+    before = (tmp_path / "c.db").read_bytes()
+    open_store(tmp_path / "c.db")
+    assert (tmp_path / "c.db").read_bytes() == before

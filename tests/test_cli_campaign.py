@@ -1,0 +1,259 @@
+"""A campaign on the command line, from files to a model; exit codes, and errors in one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from observal.cli import app
+from observal.errors import ObservalError
+from tests.postgres import postgres  # noqa: F401  a fixture
+
+
+def observal(*arguments, code=0, **environment):
+    """Run a command in this process, as main() does: what it prints, or the sentence of its error."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments], env=environment)
+    if isinstance(done.exception, ObservalError | OSError):
+        assert code == 1, done.exception
+        return str(done.exception)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.stdout if code == 0 else done.output
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(3)
+    n = 120
+    frame = pd.DataFrame({"id": [f"r{i}" for i in range(2 * n)], "age": rng.integers(18, 80, 2 * n), "q0": 0.4})
+    frame["home"] = rng.choice(["own", "rent", 'Öl, "x"'], 2 * n)
+    frame["y"] = np.where(frame["age"] + 10 * (frame["home"] == "own") > 50, "paid", "lost")
+    log = frame[:n].copy()
+    log.loc[rng.random(n) > 0.4, "y"] = None
+    log.to_csv(tmp_path / "log.csv", index=False)
+    frame[n:].drop(columns="y").to_parquet(tmp_path / "pool.parquet")
+    frame[n:].to_csv(tmp_path / "truth.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def made(files):
+    where = files / "campaign.db"
+    observal(*init(files, where))
+    return where
+
+
+def init(files, where, *more):
+    data = ["--logged", files / "log.csv", "--pool", files / "pool.parquet", "--label", "y", "--id", "id"]
+    return ["init", where, *data, "--propensity", "q0", "--budget", 20, "--batch", 10, *more]
+
+
+def fill_in(path, truth):
+    answers = dict(pd.read_csv(truth)[["id", "y"]].to_numpy().tolist())
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["y"] = answers[row["id"]]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"])
+def test_from_files_to_a_model(files, request, place):
+    from observal.campaign import load_model
+
+    where = files / "campaign.db" if place == "sqlite" else request.getfixturevalue("postgres")()
+    assert "Next: observal ask" in observal(*init(files, where))
+    for number in range(2):
+        labels = files / f"labels-{number}.csv"
+        assert "10 rows to label" in observal("ask", where, "-n", 20, "-o", labels)
+        header = labels.read_text(encoding="utf-8").splitlines()[0]
+        assert header == "id,age,q0,home,round,reason,y"
+        fill_in(labels, files / "truth.csv")
+        assert observal("tell", where, labels).startswith("10 labels stored.")
+        assert "nothing changed" in observal("tell", where, labels)
+    assert "finished: the label budget of 20 is spent" in observal("ask", where)
+    assert "finished" in observal("status", where)
+    assert "round 2 opens with 10 rows" in observal("history", where)
+    assert "model.skops" in observal("export", where, files / "model.skops")
+    pool = pd.read_csv(files / "truth.csv")
+    assert load_model(files / "model.skops").score(pool.drop(columns="y"), pool["y"]) > 0.9
+
+
+def test_every_result_as_json(made, files):
+    asked = json.loads(observal("ask", made, "-n", 3, "--json"))
+    assert [row["y"] for row in asked["rows"]] == [None] * 3
+    assert {"id", "age", "home", "q0", "round", "reason", "y"} == set(asked["rows"][0])
+    for row in asked["rows"]:
+        row["y"] = "paid"
+    (files / "labels.json").write_text(json.dumps(asked))
+    told = json.loads(observal("tell", made, files / "labels.json", "--json"))
+    assert told == {"labels": 3, "skips": 0, "corrected": 0, "unchanged": 0, "bought": 3, "label_budget": 20}
+    assert json.loads(observal("status", made, "--json"))["labels"] == 3
+    assert "error_interval" in json.loads(observal("status", made, "--json", "--interval"))
+    assert [e["kind"] for e in json.loads(observal("history", made, "--json"))][:2] == ["created", "round"]
+    assert json.loads(observal("release", made, "--annotator", "ann", "--json")) == {"released": 0}
+    assert json.loads(observal("export", made, files / "m.skops", "--json"))["labels"] == 3
+    other = json.loads(observal(*init(files, files / "other.db", "--json")))
+    assert other["label_budget"] == 20
+
+
+def test_people_have_their_own_rows(made):
+    ann = observal("ask", made, "-n", 6, "--csv", "--annotator", "ann")
+    assert observal("ask", made, "-n", 6, "--csv", OBSERVAL_ANNOTATOR="ann") == ann
+    bob = observal("ask", made, "-n", 6, "--csv", "--annotator", "bob")
+    assert len(bob.splitlines()) == 5
+    assert not set(ann.splitlines()[1:]) & set(bob.splitlines()[1:])
+    nothing = observal("ask", made, "--annotator", "cleo")
+    assert nothing == "There is no row for cleo now: of the 10 open rows, ann has 6, bob has 4.\n"
+    assert observal("release", made, "--annotator", "ann") == "6 rows that ann had are free again.\n"
+    assert "held     bob 4" in observal("status", made).replace("held       ", "held     ")
+
+
+def test_a_refused_file_names_the_line_and_stores_nothing(made, files):
+    observal("ask", made, "-n", 3, "-o", files / "l.csv")
+    fill_in(files / "l.csv", files / "truth.csv")
+    with (files / "l.csv").open("a") as file:
+        file.write("nobody,1,2,own,1,x,paid\n")
+    said = observal("tell", made, files / "l.csv", code=1)
+    assert "line 5: row 'nobody' was never asked for" in said
+    assert json.loads(observal("status", made, "--json"))["labels"] == 0
+
+
+def test_a_correction_needs_its_option(made, files):
+    row = json.loads(observal("ask", made, "-n", 1, "--json"))["rows"][0]["id"]
+    (files / "a.csv").write_text(f"id,y\n{row},paid\n")
+    (files / "b.csv").write_text(f"id,y\n{row},lost\n")
+    observal("tell", made, files / "a.csv")
+    assert "--correct" in observal("tell", made, files / "b.csv", code=1)
+    assert observal("tell", made, files / "b.csv", "--correct").startswith("1 answers corrected.")
+    assert "paid → lost" in observal("history", made)
+
+
+def test_a_file_that_may_hold_labels_is_not_replaced(made, files):
+    (files / "l.csv").write_text("id,y\n")
+    assert "not replaced" in observal("ask", made, "-o", files / "l.csv", code=1)
+    assert (files / "l.csv").read_text() == "id,y\n"
+    assert json.loads(observal("status", made, "--json"))["round"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["status", "{}/none.db"], 1, "There is no campaign at"),
+        (["status", "{}/log.csv"], 1, "is not a campaign"),
+        (["tell", "{}/campaign.db", "{}/none.csv"], 1, "No such file"),
+        (["tell", "{}/campaign.db", "{}/log.csv"], 1, "was never asked for"),
+        (["ask", "{}/campaign.db", "-n", "0"], 2, "Invalid value"),
+        (["ask", "{}/campaign.db", "--csv", "--json"], 2, "not both"),
+        (["ask", "{}/campaign.db", "--annotator", ""], 1, "needs a name"),
+        (["export", "{}/campaign.db", "{}/no/m.skops"], 1, "No such file"),
+        (
+            ["init", "{}/campaign.db", "--logged", "{}/log.csv", "--pool", "{}/log.csv", "--label", "y"],
+            2,
+            "--propensity",
+        ),
+        (["ask"], 2, "Missing argument"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(made, files, arguments, code, said):
+    text = observal(*(a.format(files) for a in arguments), code=code)
+    assert said in text
+    assert "Traceback" not in text
+    assert code == 2 or "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--label", "nope", "no column 'nope'"),
+        ("--propensity", "home", "numbers"),
+        ("--id", "home", "distinct"),
+        ("--pool", "{}/none.parquet", "no file"),
+        ("--features", "age,nope", "'nope'"),
+        ("--classes", "a,b", "one of the classes"),
+        ("--floor", "2", "floor"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_said_in_one_line(files, option, value, said):
+    arguments = [str(a) for a in init(files, files / "new.db")]
+    if option in arguments:
+        arguments[arguments.index(option) + 1] = value.format(files)
+    else:
+        arguments += [option, value]
+    text = observal(*arguments, code=1)
+    assert said in text
+    assert "\n" not in text
+    assert not (files / "new.db").exists()
+
+
+def test_an_existing_campaign_is_not_overwritten(made, files):
+    before = made.read_bytes()
+    assert "never overwrites" in observal(*init(files, made), code=1)
+    assert made.read_bytes() == before
+
+
+def test_estimated_propensities_and_several_logs(files):
+    arguments = [a for a in init(files, files / "e.db") if a not in ("--propensity", "q0")]
+    observal(*arguments, "--estimate-propensity", "--features", "age,home")
+    assert len(json.loads(observal("ask", files / "e.db", "--json"))["rows"]) == 10
+    frame = pd.read_csv(files / "log.csv")
+    frame["id"] = "second " + frame["id"]
+    frame.to_csv(files / "log2.csv", index=False)
+    observal(*init(files, files / "two.db", "--logged", files / "log2.csv", "--propensity", "q0"))
+    assert json.loads(observal("status", files / "two.db", "--json"))["log_rows"] == 240
+
+
+COMMANDS = ["init", "ask", "tell", "status", "history", "release", "export"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example(command):
+    assert f"observal {command} campaign.db" in " ".join(observal(command, "--help").split())
+
+
+def process(*arguments, **environment):
+    command = [sys.executable, "-m", "observal", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+def test_as_a_process(made, files):
+    """No colour when piped, an error in one line without a traceback, and labels from the input."""
+    asked = process("ask", made, "-n", 2)
+    assert asked.returncode == 0, asked.stderr
+    assert "\x1b" not in asked.stdout
+    assert asked.stderr == ""
+    wrong = process("tell", made, files / "none.csv")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (1, "", 1)
+    assert wrong.stderr.startswith("observal: ")
+    assert "Traceback" in process("status", files / "none.db", "--debug").stderr
+    assert "complete" in process("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").stdout
+
+
+def test_help_starts_light():
+    code = "import sys, observal.cli; print([m for m in ('sqlalchemy', 'alembic', 'pyarrow', 'skops', 'sklearn', 'narwhals') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200), st.sampled_from(["csv", "parquet", "arrow"]), st.booleans())
+def test_any_file_as_a_table_ends_in_one_line(files, content, suffix, as_pool):
+    strange = files / f"strange.{suffix}"
+    strange.write_bytes(content)
+    arguments = [str(a) for a in init(files, files / "strange.db")]
+    arguments[arguments.index("--pool" if as_pool else "--logged") + 1] = str(strange)
+    text = observal(*arguments, code=1)
+    assert "\n" not in text
+    assert not (files / "strange.db").exists()
