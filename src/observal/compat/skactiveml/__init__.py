@@ -1,0 +1,37 @@
+"""NewtonVC as query strategies of scikit-activeml: one for pools, one for streams.
+
+What scikit-activeml calls ``X, y`` is read as the log: rows that an old policy looked at, with labels where it chose to. Two
+optional arguments of ``query`` say what its interface has no word for: `propensity`, the chance that each row had of being
+labelled by the old policy, and `queried_indices`, the labelled rows that were bought since. Without them the strategies
+suppose that labels were given to rows at random, and all by the old policy.
+
+Examples
+--------
+>>> import numpy as np
+>>> from observal.compat.skactiveml import ObservalSampling
+>>> rng = np.random.default_rng(0)
+>>> X = rng.normal(size=(300, 2))
+>>> y_true = (X[:, 0] + X[:, 1] > 0).astype(float)
+>>> propensity = np.where(X[:, 0] > 0, 0.3, 0.02)
+>>> y = np.where(rng.random(300) < propensity, y_true, np.nan)
+>>> strategy = ObservalSampling(random_state=0)
+>>> rows = strategy.query(X, y, propensity=propensity, batch_size=5)
+>>> y[rows] = y_true[rows]
+>>> strategy.query(X, y, propensity=propensity, queried_indices=rows, batch_size=5).shape
+(5,)
+"""
+
+try:
+    import skactiveml as _skactiveml  # noqa: F401  only to find out whether it is there
+except ImportError as error:
+    raise ImportError(
+        "observal.compat.skactiveml needs scikit-activeml, which is not installed; "
+        "install it with: pip install 'observal[bench]'"
+    ) from error
+
+from observal.compat.skactiveml.budget import DoubtBudgetManager
+from observal.compat.skactiveml.evidence import InvalidIndices
+from observal.compat.skactiveml.pool import ObservalSampling
+from observal.compat.skactiveml.stream import ObservalStream
+
+__all__ = ["DoubtBudgetManager", "InvalidIndices", "ObservalSampling", "ObservalStream"]

@@ -1,0 +1,186 @@
+"""NewtonVC as a pool query strategy of scikit-activeml."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from skactiveml.base import SingleAnnotatorPoolQueryStrategy
+from skactiveml.utils import MISSING_LABEL, check_scalar, is_labeled, rand_argmax
+
+from observal.checks import Bools, Floats, Ints
+from observal.compat.skactiveml.evidence import Evidence, method_of
+from observal.weights import query_policy
+
+
+class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
+    """Ask about rows whose class flips most easily, first where an old policy hardly looked.
+
+    The default method of observal, :class:`~observal.methods.NewtonVC`, for labels that are there because an old policy
+    chose where to look. It fits its own logistic regression on importance weights, and so needs no classifier.
+
+    Parameters
+    ----------
+    floor : float, default=0.1
+        The share of queries that are drawn by lot among the rows that pass the gate, so that every row keeps a chance.
+    gate_share : float, default=0.5
+        The share of queries that go to rows that pass the gate: those of which the old policy showed few. 0 switches the
+        gate off.
+    rows_per_label : float, default=4.0
+        How fast the gate opens: a row passes when ``2·rows_per_label·(labels queried)`` exceeds the number of rows that the
+        old policy looked at, times the row's propensity.
+    tempering : "auto" or float, default="auto"
+        Importance weights are raised to this power: 1 is the full correction, 0 none.
+    clip : bool, default=True
+        Whether importance weights are cut at a threshold.
+    capacity : float, default=4.0
+        A larger one clips more.
+    ridge : "auto" or float, default="auto"
+        The ridge of the logistic regression; "auto" chooses it by weighted cross-validation.
+    features : {"linear", "splines", "fourier", "auto"}, default="linear"
+        What the logistic regression sees.
+    missing_label : scalar or string or np.nan or None, default=np.nan
+        Value to represent a missing label.
+    random_state : int or RandomState instance or None, default=None
+        Controls the randomness of the strategy.
+
+    Notes
+    -----
+    Each sample of a batch is the one with the highest utility, ties broken at random. The utility is ``1/(1 + gap)``, gap
+    being how much worse the fit must get before the row's class flips. For a share `gate_share` of the samples, 1 is added
+    where a row passes the gate. For a share `floor`, the utility is 1 where a row passes the gate and 0 elsewhere. Without
+    labels of two classes, every row has the same gap. More than two classes are taken one against the rest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.compat.skactiveml import ObservalSampling
+    >>> X = np.linspace(-1.0, 1.0, 9)[:, None]
+    >>> y = np.array([0, 0, 0, np.nan, np.nan, np.nan, 1, 1, 1])
+    >>> strategy = ObservalSampling(floor=0.0, random_state=0)
+    >>> indices, utilities = strategy.query(X, y, return_utilities=True)
+    >>> indices.tolist(), utilities.shape
+    ([4], (1, 9))
+    """
+
+    def __init__(
+        self,
+        floor: float = 0.1,
+        gate_share: float = 0.5,
+        rows_per_label: float = 4.0,
+        tempering: float | str = "auto",
+        clip: bool = True,
+        capacity: float = 4.0,
+        ridge: float | str = "auto",
+        features: str = "linear",
+        missing_label: Any = MISSING_LABEL,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(missing_label=missing_label, random_state=random_state)
+        self.floor = floor
+        self.gate_share = gate_share
+        self.rows_per_label = rows_per_label
+        self.tempering = tempering
+        self.clip = clip
+        self.capacity = capacity
+        self.ridge = ridge
+        self.features = features
+
+    def query(
+        self,
+        X: Any,
+        y: Any,
+        propensity: Any = None,
+        queried_indices: Any = None,
+        candidates: Any = None,
+        batch_size: int = 1,
+        return_utilities: bool = False,
+    ) -> Any:
+        """Return the candidates whose labels are to be queried; nothing that is passed in is changed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            All samples, labelled or not.
+        y : array-like of shape (n_samples,)
+            Their labels, `missing_label` where not known.
+        propensity : float or array-like of shape (n_samples,), default=None
+            The chance that the old policy had of labelling each sample. It may be 0 where it did not. By default the share
+            of labelled samples, for all: labels were given at random.
+        queried_indices : array-like of int, default=None
+            The labelled samples that were queried and not labelled by the old policy. None by default.
+        candidates : None or array-like of shape (n_candidates,), dtype=int or \
+                array-like of shape (n_candidates, n_features), default=None
+            Samples that may be queried: all unlabelled ones, the ones at these indices, or these samples themselves. In the
+            last case one propensity for each sample of `X` cannot be mapped to them, which is a MappingError.
+        batch_size : int, default=1
+            The number of samples to query; a warning says where there are fewer candidates.
+        return_utilities : bool, default=False
+            Whether to return the utilities too.
+
+        Returns
+        -------
+        query_indices : numpy.ndarray of shape (batch_size,)
+            Indices into `X`, or into `candidates` where these are samples.
+        utilities : numpy.ndarray of shape (batch_size, n_samples) or (batch_size, n_candidates)
+            The utilities used for each of the selected samples; NaN for samples that are no candidates or were selected
+            before. Only where `return_utilities` is True.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array(["no", "", "", "yes"])
+        >>> strategy = ObservalSampling(floor=0.0, gate_share=1.0, rows_per_label=1.0, missing_label="")
+        >>> strategy.query(X, y, propensity=[0.9, 0.9, 0.1, 0.9]).tolist()
+        [2]
+        """
+        X, y, candidates, batch_size, return_utilities = self._validate_data(
+            X, y, candidates, batch_size, return_utilities, reset=True, check_X_dict={}
+        )
+        check_scalar(self.rows_per_label, "rows_per_label", Real, min_val=0.0, min_inclusive=False)
+        method = method_of(self, rows_per_label=self.rows_per_label)
+        evidence = Evidence.of(X, y, is_labeled(y, self.missing_label_), propensity, queried_indices)
+        rows, mapping = self._transform_candidates(candidates, X, y, enforce_mapping=np.ndim(propensity) > 0)
+        chances = np.full(len(rows), evidence.propensity[0]) if mapping is None else evidence.propensity[mapping]
+        stream = int(method.rows_per_label * (int(evidence.queried.sum()) + batch_size))
+        passing = query_policy(chances, evidence.n_logged, stream)
+        if method.gate_share == 0.0 or int(passing.sum()) < batch_size:
+            passing = np.ones(len(rows), dtype=bool)  # too few rows pass: all do
+        gaps = evidence.gaps(method, rows) if batch_size else np.zeros(0)
+        chosen, scores = choose_batch(gaps, passing, batch_size, method.floor, method.gate_share, self.random_state_)
+        if mapping is None:
+            return (chosen, scores) if return_utilities else chosen
+        if not return_utilities:
+            return mapping[chosen]
+        utilities = np.full((batch_size, len(X)), np.nan)
+        utilities[:, mapping] = scores
+        return mapping[chosen], utilities
+
+
+def choose_batch(
+    gaps: Floats, passing: Bools, size: int, floor: float, gate_share: float, rng: np.random.RandomState
+) -> tuple[Ints, Floats]:
+    """Return the rows of a batch, in the order they were taken, and the utilities that each was taken by.
+
+    Which of them are drawn by lot, and which must pass the gate, is itself random: so that a share holds over many small
+    batches as well as in a large one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gaps, passing = np.array([0.0, 1.0, 3.0]), np.array([False, True, True])
+    >>> chosen, utilities = choose_batch(gaps, passing, 2, 0.0, 1.0, np.random.RandomState(0))
+    >>> chosen.tolist(), utilities.tolist()
+    ([1, 2], [[1.0, 1.5, 1.25], [1.0, nan, 1.25]])
+    """
+    by_lot = rng.random(size) < floor
+    gated = np.diff(np.floor(gate_share * np.arange(size + 1) + rng.random())) > 0.0
+    first = np.zeros(gaps.size) if passing.all() else passing.astype(np.float64)
+    chosen = np.empty(size, dtype=np.int64)
+    utilities = np.empty((size, gaps.size))
+    for i in range(size):
+        utilities[i] = passing if by_lot[i] else 1.0 / (1.0 + gaps) + gated[i] * first
+        utilities[i, chosen[:i]] = np.nan
+        chosen[i] = rand_argmax(utilities[i], random_state=rng)[0]
+    return chosen, utilities
