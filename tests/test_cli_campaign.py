@@ -137,7 +137,7 @@ def test_a_correction_needs_its_option(made, files):
     (files / "b.csv").write_text(f"id,y\n{row},lost\n")
     observal("tell", made, files / "a.csv")
     assert "--correct" in observal("tell", made, files / "b.csv", code=1)
-    assert observal("tell", made, files / "b.csv", "--correct").startswith("1 answers corrected.")
+    assert observal("tell", made, files / "b.csv", "--correct").startswith("1 answer corrected.")
     assert "paid → lost" in observal("history", made)
 
 

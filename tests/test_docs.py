@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
+import io
+import os
 import pkgutil
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
+from threadpoolctl import threadpool_limits
 
 import observal
 
@@ -19,13 +25,70 @@ PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTI
 MODULES = [m.name for m in pkgutil.walk_packages(observal.__path__, "observal.") if not m.name.endswith("__main__")]
 
 
+WALKED = {"tutorial.md", "campaigns.md"}  # their shell commands are run too; others build, or take minutes
+BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def shell(commands: str) -> str:
+    """Run commands as a reader would, and return what they say."""
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "OMP_NUM_THREADS": "1",  # other tests use the other cores
+    }
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, f"{commands}{done.stdout}"
+    return done.stdout
+
+
+def loosely(text: str) -> str:
+    """Return a text without its numbers, spacing and rules, which may differ from machine to machine."""
+    return " ".join(re.sub(r"\d[\d,.]*", "#", text.replace("─", " ")).split())
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
-    """Snippets of one page share their names, as a reader who types them in would have it."""
+    """Snippets of one page share their names and their folder, as a reader who types them in would have it.
+
+    A text block shows what the block before it printed; an ellipsis stands for what is left out.
+    """
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "snippet"}
-    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)):
-        exec(compile(code, f"{page.name}, snippet {number + 1}", "exec"), names)
+    said = ""
+    for number, (kind, code) in enumerate(BLOCK.findall(page.read_text())):
+        if kind == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as printed, threadpool_limits(1):
+                exec(compile(code, f"{page.name}, block {number + 1}", "exec"), names)
+            said = printed.getvalue()
+        elif kind == "sh":
+            said = shell(code) if page.name in WALKED else ""
+        elif said:
+            for part in code.split("…\n"):
+                assert loosely(part) in loosely(said), f"{page.name} shows\n{part}\nbut it is now\n{said}"
+            said = ""
+
+
+def test_the_readme_begins_as_the_tutorial_does():
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    commands = re.findall(r"^observal .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        assert f"\n{command}\n" in tutorial, f"the tutorial does not have: {command}"
+
+
+def test_names_that_are_imported_later_are_there():
+    for name in observal.__all__:
+        assert getattr(observal, name) is not None
+        assert name in dir(observal)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = observal.nothing
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -64,9 +127,7 @@ def test_the_exact_example_saves_labels_at_the_same_error(tmp_path, monkeypatch)
 
 
 def test_importing_observal_is_light():
-    import subprocess
-
-    heavy = ["numba", "scipy", "sklearn", "matplotlib", "rich", "typer", "narwhals", "joblib"]
+    heavy = ["numba", "scipy", "sklearn", "matplotlib", "rich", "typer", "narwhals", "joblib", "pyarrow", "sqlalchemy"]
     code = f"import sys, observal; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"

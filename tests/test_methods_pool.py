@@ -360,3 +360,11 @@ def test_a_bad_setting_gives_one_sentence(make):
 def test_examples_run(name):
     failed, _ = doctest.testmod(importlib.import_module(f"observal.methods.{name}"))
     assert failed == 0
+
+
+def test_every_round_states_the_chance_that_no_row_falls_below():
+    world = World(0)
+    result = ob.run(world.logged, world.pool, world.oracle, ob.NewtonVC(batch=8, floor=0.25), label_budget=24)
+    for k, round_ in enumerate(result.rounds[:-1]):
+        drawn = result.decisions["query_probability"][result.decisions["round"] == k + 1]
+        assert 0.0 < round_.details["least_chance"] <= drawn.min() * (1 + 1e-12)

@@ -8,20 +8,22 @@ import numpy as np
 import pytest
 
 from observal.errors import InvalidInput
-from observal.experiments.verify import CLAIMS, Claim, Outcome, Report, verify
+from observal.experiments.verify import CLAIMS, Claim, Outcome, Report, coverage, verify
 from observal.experiments.verify.candidates import radius_constants
 from observal.experiments.verify.claims import Lab, at_least, at_most, mean_tolerance
 from observal.experiments.verify.mis import exact_variances
 from observal.experiments.verify.passive import exact_worse_chosen, excess_of_proof
 from observal.experiments.verify.worlds import World
 
+QUICK = [claim.name for claim in CLAIMS if not claim.name.startswith("coverage-")]
+
 
 @pytest.fixture(scope="module")
 def quick() -> dict[str, Outcome]:
-    return {outcome.claim: outcome for outcome in verify(trials=50, seed=1, jobs=1).outcomes}
+    return {outcome.claim: outcome for outcome in verify(trials=50, seed=1, only=QUICK, jobs=1).outcomes}
 
 
-@pytest.mark.parametrize("name", [claim.name for claim in CLAIMS])
+@pytest.mark.parametrize("name", QUICK)
 def test_claim_holds(quick, name):
     outcome = quick[name]
     assert outcome.passed, outcome
@@ -164,3 +166,23 @@ def test_world_knows_its_errors():
 def test_full_size():
     report = verify(trials=2000)
     assert report.passed, [outcome for outcome in report.outcomes if not outcome.passed]
+
+
+@pytest.mark.parametrize("kind", [coverage.well_specified, coverage.misspecified, coverage.blind_spot])
+def test_a_campaign_is_measured_against_rows_never_seen(kind):
+    found = coverage.campaign(kind, np.random.default_rng(0))
+    again = coverage.campaign(kind, np.random.default_rng(0))
+    assert all((found[name] == again[name]).all() for name in found)
+    assert (found["width"] > 0).all()
+    assert (found["uniform"] > 0).all()
+
+
+def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch):
+    def fake(kind, rng, count):
+        return {"covered": np.full((count, 4), kind != "miss"), "width": np.full((count, 4), 0.1 + (kind == "wide")),
+                "uniform": np.full((count, 4), 0.1)}  # fmt: skip
+
+    monkeypatch.setattr(coverage, "campaigns", fake)
+    for name, passed in (("fine", True), ("miss", False), ("wide", False)):
+        kind = type(name, (str,), {"__name__": name})(name)
+        assert coverage.check_coverage(kind, Lab(name, 200, 0)).passed is passed

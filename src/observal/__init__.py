@@ -1,21 +1,27 @@
 """Active learning from observational data: the whole public API on one screen.
 
-Data in: :class:`LoggedData`, :class:`Pool`. Labels bought: :func:`run`, or :class:`Session` with ask and tell.
-How rows are chosen: a method such as :class:`ActiveVC` or :class:`ExactDBAL`. Without any labels to buy:
-:class:`LoggedClassifier`. The parts are modules of pure functions: ``weights``, ``risk``, ``bounds``,
-``label_complexity``, ``disagreement``, ``hypotheses``.
+Data in: :class:`LoggedData`, :class:`Pool`, or tables and files by :func:`load_problem`. What the log is worth:
+:func:`diagnose`. Labels bought: :func:`run`, or :class:`Session` with ask and tell; for days and several people,
+``campaign``. How rows are chosen: a method such as :class:`NewtonVC` or :class:`ExactDBAL`. What came of it:
+:func:`write_report`. Without any labels to buy: :class:`LoggedClassifier`. The parts are modules of pure functions:
+``weights``, ``risk``, ``bounds``, ``label_complexity``, ``disagreement``, ``hypotheses``.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from observal.errors import ObservalError
+from observal.errors import ObservalError, ObservalWarning
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.session import Session, run
 from observal.types import Interval, LoggedData, Pool, Query, Round, RunResult
 
 if TYPE_CHECKING:
+    from observal import campaign, importers, propensity, tables
+    from observal.diagnosis import Diagnosis, diagnose
     from observal.learners import GradientClassifier, LoggedClassifier
+    from observal.report.html import ReportContent, write_report
+    from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 
 __version__ = "0.1.0"
 
@@ -23,6 +29,7 @@ __all__ = [
     "Active18",
     "ActiveVC",
     "CommitteeVC",
+    "Diagnosis",
     "ExactDBAL",
     "FiniteClass",
     "GradientClassifier",
@@ -33,22 +40,53 @@ __all__ = [
     "Method",
     "NewtonVC",
     "ObservalError",
+    "ObservalWarning",
     "Passive",
     "Pool",
     "Query",
     "Rectangles",
+    "ReportContent",
     "Round",
     "RunResult",
     "Session",
     "Stumps",
+    "TableEncoder",
+    "TableRoles",
     "Thresholds",
+    "campaign",
+    "diagnose",
+    "importers",
+    "load_problem",
+    "propensity",
+    "read_table",
     "run",
+    "tables",
+    "write_report",
 ]
+
+# Imported when first used, because they bring scikit-learn, pyarrow or a database with them.
+_LATER = {
+    "Diagnosis": "observal.diagnosis",
+    "GradientClassifier": "observal.learners",
+    "LoggedClassifier": "observal.learners",
+    "ReportContent": "observal.report.html",
+    "TableEncoder": "observal.tables",
+    "TableRoles": "observal.tables",
+    "diagnose": "observal.diagnosis",
+    "load_problem": "observal.tables",
+    "read_table": "observal.tables",
+    "write_report": "observal.report.html",
+}
+_PARTS = ("campaign", "importers", "propensity", "tables")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("GradientClassifier", "LoggedClassifier"):  # lazy: they bring scikit-learn with them
-        from observal import learners
-
-        return getattr(learners, name)
+    if name in _PARTS:
+        return import_module(f"observal.{name}")
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'observal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -164,7 +164,7 @@ class Session:
             self._query_table(closed),
             self._decision_table(closed),
             self.intervals(),
-            self._stopped or "not finished: rows of the current round are open",
+            self._stopped or "not finished: there is more to ask",
         )
 
     # -- changing -----------------------------------------------------------------------------------------------

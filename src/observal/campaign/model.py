@@ -42,6 +42,10 @@ def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None
     import skops.io
 
     path = Path(path)
+    if path.is_dir() or not path.name:
+        raise InvalidInput(
+            f"A model needs a file to be written to, but {path} is a folder; name a file such as model.skops."
+        )
     partial = path.with_name(path.name + ".part")
     try:
         skops.io.dump(make_model(classifier, encoder), partial)

@@ -72,7 +72,7 @@ class Receipt:
     Examples
     --------
     >>> print(Receipt(labels=3, skips=1, corrected=0, unchanged=0))
-    3 labels stored, 1 rows skipped.
+    3 labels stored, 1 row skipped.
     """
 
     labels: int
@@ -82,12 +82,12 @@ class Receipt:
 
     def __str__(self) -> str:
         parts = [
-            (self.labels, "labels stored"),
-            (self.skips, "rows skipped"),
-            (self.corrected, "answers corrected"),
-            (self.unchanged, "answers already known"),
+            (self.labels, "label", "stored"),
+            (self.skips, "row", "skipped"),
+            (self.corrected, "answer", "corrected"),
+            (self.unchanged, "answer", "already known"),
         ]
-        said = [f"{count} {what}" for count, what in parts if count]
+        said = [f"{count} {what}{'s' * (count != 1)} {fate}" for count, what, fate in parts if count]
         if not said:
             return "The file has no answers, so nothing was stored."
         nothing = "; nothing changed" if self.unchanged and len(said) == 1 else ""

@@ -81,7 +81,7 @@ def init(
         )
     _show_status(made.status(), as_json)
     if not as_json:
-        print(f"Next: observal ask {campaign} -n 20 --csv -o labels.csv")
+        print(f"Next: observal ask {campaign} -n {batch or NewtonVC().batch} --csv -o labels.csv")
 
 
 def ask(
@@ -122,6 +122,8 @@ def ask(
         print(rows.note, file=sys.stderr if as_csv and not out else sys.stdout)
     elif out:
         print(f"{len(rows)} rows to label: {out}", file=sys.stderr if as_json else sys.stdout)
+    if 0 < len(rows) < n:
+        print(f"Not {n}: this round has no more free rows; the next opens when its rows are answered.", file=sys.stderr)
 
 
 def tell(

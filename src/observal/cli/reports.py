@@ -39,7 +39,8 @@ def diagnose(
 
     with progress_bar("reading", hidden=as_json):
         if pool is None or label is None:
-            if len(logged) > 1 or pool is not None or label is not None:
+            is_table = logged[0].suffix in (".csv", ".tsv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".gz")
+            if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign stands alone.")
             log, rows, names, notes = _of_campaign(str(logged[0]))
         else:

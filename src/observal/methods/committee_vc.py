@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, stack_rows
 from observal.errors import InvalidInput
-from observal.methods.pooling import Choice, PoolState, draw, draw_plan
+from observal.methods.pooling import Choice, PoolState, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FOLDS = 10  # of the intervals: estimators of all kinds are too slow for more
@@ -125,7 +125,12 @@ class CommitteeVC:
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
         model: _Model = state.model
-        return state.as_round(estimator=model.estimator, clip=model.clip, disagreement=model.flips)
+        return state.as_round(
+            estimator=model.estimator,
+            clip=model.clip,
+            disagreement=model.flips,
+            least_chance=least_chance(problem, state, self.choice),
+        )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.pooling_interval`."""

@@ -75,11 +75,14 @@ class Fitter:
 
     def __call__(self, state: PoolState) -> NewtonModel:
         """Fit on all labels."""
+        from threadpoolctl import threadpool_limits
+
         labels = self._labels(state)
-        chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
-        feature_map = self.maps[chosen.features]
-        X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
-        fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.penalty)
+        with threadpool_limits(1):  # hundreds of small products: threads would wait for one another most of the time
+            chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
+            feature_map = self.maps[chosen.features]
+            X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
+            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.penalty)
         return NewtonModel(self.problem, feature_map, chosen, labels, fit, self.method.penalty, state.is_stream)
 
     def _labels(self, state: PoolState) -> Labels:

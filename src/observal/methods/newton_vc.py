@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats
+from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
-from observal.methods.pooling import Choice, PoolState, draw, draw_plan
+from observal.methods.pooling import Choice, PoolState, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
@@ -157,17 +157,25 @@ class NewtonVC:
         model = state.model
         estimator = NewtonClassifier(model.feature_map, model.fit.coef, model.fit.intercept, problem.logged.classes)
         return state.as_round(
-            estimator=estimator, clip=model.labels.clip, disagreement=model.flips, **model.chosen._asdict()
+            estimator=estimator,
+            clip=model.labels.clip,
+            disagreement=model.flips,
+            least_chance=self.floor if self.order == "stream" else least_chance(problem, state, self.choice),
+            **model.chosen._asdict(),
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for error, precision, recall and prevalence; see :mod:`observal.methods.pooling_interval`."""
+        from threadpoolctl import threadpool_limits
+
         from observal.methods.pooling_interval import population_intervals
 
+        def gaps(before: PoolState, rows: Ints) -> Floats:
+            return np.asarray(before.model.unlabelled_gaps(rows))
+
         model = state.model
-        return population_intervals(
-            problem, state, lambda before, rows: before.model.unlabelled_gaps(rows), model.scores_of, model.out_of_fold
-        )
+        with threadpool_limits(1):  # many small products, as in the fit
+            return population_intervals(problem, state, gaps, model.scores_of, model.out_of_fold)
 
 
 @dataclass(frozen=True, eq=False)

@@ -200,16 +200,29 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats) -> Dr
     """Return the chances of the next round; `gaps` says how settled each pool row is, and the smallest are taken."""
     open_ = state.open_rows(problem)
     size = min(choice.batch, int(open_.sum()))
-    position = int(choice.rows_per_label * (state.bought.size + choice.batch))
-    passing = open_ & query_policy(problem.pool.propensity, len(problem.logged), position)
-    if choice.gate_share == 0.0 or int(passing.sum()) < size:
-        passing = open_  # too few rows pass: all do
+    passing = passing_rows(problem, state, choice)
     for_gate = round(choice.gate_share * size)
     taken_gate = _smallest(gaps, passing, for_gate)
     taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
     floor = choice.floor * size / max(1, int(passing.sum()))
     chance = (1.0 - choice.floor) * (taken_gate | taken_free) + floor * passing
     return Draw(np.minimum(chance, 1.0), taken_gate, taken_free)
+
+
+def passing_rows(problem: Problem, state: PoolState, choice: Choice) -> Bools:
+    """Return the open pool rows that pass the gate in the next round; all of them where fewer than a batch would."""
+    open_ = state.open_rows(problem)
+    position = int(choice.rows_per_label * (state.bought.size + choice.batch))
+    passing = open_ & query_policy(problem.pool.propensity, len(problem.logged), position)
+    enough = int(passing.sum()) >= min(choice.batch, int(open_.sum()))
+    return passing if enough and choice.gate_share > 0.0 else open_
+
+
+def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:
+    """Return the chance that every row that passes the gate has at least of being asked about in the next round."""
+    passing = passing_rows(problem, state, choice)
+    n_open = int(state.open_rows(problem).sum())
+    return min(1.0, choice.floor * min(choice.batch, n_open) / max(1, int(passing.sum())))
 
 
 def _smallest(values: Floats, among: Bools, count: int) -> Bools:

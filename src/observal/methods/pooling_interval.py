@@ -306,7 +306,9 @@ def make_cells(
     kept = (sizes - lost) / max(1.0, float((sizes - lost).sum()))
     # In a cell the log labels a row at the rate Q0, and queries label pool rows at a rate that is the same for all.
     n_pool = np.bincount(cell[inside & of_pool], minlength=n_cells)
-    by_query = np.append((of_pool & counted).sum() * bought / np.maximum(n_pool, 1), 1.0)  # the last for rows outside of all cells
+    by_query = np.append(
+        (of_pool & counted).sum() * bought / np.maximum(n_pool, 1), 1.0
+    )  # the last for rows outside of all cells
     rate = (~of_pool & counted).sum() * propensity[rows] + by_query[cell[rows]]
     n_rows = int(counted.sum())
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows

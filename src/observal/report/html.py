@@ -177,7 +177,7 @@ def headline(content: ReportContent) -> list[str]:
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
         f"The classifier's error on the whole population is {interval_words(error)}"
         + (f"; the best guess is {percent(error.estimate)}." if known else "."),
-        f"Why it stopped: {content.result.stopped}.",
+        _standing(content.result.stopped),
     ]
     return found
 
@@ -316,3 +316,8 @@ def _settings(content: ReportContent) -> list[tuple[str, str]]:
         **({} if content.seed is None else {"seed": content.seed}),
     }
     return [(str(name), str(value)) for name, value in rows.items()]
+
+
+def _standing(stopped: str) -> str:
+    """Return the sentence on why a run ended, or that it has not."""
+    return f"It is {stopped}." if stopped.startswith("not finished") else f"Why it stopped: {stopped}."

@@ -1,7 +1,8 @@
 """The paper's worked cases and claims, each an executable check (SPEC section 6): ``observal verify``.
 
 :data:`CLAIMS` lists them and :func:`verify` runs them. Each check calls the library for what is under test and computes
-the truth by other means: sums over a finite distribution, exact binomial probabilities, or closed forms.
+the truth by other means: sums over a finite distribution, exact binomial probabilities, closed forms, or rows never seen.
+The last claims are not the paper's: whether our intervals cover.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from observal.errors import InvalidInput
-from observal.experiments.verify import algorithm, candidates, deviation, mis, passive
+from observal.experiments.verify import algorithm, candidates, coverage, deviation, mis, passive
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results
 
 __all__ = ["CLAIMS", "Claim", "Outcome", "Report", "verify"]
@@ -26,6 +27,7 @@ CLAIMS: tuple[Claim, ...] = (
     *deviation.CLAIMS,
     *algorithm.CLAIMS,
     *candidates.CLAIMS,
+    *coverage.CLAIMS,
 )
 
 

@@ -1,0 +1,117 @@
+"""Whether the intervals around a campaign's classifier cover what they speak of, and how wide they are.
+
+A trial is a whole campaign: a log revealed by an old policy, a pool, labels bought by NewtonVC in four rounds. The truth is
+measured on rows that the campaign never sees.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from observal.checks import Floats
+from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, share
+from observal.types import LoggedData, Pool
+
+ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
+LABELS, BATCH = 200, 50
+COVERED, WIDEST = 0.93, 2.0
+MEASURES = ("error", "precision", "recall", "prevalence")
+
+
+def well_specified(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return the chance of the positive class, logistic and linear, and that of being revealed: more the surer."""
+    score = X @ direction
+    return expit(2.0 * score), np.clip(np.abs(score) / 2.0, 0.02, 1.0)
+
+
+def misspecified(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a chance of the positive class that no linear classifier can follow, and an old scorecard's policy."""
+    score = X @ direction + 1.5 * X[:, 0] * X[:, 1] - np.abs(X[:, 2])
+    return expit(2.0 * score), np.clip(expit(2.0 * X @ np.roll(direction, 1)), 0.02, 0.98)
+
+
+def blind_spot(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return classes whose trend breaks in a quarter of the space, which the log hardly shows."""
+    score, spot = X @ direction, X[:, 0] > 0.6745
+    return np.where(spot, 0.95, expit(2.0 * score - 1.0)), np.where(spot, 0.004, 0.5)
+
+
+def campaigns(kind: Any, rng: np.random.Generator, count: int) -> Results:
+    """Return for each campaign which measures were covered, and how wide the intervals are beside uniform ones."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # workers have one core each
+        found = [campaign(kind, rng) for _ in range(count)]
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+def campaign(kind: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """Run one campaign; `uniform` is the width of a normal interval from as many labels drawn uniformly."""
+    from observal.methods.newton_vc import NewtonVC
+    from observal.session import run
+
+    X = rng.normal(size=(2 * ROWS + TEST_ROWS, FEATURES))
+    direction = rng.normal(size=FEATURES)
+    chance, propensity = kind(X, direction / np.linalg.norm(direction))
+    y = (rng.random(len(X)) < chance).astype(int)
+    shown = rng.random(ROWS) < propensity[:ROWS]
+    logged = LoggedData(X[:ROWS], np.where(shown, y[:ROWS], np.nan), propensity[:ROWS], classes=(0.0, 1.0))
+    pool = Pool(X[ROWS : 2 * ROWS], propensity[ROWS : 2 * ROWS])
+    seed = int(rng.integers(2**31))
+    result = run(logged, pool, lambda ids: y[ROWS + ids], NewtonVC(batch=BATCH), LABELS, seed)
+    truth, n = true_measures(result.estimator, X[2 * ROWS :], y[2 * ROWS :], int(shown.sum()) + LABELS)
+    intervals = [result.intervals[name] for name in MEASURES]
+    return {
+        "covered": np.array([i.low <= t <= i.high for i, t in zip(intervals, truth, strict=True)]),
+        "width": np.array([i.high - i.low for i in intervals]),
+        "uniform": 2.0 * 1.96 * np.sqrt(truth * (1.0 - truth) / n),
+    }
+
+
+def true_measures(estimator: Any, X: Floats, y: Any, n_labels: int) -> tuple[Floats, Floats]:
+    """Return each measure on rows never seen, and how many of `n_labels` uniform labels would speak of it."""
+    said, positive = estimator.predict(X) == 1.0, y == 1
+    both = (said & positive).mean()
+    truth = np.array([(said != positive).mean(), both / said.mean(), both / positive.mean(), positive.mean()])
+    return truth, n_labels * np.array([1.0, said.mean(), positive.mean(), 1.0])
+
+
+def check_coverage(kind: Any, lab: Lab) -> Outcome:
+    """Check that each measure is covered often enough, and that the median width is not too large."""
+    simulation = partial(campaigns, kind)
+    simulation.__module__, simulation.__name__ = __name__, kind.__name__  # type: ignore[attr-defined]
+    found = lab.simulate(simulation)
+    hits = found["covered"].sum(axis=0)
+    wider = np.median(found["width"] / found["uniform"], axis=0)
+    worst = int(np.argmin(hits))
+    return lab.outcome(
+        f"95 % intervals cover in ≥ {COVERED:.0%} of campaigns, median width of the error's ≤ {WIDEST:g} × uniform",
+        f"{MEASURES[worst]} least: {share(int(hits[worst]), lab.trials)}; error {wider[0]:.2f} × uniform",
+        trials=lab.trials,
+        passed=all(at_least(int(h), lab.trials, COVERED) for h in hits) and wider[0] <= WIDEST,
+        error_rate=4e-4,
+        detail="; ".join(
+            f"{name} {share(int(h), lab.trials)}, {w:.2f} × uniform"
+            for name, h, w in zip(MEASURES, hits, wider, strict=True)
+        )
+        + f"; {ROWS} logged rows, {ROWS} pool rows, {LABELS} labels, {FEATURES} features",
+    )
+
+
+CLAIMS = tuple(
+    Claim(
+        f"coverage-{kind.__name__.replace('_', '-')}",
+        f"Intervals from log and queried labels cover, in campaigns that are {words}.",
+        "not in the paper",
+        partial(check_coverage, kind),
+    )
+    for kind, words in (
+        (well_specified, "well specified"),
+        (misspecified, "misspecified"),
+        (blind_spot, "blind in a quarter of the space"),
+    )
+)
