@@ -15,6 +15,7 @@ Expansion = Literal["linear", "splines", "fourier"]
 N_FOURIER = 200
 N_KNOTS = 5
 ROWS_FOR_KNOTS = 50_000  # more rows than this do not move a quantile
+WILD = 3.0
 ROWS_AT_ONCE = 16_384  # a block stays in the cache
 
 
@@ -26,16 +27,23 @@ class FeatureMap:
     random cosines that approximate a Gaussian kernel. Both keep the linear features. Sparse rows are scaled but not
     centred, and cannot be expanded.
 
+    Wild values are cut: those further outside of the middle 99.8 % of a feature than three times its width. A few slips of a
+    sensor would else set the scale for everybody, and be asked about first.
+
     Parameters
     ----------
     mean, scale : arrays
-        Of the features on the rows it was made for.
+        Of the features, wild values cut, on the rows it was made for.
+    low, high : arrays
+        Where a feature is cut.
     transformers : tuple
         scikit-learn transformers of the standardised features.
     """
 
     mean: Floats
     scale: Floats
+    low: Floats
+    high: Floats
     transformers: tuple[Any, ...] = ()
 
     @classmethod
@@ -58,13 +66,18 @@ class FeatureMap:
             if expansion != "linear":
                 raise InvalidInput(f"Sparse rows can only be used as they are, but features is {expansion!r}.")
             squares = sum(np.asarray(_sparse(block).power(2).sum(axis=0)).ravel() for block in blocks) / n_rows
-            return cls(np.zeros(squares.size), np.sqrt(np.where(squares > 0, squares, 1.0)))
-        mean = sum(block.sum(axis=0, dtype=np.float64) for block in blocks) / n_rows
-        spread = np.sqrt(sum(_squares_around(block, mean) for block in blocks) / n_rows)
-        plain = cls(mean, np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0))
+            nowhere = np.full(squares.size, np.inf)
+            return cls(np.zeros(squares.size), np.sqrt(np.where(squares > 0, squares, 1.0)), -nowhere, nowhere)
+        some = np.concatenate([block[:: 1 + n_rows // ROWS_FOR_KNOTS] for block in blocks]).astype(np.float64)
+        low, middle, high = np.quantile(some, [0.001, 0.5, 0.999], axis=0)
+        reach = np.where(high > low, WILD * (high - low), np.inf)
+        low, high = low - reach, high + reach
+        mean, spread = _moments(blocks, low, high, middle)
+        scale = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
+        plain = cls(mean, scale, low, high)
         if expansion == "linear":
             return plain
-        standard = np.concatenate([plain(block[:: 1 + n_rows // ROWS_FOR_KNOTS]) for block in blocks])
+        standard = plain(some)
         if expansion == "splines":
             from sklearn.preprocessing import SplineTransformer
 
@@ -73,13 +86,15 @@ class FeatureMap:
             from sklearn.kernel_approximation import RBFSampler
 
             made = RBFSampler(gamma=0.5 / mean.size, n_components=N_FOURIER, random_state=seed)
-        return cls(plain.mean, plain.scale, (made.fit(standard),))
+        return cls(mean, scale, low, high, (made.fit(standard),))
 
     def __call__(self, X: Any) -> Any:
         """Return the rows as the linear model sees them."""
         if hasattr(X, "tocsr"):
             return X.multiply(1.0 / self.scale).tocsr()
-        standard = (np.asarray(X, dtype=np.float64) - self.mean) / self.scale
+        standard = np.clip(np.asarray(X, dtype=np.float64), self.low, self.high)
+        standard -= self.mean
+        standard /= self.scale
         if not self.transformers:
             return standard
         if standard.shape[0] == 0:  # scikit-learn transforms no fewer than one row
@@ -99,9 +114,14 @@ def _sparse(block: Any) -> Any:
     return csr_array(block)
 
 
-def _squares_around(block: Any, mean: Floats) -> Floats:
-    total = np.zeros(mean.size)
-    for begin in range(0, block.shape[0], ROWS_AT_ONCE):
-        away = block[begin : begin + ROWS_AT_ONCE] - mean
-        total += np.square(away, out=away).sum(axis=0)
-    return total
+def _moments(blocks: Any, low: Floats, high: Floats, middle: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of cut features in one pass; sums around the median do not cancel."""
+    count, total, squares = 0, np.zeros(middle.size), np.zeros(middle.size)
+    for block in blocks:
+        for begin in range(0, block.shape[0], ROWS_AT_ONCE):
+            away = np.clip(block[begin : begin + ROWS_AT_ONCE].astype(np.float64), low, high) - middle
+            count += away.shape[0]
+            total += away.sum(axis=0)
+            squares += np.square(away, out=away).sum(axis=0)
+    shift = total / count
+    return middle + shift, np.sqrt(np.maximum(squares / count - shift**2, 0.0))
