@@ -73,12 +73,18 @@ def test_a_stratum_speaks_for_itself_or_joins_a_like_one_or_nobody(rows, step):
     for stratum, one in enumerate(group.tolist()):
         if stratum in enough:
             assert one == stratum
+        elif one >= 0 and one not in enough:  # strata without a like one that has enough, together
+            together = np.flatnonzero(group == one)
+            assert not set(together) & set(enough)
+            assert one == together[0]
+            assert sum(labels[s] for s in together) >= LEAST_KNOWN
+            assert step ** (together[-1] - together[0]) <= MOST_UNLIKE * (1 + 1e-9)
         elif one >= 0:
-            assert one in enough
             assert abs(one - stratum) == min(abs(other - stratum) for other in enough)
             if (strata == stratum).any():
                 assert step ** abs(one - stratum) <= MOST_UNLIKE * (1 + 1e-9)
         elif enough and (strata == stratum).any():
+            assert labels[stratum] < LEAST_KNOWN
             assert step ** min(abs(other - stratum) for other in enough) >= MOST_UNLIKE * (1 - 1e-9)
 
 

@@ -318,6 +318,8 @@ def make_cells(
 def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
 
+    Those that find none join each other, where together they have enough.
+
     Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
     is a region that somebody chose not to look at, and the neighbour does not speak for it.
 
@@ -341,4 +343,10 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
         pair = np.append(typical[near], typical[stratum])
         if near.size and pair.max() <= MOST_UNLIKE * pair.min():
             out[stratum] = near[0]
+    left = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
+    while left.size:
+        alike = left[typical[left] <= MOST_UNLIKE * typical[left[0]]]
+        if labels[alike].sum() >= LEAST_KNOWN:
+            out[alike] = alike[0]
+        left = left[alike.size :]
     return out
