@@ -15,7 +15,7 @@ its rows: with P_c the share of rows in cell c and ē_c the share of mistakes am
 ``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
 multiple importance sampling with the rate of our own labelling measured in each cell.
 
-**Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Half a pseudo-row at
+**Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a pseudo-row at
 either extreme keeps a cell with few labels from being sure of itself because they agree; Student's t with
 Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was
 seen.
@@ -43,7 +43,7 @@ SCORE_BINS = 6
 LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
 N_STRATA = 8
-PSEUDO_ROWS = 0.5
+PSEUDO_ROWS = 0.4
 FITTED = 0.368  # how much a bought row counts as it is fitted, the rest as it is left out
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
