@@ -18,6 +18,14 @@ Where = Annotated[str, typer.Argument(help="The campaign: a file, or postgresql:
 Annotator = Annotated[
     str, typer.Option(help="Who labels; needed where several people do.", envvar="OBSERVAL_ANNOTATOR")
 ]
+Chances = Annotated[
+    list[str] | None,
+    typer.Option(help="Column of the chance that the row's label was revealed; with several logs, one for each."),
+]
+EstimateChances = Annotated[
+    bool, typer.Option("--estimate-propensity", help="Estimate that chance from which rows were revealed.")
+]
+Features = Annotated[str | None, typer.Option(help="Feature columns, A,B,C; all others by default.")]
 
 
 def init(
@@ -25,17 +33,12 @@ def init(
     logged: Annotated[list[Path], typer.Option(help="Table of the log; several times for several logs.")],
     pool: Annotated[Path, typer.Option(help="Table of the rows that can be asked about.")],
     label: Annotated[str, typer.Option(help="Column of the label, empty where it was not revealed.")],
-    propensity: Annotated[
-        list[str] | None,
-        typer.Option(help="Column of the chance that the row's label was revealed; with several logs, one for each."),
-    ] = None,
-    estimate_propensity: Annotated[
-        bool, typer.Option("--estimate-propensity", help="Estimate that chance from which rows were revealed.")
-    ] = False,
+    propensity: Chances = None,
+    estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, typer.Option(help="Column of the rows' ids; their positions by default.")] = None,
     budget: Annotated[int | None, typer.Option(help="The most rows to have labelled.", min=0)] = None,
     classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
-    features: Annotated[str | None, typer.Option(help="Feature columns, A,B,C; all others by default.")] = None,
+    features: Features = None,
     cost: Annotated[str | None, typer.Option(help="Column of what a mistake on the row costs, in [0, 1].")] = None,
     floor: Annotated[float | None, typer.Option(help="Raise smaller chances to this; counted and reported.")] = None,
     kept_only_labelled: Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.campaigns import Where, listed
+from observal.cli.campaigns import Chances, EstimateChances, Features, Where, listed
 from observal.cli.output import Json, Seed, print_json, progress_bar
 
 
@@ -17,15 +17,10 @@ def diagnose(
     logged: Annotated[list[Path], typer.Argument(help="Tables of the log, or one campaign.")],
     pool: Annotated[Path | None, typer.Option(help="Table of the rows that can be asked about.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label, empty where it was not revealed.")] = None,
-    propensity: Annotated[
-        list[str] | None,
-        typer.Option(help="Column of the chance that the row's label was revealed; with several logs, one for each."),
-    ] = None,
-    estimate_propensity: Annotated[
-        bool, typer.Option("--estimate-propensity", help="Estimate that chance from which rows were revealed.")
-    ] = False,
+    propensity: Chances = None,
+    estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, typer.Option(help="Column of the rows' ids; it is not a feature.")] = None,
-    features: Annotated[str | None, typer.Option(help="Feature columns, A,B,C; all others by default.")] = None,
+    features: Features = None,
     target: Annotated[float | None, typer.Option(help="The error to reach: how many labels will it take?")] = None,
     seed: Seed = 0,
     as_json: Json = False,
