@@ -286,7 +286,7 @@ def test_their_wrappers_take_it(wrapper):
 def test_shares_of_a_batch(seed, size, gate_share, floor):
     rng = np.random.default_rng(seed)
     gaps, passing = rng.exponential(size=20), np.arange(20) < 15
-    chosen, utilities = choose_batch(gaps, passing, size, floor, gate_share, np.random.RandomState(seed))
+    chosen, utilities = choose_batch(gaps, passing, passing, size, floor, gate_share, np.random.RandomState(seed))
     assert len(set(chosen)) == size
     lot = [set(row[~np.isnan(row)]) <= {0.0, 1.0} for row in utilities]
     gated = [np.nanmax(row) > 1.0 for row in utilities]
@@ -303,7 +303,9 @@ def test_the_lot_is_fair():
     """A χ² test at 1/10,000, of 10 rows in 2,000 draws."""
     rng = np.random.RandomState(0)
     gaps, passing = np.arange(20.0), np.arange(20) % 2 == 0
-    counts = np.bincount([choose_batch(gaps, passing, 1, 1.0, 0.5, rng)[0][0] for _ in range(2000)], minlength=20)
+    counts = np.bincount(
+        [choose_batch(gaps, passing, passing, 1, 1.0, 0.5, rng)[0][0] for _ in range(2000)], minlength=20
+    )
     assert counts[~passing].sum() == 0
     assert chisquare(counts[passing]).pvalue > 1e-4
 

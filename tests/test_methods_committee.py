@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.methods.committee_vc import CommitteeVC, ConstantClassifier, settledness
+from observal.methods.committee_vc import CommitteeVC, ConstantClassifier, resampled, settledness
 from observal.types import Problem
 from tests.pool_worlds import World
 
@@ -70,7 +70,7 @@ def test_any_classifier_that_takes_weights_will_do(estimator):
     before = repr(estimator.get_params())
     one, other = (ob.run(world.logged, world.pool, world.oracle, method, label_budget=20) for _ in range(2))
     assert list(one.decisions) == list(other.decisions)  # also where random_state was None
-    assert one.estimator.score(world.X, world.y) > 0.85
+    assert one.estimator.score(world.X, world.y) > 0.8
     assert repr(estimator.get_params()) == before
 
 
@@ -153,3 +153,39 @@ def test_trees_get_an_interval_though_their_scores_are_equal(m):
     for interval in result.intervals.values():
         assert 0.0 <= interval.low <= interval.estimate <= interval.high <= 1.0
     assert result.error_interval.high < 0.6
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 4))
+def test_a_resample_is_as_large_loses_no_class_and_no_row_that_weighs_nothing_gets_in(seed, n, n_classes):
+    rng = np.random.default_rng(seed)
+    weights, y = rng.exponential(size=n) * (rng.random(n) < 0.7), rng.integers(n_classes, size=n)
+    weights[rng.integers(n)] = 1.0
+    drawn = resampled(weights, y, rng)
+    assert n <= drawn.size < n + n_classes
+    assert set(y[drawn]) == set(y[weights > 0])
+    assert (weights[drawn] > 0).all()
+
+
+def test_rows_are_resampled_in_proportion_to_their_weights():
+    """4,000 resamples of 3 rows, each mean within 4.5 standard errors: wrong once in 100,000 seeds."""
+    rng = np.random.default_rng(0)
+    weights = np.array([1.0, 2.0, 5.0])
+    counts = np.array([np.bincount(resampled(weights, np.zeros(3), rng), minlength=3) for _ in range(4000)])
+    share = weights / 8
+    np.testing.assert_array_less(np.abs(counts.mean(axis=0) - 3 * share), 4.5 * np.sqrt(3 * share * (1 - share) / 4000))
+
+
+class Noting(LogisticRegression):
+    """Remembers whether it was given weights."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.weighted_ = sample_weight is not None
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize(("tempering", "weighted"), [(0.0, False), (0.5, True)])
+def test_equal_weights_are_not_handed_on(tempering, weighted):
+    world = World()
+    method = CommitteeVC(Noting(), members=2, tempering=tempering)
+    result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10)
+    assert result.estimator.weighted_ is weighted

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg import null_space
 from scipy.optimize import minimize
+from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 import observal as ob
@@ -17,6 +18,7 @@ from observal.learners.newton import make_objective, solve
 from observal.learners.tuned_logistic import fit_logistic, leverages
 from observal.methods import newton_model
 from observal.methods.newton_vc import NewtonVC
+from observal.methods.pooling import GATED
 from observal.types import Answers, Problem
 from tests.pool_worlds import World, one_class
 from tests.reference import newton as twin
@@ -160,6 +162,22 @@ def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
     )
     order = model.judged_gaps if curvature else margins
     assert sorted(plan.asked.tolist()) == sorted(np.argsort(order)[:10].tolist())
+
+
+@pytest.mark.parametrize("doubt", [0.001, 0.2, 0.499])
+def test_the_gate_is_for_rows_in_doubt(doubt):
+    world = World()
+    problem = Problem(world.logged, world.pool)
+    method = replace(FAST, floor=0.0, gate_share=1.0, doubt=doubt)
+    state = method.begin(problem, np.random.default_rng(0))
+    plan = method.plan(problem, state, np.random.default_rng(0))
+    chance = norm.cdf(-np.sqrt(2.0 * state.model.judged_gaps))
+    hidden = world.q[200:] == 0.05
+    gated = plan.asked[plan.reason == GATED]
+    assert hidden[gated].all()
+    assert (chance[gated] > doubt).all()
+    assert gated.size == min(10, (hidden & (chance > doubt)).sum())
+    assert plan.asked.size == 10
 
 
 # -- what is chosen, and when

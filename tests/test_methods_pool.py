@@ -58,16 +58,18 @@ def situations(draw_):
     return problem, state, choice, gaps
 
 
-@given(situations())
-def test_chances_are_the_twins(situation):
+@given(situations(), st.sampled_from([None, 0.0, 0.3, 2.5, 10.0]))
+def test_chances_are_the_twins(situation, doubtful):
     problem, state, choice, gaps = situation
-    drawn = draw(problem, state, choice, gaps)
+    in_doubt = None if doubtful is None else gaps < doubtful
+    drawn = draw(problem, state, choice, gaps, in_doubt)
     chance, gated, free = twin.chances(
         len(problem.logged),
         problem.pool.propensity.tolist(),
         gaps.tolist(),
         state.open_rows(problem).tolist(),
         state.bought.size,
+        [True] * gaps.size if in_doubt is None else in_doubt.tolist(),
         batch=choice.batch,
         floor=choice.floor,
         gate_share=choice.gate_share,
@@ -78,10 +80,10 @@ def test_chances_are_the_twins(situation):
     assert np.flatnonzero(drawn.taken_free).tolist() == sorted(free)
 
 
-@given(situations())
-def test_chances_add_up_to_the_batch_and_keep_the_floor(situation):
+@given(situations(), st.sampled_from([0.0, 0.3, 10.0]))
+def test_chances_add_up_to_the_batch_and_keep_the_floor(situation, doubtful):
     problem, state, choice, gaps = situation
-    drawn = draw(problem, state, choice, gaps)
+    drawn = draw(problem, state, choice, gaps, gaps < doubtful)
     open_ = state.open_rows(problem)
     size = min(choice.batch, int(open_.sum()))
     assert drawn.chance.shape == (len(problem.pool),)

@@ -44,7 +44,7 @@ def least(gaps, among, count):
     return sorted(sorted(among), key=lambda row: gaps[row])[:count]
 
 
-def chances(n_logged, pool_q, gaps, open_, n_bought, *, batch, floor, gate_share, rows_per_label):
+def chances(n_logged, pool_q, gaps, open_, n_bought, in_doubt, *, batch, floor, gate_share, rows_per_label):
     """π of every pool row, and the rows that were taken for either share."""
     rows = [row for row in range(len(pool_q)) if open_[row]]
     size = min(batch, len(rows))
@@ -53,8 +53,8 @@ def chances(n_logged, pool_q, gaps, open_, n_bought, *, batch, floor, gate_share
         passes = [True] * len(passes)
     passing = [row for row in rows if passes[row]]
     for_gate = round(gate_share * size)
-    hardly_shown = least(gaps, passing, for_gate)
-    free = least(gaps, [row for row in rows if row not in hardly_shown], size - for_gate)
+    hardly_shown = least(gaps, [row for row in passing if in_doubt[row]], for_gate)
+    free = least(gaps, [row for row in rows if row not in hardly_shown], size - len(hardly_shown))
     out = []
     for row in range(len(pool_q)):
         chance = (1 - floor) * (row in hardly_shown or row in free)

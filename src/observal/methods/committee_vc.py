@@ -39,9 +39,8 @@ class CommitteeVC:
 
     Notes
     -----
-    Each member is fitted on all labelled rows, each row's weight multiplied by its own draw from the exponential
-    distribution (the Bayesian bootstrap, which never loses a row, and so never a class). With M the mean over members
-    of the margin, the probability of the committee's class less that of its strongest rival (votes, where there are no
+    Each member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their weights
+    (see :func:`resampled`). With M the mean over members of the margin, the probability of the committee's class less that of its strongest rival (votes, where there are no
     probabilities), and V its variance, rows are ordered by ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s
     (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead of read off a Hessian. V counts the average variance of all
     rows as one more member, because few members measure it badly. Equal gaps, of which trees have many, are ordered by
@@ -174,7 +173,10 @@ class CommitteeVC:
         unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
         fit.set_params(**dict.fromkeys(unseeded, seed))
         try:
-            return fit.fit(X[used], y[used], **{_weight_name(fit): weights[used] / weights[used].mean()})
+            # Equal weights are none; scikit-learn's boosted trees are many times slower with them.
+            equal = np.ptp(weights[used]) == 0.0
+            given = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
+            return fit.fit(X[used], y[used], **given)
         except ValueError as error:
             raise InvalidInput(
                 f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows ({error}); choose an "
@@ -201,8 +203,9 @@ class _Fitter:
             return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
         shares = []
         for member in range(method.members):
-            drawn = weights * self.rng.standard_exponential(weights.size)
-            shares.append(_class_shares(method._fit(X[rows], y, drawn, classes, seed=1 + member), X))
+            drawn = resampled(weights, y, self.rng)
+            member_fit = method._fit(X[rows[drawn]], y[drawn], np.ones(drawn.size), classes, seed=1 + member)
+            shares.append(_class_shares(member_fit, X))
         gaps = settledness(np.stack(shares))
         flips = float(ndtr(-np.sqrt(2.0 * gaps[len(self.problem.logged) :])).mean())
         ranks = np.empty(gaps.size)
@@ -235,6 +238,26 @@ class ConstantClassifier:
     def score(self, X: Any, y: Any) -> float:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
+
+
+def resampled(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints:
+    """Return as many positions as there are weights, each drawn in proportion to its weight; no class of `y` is lost.
+
+    A class of which no row was drawn keeps its heaviest row. Rows that weigh nothing are never drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> drawn = resampled(np.array([1.0, 1.0, 0.0, 1e-9]), np.array([0, 0, 0, 1]), np.random.default_rng(0))
+    >>> set(drawn.tolist()) <= {0, 1, 3}, 3 in drawn
+    (True, True)
+    """
+    counts = rng.multinomial(weights.size, weights / weights.sum())
+    for one in np.unique(y[weights > 0.0]):
+        of_class = np.flatnonzero(y == one)
+        if not counts[of_class].any():
+            counts[of_class[np.argmax(weights[of_class])]] = 1
+    return np.repeat(np.arange(weights.size), counts)
 
 
 def settledness(shares: Floats) -> Floats:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
 
 from observal.methods.pooling import BY_LOT, FREE, GATED, REASONS, PoolState
 from observal.types import ASKED, PASSED, Plan, Problem
@@ -28,7 +27,7 @@ def stream_plan(method: NewtonVC, problem: Problem, state: PoolState, rng: np.ra
     parts, asked = [], 0
     for begin in range(state.looked, len(problem.pool), ROWS_AT_ONCE):
         rows = np.arange(begin, min(begin + ROWS_AT_ONCE, len(problem.pool)))
-        in_doubt = state.model.gaps(problem.pool.X[rows]) < 0.5 * ndtri(method.doubt) ** 2
+        in_doubt = state.model.gaps(problem.pool.X[rows]) < method.doubtful_gap
         gate = problem.pool.propensity[rows] * len(problem.logged) < 2.0 * (rows + 1)
         chance = np.where(in_doubt, np.where(gate, 1.0, 1.0 - method.gate_share), method.floor * gate)
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)

@@ -48,7 +48,7 @@ class NewtonVC:
         :func:`~observal.methods.newton_stream.stream_plan`. A stream looks at no row before its turn, also not to
         standardise.
     doubt : float
-        A row of a stream is in doubt where its chance of a flip is above this.
+        A row is in doubt where its chance of a flip is above this; the gate is for such rows alone.
 
     Notes
     -----
@@ -119,6 +119,13 @@ class NewtonVC:
         """How a round chooses."""
         return Choice(self.batch, self.floor, self.gate_share, self.rows_per_label)
 
+    @property
+    def doubtful_gap(self) -> float:
+        """The gap at which the chance of a flip, Φ(−sqrt(2·gap)), is `doubt`."""
+        from scipy.special import ndtri
+
+        return 0.5 * float(ndtri(self.doubt)) ** 2
+
     # -- the five functions that the session calls --------------------------------------------------------------
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
@@ -143,7 +150,7 @@ class NewtonVC:
 
             return stream_plan(self, problem, state, rng)
         order = model.judged_gaps if self.curvature else model.pool_margins
-        return draw_plan(draw(problem, state, self.choice, order), rng)
+        return draw_plan(draw(problem, state, self.choice, order, model.judged_gaps < self.doubtful_gap), rng)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator

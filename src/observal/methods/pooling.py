@@ -9,8 +9,8 @@ estimated in the stratum, which varies less than the rate that was planned. Weig
 position; `rows_per_label` rows of a virtual stream go by for each label bought, so that the gate opens first for rows that
 the log hardly shows, and later for all.
 
-**Choice.** Each round takes `batch` rows: a share of them the least settled rows that pass the gate, the others the least
-settled rows of all. Then every row's chance is mixed with a floor: ``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``
+**Choice.** Each round takes `batch` rows: a share of them the least settled rows that pass the gate and are in doubt at all
+(as in the paper, which asks in the disagreement region alone), the others the least settled rows of all. Then every row's chance is mixed with a floor: ``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``
 with f the `floor` and G the rows that pass. Rows are drawn with exactly these chances (systematic sampling in random
 order), so no row that passes the gate is ever out of reach, and every chance is on record.
 """
@@ -49,7 +49,8 @@ class Choice:
     floor : float
         f: the share of each batch that is spread evenly over the rows that pass the gate.
     gate_share : float
-        The share of each batch that goes to rows that pass the gate; 0 switches the gate off.
+        The share of each batch that goes to rows that pass the gate, as long as such rows are in doubt; 0 switches the gate
+        off.
     rows_per_label : float
         Rows of the virtual stream per label.
     """
@@ -196,13 +197,24 @@ class Draw:
     taken_free: Bools
 
 
-def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats) -> Draw:
-    """Return the chances of the next round; `gaps` says how settled each pool row is, and the smallest are taken."""
+def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, in_doubt: Bools | None = None) -> Draw:
+    """Return the chances of the next round.
+
+    Parameters
+    ----------
+    problem, state, choice
+        What there is to choose from, and how.
+    gaps : array
+        How settled each pool row is; the smallest are taken.
+    in_doubt : bool array, optional
+        The rows that the gate's share may go to; what it finds no such rows for is taken from all. Every row by default.
+    """
     open_ = state.open_rows(problem)
     size = min(choice.batch, int(open_.sum()))
     passing = passing_rows(problem, state, choice)
     for_gate = round(choice.gate_share * size)
-    taken_gate = _smallest(gaps, passing, for_gate)
+    taken_gate = _smallest(gaps, passing if in_doubt is None else passing & in_doubt, for_gate)
+    for_gate = int(taken_gate.sum())
     taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
     floor = choice.floor * size / max(1, int(passing.sum()))
     chance = (1.0 - choice.floor) * (taken_gate | taken_free) + floor * passing

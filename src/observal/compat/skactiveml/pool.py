@@ -49,7 +49,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     -----
     Each sample of a batch is the one with the highest utility, ties broken at random. The utility is ``1/(1 + gap)``, gap
     being how much worse the fit must get before the row's class flips. For a share `gate_share` of the samples, 1 is added
-    where a row passes the gate. For a share `floor`, the utility is 1 where a row passes the gate and 0 elsewhere. Without
+    where a row passes the gate and has a chance of at least 5 % of flipping. For a share `floor`, the utility is 1 where a row passes the gate and 0 elsewhere. Without
     labels of two classes, every row has the same gap. More than two classes are taken one against the rest.
 
     Examples
@@ -148,7 +148,10 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         if method.gate_share == 0.0 or int(passing.sum()) < batch_size:
             passing = np.ones(len(rows), dtype=bool)  # too few rows pass: all do
         gaps = evidence.gaps(method, rows) if batch_size else np.zeros(0)
-        chosen, scores = choose_batch(gaps, passing, batch_size, method.floor, method.gate_share, self.random_state_)
+        gated = passing & (gaps < method.doubtful_gap) if batch_size else passing
+        chosen, scores = choose_batch(
+            gaps, passing, gated, batch_size, method.floor, method.gate_share, self.random_state_
+        )
         if mapping is None:
             return (chosen, scores) if return_utilities else chosen
         if not return_utilities:
@@ -159,28 +162,29 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
 
 def choose_batch(
-    gaps: Floats, passing: Bools, size: int, floor: float, gate_share: float, rng: np.random.RandomState
+    gaps: Floats, passing: Bools, gated: Bools, size: int, floor: float, gate_share: float, rng: np.random.RandomState
 ) -> tuple[Ints, Floats]:
     """Return the rows of a batch, in the order they were taken, and the utilities that each was taken by.
 
-    Which of them are drawn by lot, and which must pass the gate, is itself random: so that a share holds over many small
-    batches as well as in a large one.
+    The lot falls on rows that are `passing`; the gate's share goes to those of them that are `gated`, being in doubt too. Which
+    are drawn by lot, and which must pass the gate, is itself random: so that a share holds over many small batches as well
+    as in a large one.
 
     Examples
     --------
     >>> import numpy as np
     >>> gaps, passing = np.array([0.0, 1.0, 3.0]), np.array([False, True, True])
-    >>> chosen, utilities = choose_batch(gaps, passing, 2, 0.0, 1.0, np.random.RandomState(0))
+    >>> chosen, utilities = choose_batch(gaps, passing, passing, 2, 0.0, 1.0, np.random.RandomState(0))
     >>> chosen.tolist(), utilities.tolist()
     ([1, 2], [[1.0, 1.5, 1.25], [1.0, nan, 1.25]])
     """
     by_lot = rng.random(size) < floor
-    gated = np.diff(np.floor(gate_share * np.arange(size + 1) + rng.random())) > 0.0
-    first = np.zeros(gaps.size) if passing.all() else passing.astype(np.float64)
+    for_gate = np.diff(np.floor(gate_share * np.arange(size + 1) + rng.random())) > 0.0
+    first = np.zeros(gaps.size) if passing.all() else gated.astype(np.float64)
     chosen = np.empty(size, dtype=np.int64)
     utilities = np.empty((size, gaps.size))
     for i in range(size):
-        utilities[i] = passing if by_lot[i] else 1.0 / (1.0 + gaps) + gated[i] * first
+        utilities[i] = passing if by_lot[i] else 1.0 / (1.0 + gaps) + for_gate[i] * first
         utilities[i, chosen[:i]] = np.nan
         chosen[i] = rand_argmax(utilities[i], random_state=rng)[0]
     return chosen, utilities
