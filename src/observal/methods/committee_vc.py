@@ -72,7 +72,7 @@ class CommitteeVC:
     batch: int = 10
     floor: float = 0.1
     gate_share: float = 0.5
-    rows_per_label: float = 4.0
+    rows_per_label: float = 1.0
     tempering: float = 0.5
     clip: bool = True
     capacity: float = 4.0

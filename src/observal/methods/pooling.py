@@ -7,12 +7,14 @@ estimated in the stratum, which varies less than the rate that was planned. Weig
 
 **Gate.** The bias-correcting policy asks about a row when 2·n > m·Q0(x), n being the position in a stream. A pool has no
 position; `rows_per_label` rows of a virtual stream go by for each label bought, so that the gate opens first for rows that
-the log hardly shows, and later for all.
+the log hardly shows, and later for all. One row a label keeps it where labels are missing for long: intervals gain most
+from that.
 
 **Choice.** Each round takes `batch` rows: a share of them the least settled rows that pass the gate and are in doubt at all
-(as in the paper, which asks in the disagreement region alone), the others the least settled rows of all. Then every row's chance is mixed with a floor: ``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``
-with f the `floor` and G the rows that pass. Rows are drawn with exactly these chances (systematic sampling in random
-order), so no row that passes the gate is ever out of reach, and every chance is on record.
+(as in the paper, which asks in the disagreement region alone), the others the least settled rows of all. Then every row's
+chance is mixed with a floor: ``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}`` with f the `floor` and G the rows
+that pass. Rows are drawn with exactly these chances (systematic sampling in random order), so no row that passes the gate
+is ever out of reach, and every chance is on record.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Choice:
     batch: int = 10
     floor: float = 0.1
     gate_share: float = 0.5
-    rows_per_label: float = 4.0
+    rows_per_label: float = 1.0
 
     def __post_init__(self) -> None:
         shares = {"floor": self.floor, "gate_share": self.gate_share}

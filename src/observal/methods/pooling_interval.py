@@ -15,10 +15,11 @@ its rows: with P_c the share of rows in cell c and ē_c the share of mistakes am
 ``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
 multiple importance sampling with the rate of our own labelling measured in each cell.
 
-**Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a pseudo-row at
-either extreme keeps a cell with few labels from being sure of itself because they agree; Student's t with
-Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was
-seen.
+**Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
+pseudo-row at either extreme keeps a cell with few labels from being sure of itself because they agree. The fits that judge
+share most of their rows with each other, so that mistakes out of fold are not independent: the standard error is taken a tenth
+larger. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from
+collapsing where no mistake was seen.
 
 **What labels cannot tell.** A stratum with hardly any label, and in each cell the share of asked rows that were skipped, may
 be all wrong or all right: both ends move by that much.
@@ -44,6 +45,7 @@ LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
+CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
 FITTED = 0.368  # how much a bought row counts as it is fitted, the rest as it is left out
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
@@ -100,7 +102,7 @@ class Cells:
         spread = (n * (spread + (means - centre) ** 2) + away) / more
         parts = self.share**2 * spread / more
         freedom = float(parts.sum() ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
-        variance = float(parts.sum() + self.share @ means**2 / self.n_rows) / whole**2
+        variance = float(CORRELATED**2 * parts.sum() + self.share @ means**2 / self.n_rows) / whole**2
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)

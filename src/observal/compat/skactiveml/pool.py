@@ -27,7 +27,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     gate_share : float, default=0.5
         The share of queries that go to rows that pass the gate: those of which the old policy showed few. 0 switches the
         gate off.
-    rows_per_label : float, default=4.0
+    rows_per_label : float, default=1.0
         How fast the gate opens: a row passes when ``2·rows_per_label·(labels queried)`` exceeds the number of rows that the
         old policy looked at, times the row's propensity.
     tempering : "auto" or float, default="auto"
@@ -68,7 +68,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         self,
         floor: float = 0.1,
         gate_share: float = 0.5,
-        rows_per_label: float = 4.0,
+        rows_per_label: float = 1.0,
         tempering: float | str = "auto",
         clip: bool = True,
         capacity: float = 4.0,
