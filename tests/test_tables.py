@@ -338,3 +338,21 @@ def test_ids_are_all_numbers_or_all_text():
     assert beyond[0].tolist() == [str(2**64 - 1)]
     dated = read_ids([pa.table({"id": [dt.date(2020, 1, 2)]})], "id", ["a"])
     assert dated[0].tolist() == ["2020-01-02"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "suspicious"),
+    [
+        (np.arange(30), True),
+        (np.arange(30) * 1000 + 7, True),
+        (np.arange(30) // 2, False),
+        (np.arange(30) + 0.5, False),  # not whole
+        (np.arange(5), False),  # so few differ by chance
+        (np.append(np.arange(1500), 3), False),
+    ],
+)
+def test_a_number_that_no_two_rows_share_may_be_an_id(numbers, suspicious):
+    table = pa.table({"loan": numbers, "age": np.arange(numbers.size) % 2})
+    encoder = TableEncoder.learn([table])
+    assert ["if it names the rows" in note for note in encoder.notes] == [True] * suspicious
+    assert "loan" in [rule.source for rule in encoder.rules]

@@ -12,6 +12,7 @@ from observal.errors import InvalidInput
 from observal.tables.columns import ColumnRule, Kind, column_kind, kind_words, text_column, to_floats
 
 _LARGEST_EXACT = 2**53  # whole numbers beyond it lose digits as floats
+_ROWS_TO_TELL = 20  # numbers of fewer rows may all differ by chance
 _MANY_SINGLES = 10  # a text column with more values than this, most of them seen once, holds names and not categories
 _LEAST_COVERED = 0.2  # the share of rows that the most frequent values must cover to be worth columns
 
@@ -141,7 +142,18 @@ def _oddities(name: str, kind: Kind, columns: Sequence[Any], values: Floats) -> 
             notes.append(
                 f"Column {name!r} had {n_huge} numbers of 2^53 or more, which were rounded to 53 binary digits."
             )
+    if all(types.is_integer(column.type) for column in columns) and _all_differ(values):
+        notes.append(
+            f"Column {name!r} is used as a feature, though no two rows have the same number in it; if it names the rows, say "
+            "that it is the id."
+        )
     return notes
+
+
+def _all_differ(values: Floats) -> bool:
+    """Tell whether no value occurs twice; a look at the first thousand spares sorting most columns."""
+    some = values[:1000]
+    return values.size >= _ROWS_TO_TELL and np.unique(some).size == some.size and np.unique(values).size == values.size
 
 
 def _learn_categories(

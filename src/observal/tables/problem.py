@@ -234,7 +234,7 @@ def _labels_of(
         shown = ", ".join(repr(value) for value in classes[:5]) + (", …" if len(classes) > 5 else "")
         raise InvalidLabel(
             f"The label column {label!r} must show two classes, but shows {len(classes)} ({shown or 'every label is missing'}); "
-            "name both with classes=, or merge classes into two."
+            "name both (classes= or --classes), or merge classes into two."
         )
     return labels, missing, classes
 
