@@ -47,6 +47,7 @@ def ablated_methods() -> dict[str, Method]:
         "no clip": NewtonVC(clip=False),
         "no gate": NewtonVC(gate_share=0.0),
         "gate only": NewtonVC(gate_share=1.0),
+        "settled rows through the gate": NewtonVC(doubt=1e-12),
         "no floor": NewtonVC(floor=0.0),
         "margin for gap": NewtonVC(curvature=False),
         "fixed ridge": NewtonVC(ridge=1e-3),
