@@ -136,9 +136,10 @@ def test_ctrl_c_says_that_what_is_finished_is_kept(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (tmp_path / "partial.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
+    assert (tmp_path / "partial.jsonl").exists()
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

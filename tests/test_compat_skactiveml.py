@@ -314,8 +314,8 @@ def test_the_gate_opens_first_where_the_old_policy_hardly_looked():
     rng = np.random.default_rng(1)
     X_big = rng.normal(size=(400, 2))
     chance = np.where(X_big[:, 0] > 0, 0.5, 0.05)
-    y = np.where(rng.random(400) < chance, (X_big[:, 1] > 0).astype(float), np.nan)
-    strategy = ObservalSampling(floor=0.0, gate_share=1.0, random_state=0)
+    y = np.where(rng.random(400) < chance, rng.integers(2, size=400), np.nan)  # coins: every row is in doubt
+    strategy = ObservalSampling(floor=0.0, gate_share=1.0, rows_per_label=4.0, random_state=0)
     few = strategy.query(X_big, y, propensity=chance, batch_size=10)
     assert (chance[few] == 0.05).all()
     queried = np.flatnonzero(~np.isnan(y))[:40]  # 4·(40 + 10) rows went by: 2·200 > 360·0.5
