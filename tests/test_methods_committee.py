@@ -54,24 +54,32 @@ def test_boosted_trees_on_three_classes_beat_their_start():
     assert not hasattr(trees, "classes_")
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        make_pipeline(StandardScaler(), LogisticRegression()),
-        make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), GaussianNB())),
-        CalibratedClassifierCV(GaussianNB(), cv=2),
-        LinearSVC(),  # no probabilities: votes
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)
+ANY = [
+    make_pipeline(StandardScaler(), LogisticRegression()),
+    make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), GaussianNB())),
+    CalibratedClassifierCV(GaussianNB(), cv=2),
+    LinearSVC(),  # no probabilities: votes
+]
+
+
+@pytest.mark.parametrize("estimator", ANY, ids=lambda estimator: type(estimator).__name__)
 def test_any_classifier_that_takes_weights_will_do(estimator):
     world = World()
     method = CommitteeVC(estimator, members=4)
     before = repr(estimator.get_params())
     one, other = (ob.run(world.logged, world.pool, world.oracle, method, label_budget=20) for _ in range(2))
     assert list(one.decisions) == list(other.decisions)  # also where random_state was None
-    assert one.estimator.score(world.X, world.y) > 0.8
     assert repr(estimator.get_params()) == before
+
+
+@pytest.mark.parametrize("estimator", ANY, ids=lambda estimator: type(estimator).__name__)
+def test_any_classifier_learns_the_plane(estimator):
+    """The mean of eight fixed worlds: one world is as lucky as its seed."""
+    worlds = [World(seed) for seed in range(8)]
+    method = CommitteeVC(estimator, members=4)
+    results = [ob.run(world.logged, world.pool, world.oracle, method, label_budget=20) for world in worlds]
+    scores = [result.estimator.score(world.X, world.y) for result, world in zip(results, worlds, strict=True)]
+    assert np.mean(scores) > 0.85
 
 
 def test_weights_reach_the_last_step_of_a_pipeline():

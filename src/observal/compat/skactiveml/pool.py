@@ -49,8 +49,9 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     -----
     Each sample of a batch is the one with the highest utility, ties broken at random. The utility is ``1/(1 + gap)``, gap
     being how much worse the fit must get before the row's class flips. For a share `gate_share` of the samples, 1 is added
-    where a row passes the gate and has a chance of at least 5 % of flipping. For a share `floor`, the utility is 1 where a row passes the gate and 0 elsewhere. Without
-    labels of two classes, every row has the same gap. More than two classes are taken one against the rest.
+    where a row passes the gate and its chance of flipping is above 5 %. For a share `floor`, the utility is 1 where a row
+    passes the gate and 0 elsewhere. Without labels of two classes, every row has the same gap. More than two classes are
+    taken one against the rest.
 
     Examples
     --------
@@ -148,7 +149,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         if method.gate_share == 0.0 or int(passing.sum()) < batch_size:
             passing = np.ones(len(rows), dtype=bool)  # too few rows pass: all do
         gaps = evidence.gaps(method, rows) if batch_size else np.zeros(0)
-        gated = passing & (gaps < method.doubtful_gap) if batch_size else passing
+        gated = passing & (gaps < method.doubtful_gap) if batch_size else passing  # without a batch there are no gaps
         chosen, scores = choose_batch(
             gaps, passing, gated, batch_size, method.floor, method.gate_share, self.random_state_
         )
