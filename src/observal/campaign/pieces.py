@@ -60,16 +60,11 @@ def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> 
     firsts = transaction.first_rows(name)
     if not firsts:
         raise NotACampaign(f"The campaign lacks its {name}, so it is damaged; use a copy.")
-    wanted = np.asarray(positions, dtype=np.int64)
-    chunks = np.searchsorted(firsts, wanted, side="right") - 1
-    parts, order = [], []
-    for chunk in np.unique(chunks).tolist() or [0]:
-        here = np.flatnonzero(chunks == chunk)
-        rows = _from_bytes(transaction.read_chunk(name, chunk))
-        parts.append(rows.take(pa.array(wanted[here] - firsts[chunk], pa.int64())))
-        order.append(here)
-    joined = pa.concat_tables(parts, promote_options="permissive")
-    return joined.take(pa.array(np.argsort(np.concatenate(order)), pa.int64()))
+    chunks = (np.searchsorted(firsts, np.asarray(positions, dtype=np.int64), side="right") - 1).tolist()
+    tables = {chunk: _from_bytes(transaction.read_chunk(name, chunk)) for chunk in set(chunks) or {0}}
+    # Slices instead of an array of positions: to make that array, Arrow would import pandas first.
+    rows = [tables[chunk].slice(at - firsts[chunk], 1) for chunk, at in zip(chunks, positions, strict=True)]
+    return pa.concat_tables(rows or [tables[0].slice(0, 0)], promote_options="permissive")
 
 
 def read_whole_table(transaction: Transaction, name: str) -> Any:

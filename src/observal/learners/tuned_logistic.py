@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 
 from observal.checks import Floats, Ints, stack_rows
 from observal.learners.newton import NewtonFit, make_objective, solve
@@ -126,9 +125,10 @@ def leverages(X: Any, hessian: Floats) -> Floats:
     [2.0, 1.0]
     """
     jitter = 1e-12 * float(np.trace(hessian)) / len(hessian)
-    lower = cholesky(hessian + jitter * np.eye(len(hessian)), lower=True)
-    root = solve_triangular(lower, np.eye(len(hessian)), lower=True)  # H⁻¹ = rootᵀ·root
-    projected = X @ root[:, :-1].T + root[:, -1]
+    # NumPy's own, not SciPy's: that one's BLAS has threads of its own, and the two get into each other's way.
+    root = np.linalg.inv(np.linalg.cholesky(hessian + jitter * np.eye(len(hessian))))  # H⁻¹ = rootᵀ·root
+    projected = np.asarray(X @ root[:, :-1].T)
+    projected += root[:, -1]  # in place: another array of this size would take longer to get than to fill
     return np.asarray(np.einsum("ij,ij->i", projected, projected))
 
 
