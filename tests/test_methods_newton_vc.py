@@ -149,14 +149,17 @@ def test_one_row_that_determines_the_fit_is_not_moved_to_infinity():
     assert np.isfinite(model.unlabelled_gaps(np.arange(9))).all()
 
 
+def first_round(method, world):
+    """The model of the log alone, and the plan made from it."""
+    problem = Problem(world.logged, world.pool)
+    state = method.begin(problem, np.random.default_rng(0))
+    return state.model, method.plan(problem, state, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("curvature", [True, False])
 def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
     world = World()
-    problem = Problem(world.logged, world.pool)
-    method = replace(FAST, floor=0.0, gate_share=0.0, curvature=curvature)
-    state = method.begin(problem, np.random.default_rng(0))
-    plan = method.plan(problem, state, np.random.default_rng(0))
-    model = state.model
+    model, plan = first_round(replace(FAST, floor=0.0, gate_share=0.0, curvature=curvature), world)
     margins = np.abs(
         (world.X[200:] - model.feature_map.mean) / model.feature_map.scale @ model.fit.coef + model.fit.intercept
     )
@@ -167,11 +170,8 @@ def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
 @pytest.mark.parametrize("doubt", [0.001, 0.2, 0.499])
 def test_the_gate_is_for_rows_in_doubt(doubt):
     world = World()
-    problem = Problem(world.logged, world.pool)
-    method = replace(FAST, floor=0.0, gate_share=1.0, doubt=doubt)
-    state = method.begin(problem, np.random.default_rng(0))
-    plan = method.plan(problem, state, np.random.default_rng(0))
-    chance = norm.cdf(-np.sqrt(2.0 * state.model.judged_gaps))
+    model, plan = first_round(replace(FAST, floor=0.0, gate_share=1.0, doubt=doubt), world)
+    chance = norm.cdf(-np.sqrt(2.0 * model.judged_gaps))
     hidden = world.q[200:] == 0.05
     gated = plan.asked[plan.reason == GATED]
     assert hidden[gated].all()

@@ -211,9 +211,8 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, in_do
     in_doubt : bool array, optional
         The rows that the gate's share may go to; what it finds no such rows for is taken from all. Every row by default.
     """
-    open_ = state.open_rows(problem)
+    open_, passing = open_and_passing(problem, state, choice)
     size = min(choice.batch, int(open_.sum()))
-    passing = passing_rows(problem, state, choice)
     for_gate = round(choice.gate_share * size)
     taken_gate = _smallest(gaps, passing if in_doubt is None else passing & in_doubt, for_gate)
     for_gate = int(taken_gate.sum())
@@ -223,20 +222,25 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, in_do
     return Draw(np.minimum(chance, 1.0), taken_gate, taken_free)
 
 
-def passing_rows(problem: Problem, state: PoolState, choice: Choice) -> Bools:
-    """Return the open pool rows that pass the gate in the next round; all of them where fewer than a batch would."""
+def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
+    """Return the pool rows that are open, and those of them that pass the gate in the next round."""
     open_ = state.open_rows(problem)
-    position = int(choice.rows_per_label * (state.bought.size + choice.batch))
-    passing = open_ & query_policy(problem.pool.propensity, len(problem.logged), position)
-    enough = int(passing.sum()) >= min(choice.batch, int(open_.sum()))
-    return passing if enough and choice.gate_share > 0.0 else open_
+    passing = open_.copy()
+    passing[open_] = passes_gate(problem.pool.propensity[open_], len(problem.logged), state.bought.size, choice)
+    return open_, passing
+
+
+def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice) -> Bools:
+    """Return which of the rows on offer pass the gate in the next round; all of them where fewer than a batch would."""
+    passing = query_policy(propensity, n_logged, int(choice.rows_per_label * (n_bought + choice.batch)))
+    enough = int(passing.sum()) >= min(choice.batch, passing.size)
+    return passing if enough and choice.gate_share > 0.0 else np.ones(passing.size, dtype=bool)
 
 
 def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:
     """Return the chance that every row that passes the gate has at least of being asked about in the next round."""
-    passing = passing_rows(problem, state, choice)
-    n_open = int(state.open_rows(problem).sum())
-    return min(1.0, choice.floor * min(choice.batch, n_open) / max(1, int(passing.sum())))
+    open_, passing = open_and_passing(problem, state, choice)
+    return min(1.0, choice.floor * min(choice.batch, int(open_.sum())) / max(1, int(passing.sum())))
 
 
 def _smallest(values: Floats, among: Bools, count: int) -> Bools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -11,7 +12,7 @@ from skactiveml.utils import MISSING_LABEL, check_scalar, is_labeled, rand_argma
 
 from observal.checks import Bools, Floats, Ints
 from observal.compat.skactiveml.evidence import Evidence, method_of
-from observal.weights import query_policy
+from observal.methods.pooling import passes_gate
 
 
 class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
@@ -144,10 +145,8 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         evidence = Evidence.of(X, y, is_labeled(y, self.missing_label_), propensity, queried_indices)
         rows, mapping = self._transform_candidates(candidates, X, y, enforce_mapping=np.ndim(propensity) > 0)
         chances = np.full(len(rows), evidence.propensity[0]) if mapping is None else evidence.propensity[mapping]
-        stream = int(method.rows_per_label * (int(evidence.queried.sum()) + batch_size))
-        passing = query_policy(chances, evidence.n_logged, stream)
-        if method.gate_share == 0.0 or int(passing.sum()) < batch_size:
-            passing = np.ones(len(rows), dtype=bool)  # too few rows pass: all do
+        choice = replace(method.choice, batch=max(1, batch_size))  # 0 where there is no candidate
+        passing = passes_gate(chances, evidence.n_logged, int(evidence.queried.sum()), choice)
         gaps = evidence.gaps(method, rows) if batch_size else np.zeros(0)
         gated = passing & (gaps < method.doubtful_gap) if batch_size else passing  # without a batch there are no gaps
         chosen, scores = choose_batch(
