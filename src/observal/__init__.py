@@ -19,7 +19,8 @@ from observal.types import Interval, LoggedData, Pool, Query, Round, RunResult
 if TYPE_CHECKING:
     from observal import campaign, importers, propensity, tables
     from observal.diagnosis import Diagnosis, diagnose
-    from observal.learners import GradientClassifier, LoggedClassifier
+    from observal.learners.gradient import GradientClassifier
+    from observal.learners.logged import LoggedClassifier
     from observal.report.html import ReportContent, write_report
     from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 
@@ -67,8 +68,8 @@ __all__ = [
 # Imported when first used, because they bring scikit-learn, pyarrow or a database with them.
 _LATER = {
     "Diagnosis": "observal.diagnosis",
-    "GradientClassifier": "observal.learners",
-    "LoggedClassifier": "observal.learners",
+    "GradientClassifier": "observal.learners.gradient",
+    "LoggedClassifier": "observal.learners.logged",
     "ReportContent": "observal.report.html",
     "TableEncoder": "observal.tables",
     "TableRoles": "observal.tables",

@@ -62,7 +62,7 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
-    >>> from observal.learners import GradientClassifier
+    >>> from observal import GradientClassifier
     >>> X = np.array([[-2.0, 0.5], [-1.0, -0.5], [1.0, 0.5], [2.0, -0.5]])
     >>> model = GradientClassifier(random_state=0).fit(X, ["no", "no", "yes", "yes"], sample_weight=[1, 2, 2, 1])
     >>> model.predict([[-3.0, 0.0], [3.0, 0.0]]).tolist()
