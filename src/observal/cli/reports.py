@@ -34,7 +34,9 @@ def diagnose(
 
     with progress_bar("reading", hidden=as_json):
         if pool is None or label is None:
-            is_table = logged[0].suffix in (".csv", ".tsv", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".gz")
+            from observal.tables.reading import SUFFIXES
+
+            is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign stands alone.")
             log, rows, names, notes = _of_campaign(str(logged[0]))

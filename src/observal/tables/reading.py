@@ -15,7 +15,7 @@ from observal.errors import InvalidInput
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
-_SUFFIXES = (*_CSV, *_PARQUET, *_ARROW)
+SUFFIXES = (*_CSV, *_PARQUET, *_ARROW)
 _MISSING = ("", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "Null", "null", "None")
 
 
@@ -53,10 +53,10 @@ def _read_file(path: Path, id: str | None) -> Any:
     import pyarrow as pa
 
     name = path.name.lower()
-    suffix = next((s for s in _SUFFIXES if name.endswith(s)), None)
+    suffix = next((s for s in SUFFIXES if name.endswith(s)), None)
     if suffix is None:
         raise InvalidInput(
-            f"The kind of file {str(path)!r} cannot be told from its name; use one that ends in {', '.join(_SUFFIXES)}."
+            f"The kind of file {str(path)!r} cannot be told from its name; use one that ends in {', '.join(SUFFIXES)}."
         )
     if not path.exists():
         raise InvalidInput(f"There is no file {str(path)!r}; check the path.")
