@@ -82,6 +82,38 @@ def test_any_classifier_learns_the_plane(estimator):
     assert np.mean(scores) > 0.85
 
 
+def own_fit(vote):
+    """Return the one fit on all labelled rows among the voters."""
+    return vote.named_estimators_["own"].estimator
+
+
+@pytest.mark.parametrize("n_members", [2, 5])
+def test_what_is_returned_is_half_its_own_fit_and_half_the_members_mean(n_members):
+    world = World(noise=0.2)
+    method = CommitteeVC(LogisticRegression(), members=n_members)
+    vote = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10).estimator
+    own, *members = [one.estimator.predict_proba(world.X) for one in vote.estimators_]
+    assert len(members) == n_members
+    expected = own / 2 + sum(members) / (2 * n_members)
+    np.testing.assert_allclose(vote.predict_proba(world.X), expected)
+    np.testing.assert_array_equal(vote.predict(world.X), vote.classes_[expected.argmax(axis=1)])
+
+
+def test_a_classifier_without_probabilities_comes_back_as_one_fit():
+    world = World()
+    result = ob.run(world.logged, world.pool, world.oracle, CommitteeVC(LinearSVC(), members=2), label_budget=10)
+    assert isinstance(result.estimator, LinearSVC)
+
+
+def test_a_class_that_weighs_nothing_has_no_say():
+    X, y = np.arange(6.0)[:, None], np.array([0, 0, 1, 1, 2, 2])
+    weights = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    method = CommitteeVC(DecisionTreeClassifier(), members=2)
+    vote, _ = method._fit_committee(X, y, weights, np.arange(3), np.random.default_rng(0))
+    assert vote.classes_.tolist() == [0, 1]
+    assert set(vote.predict(X)) <= {0, 1}
+
+
 def test_weights_reach_the_last_step_of_a_pipeline():
     world = World(noise=0.3)
     problem = Problem(world.logged, world.pool)
@@ -90,10 +122,11 @@ def test_weights_reach_the_last_step_of_a_pipeline():
         make_pipeline(StandardScaler(with_mean=False, with_std=False), LogisticRegression()),
     )
     fits = [CommitteeVC(e, members=2).begin(problem, np.random.default_rng(0)).model for e in (plain, piped)]
-    np.testing.assert_allclose(fits[0].estimator.coef_, fits[1].estimator[-1].coef_)
+    own = own_fit(fits[0].estimator)
+    np.testing.assert_allclose(own.coef_, own_fit(fits[1].estimator)[-1].coef_)
     assert fits[0].ranks.tolist() == fits[1].ranks.tolist()
     unweighted = LogisticRegression().fit(world.logged.X[world.logged.revealed], world.y[:200][world.logged.revealed])
-    assert not np.allclose(fits[0].estimator.coef_, unweighted.coef_)
+    assert not np.allclose(own.coef_, unweighted.coef_)
 
 
 def test_committee_vc_takes_sparse_rows_and_sees_in_them_what_dense_ones_show():
@@ -103,7 +136,8 @@ def test_committee_vc_takes_sparse_rows_and_sees_in_them_what_dense_ones_show():
     one = ob.run(world.logged, world.pool, world.oracle, method, label_budget=20)
     other = ob.run(dense, ob.Pool(world.pool.X.toarray(), world.pool.propensity), world.oracle, method, label_budget=20)
     assert one.queries["id"].tolist() == other.queries["id"].tolist()
-    np.testing.assert_allclose(one.estimator.coef_, other.estimator.coef_, atol=1e-3)
+    for mine, theirs in zip(one.estimator.estimators_, other.estimator.estimators_, strict=True):
+        np.testing.assert_allclose(mine.estimator.coef_, theirs.estimator.coef_, atol=1e-3)
 
 
 def test_labels_that_are_objects_come_back_as_they_were():
@@ -196,4 +230,4 @@ def test_equal_weights_are_not_handed_on(tempering, weighted):
     world = World()
     method = CommitteeVC(Noting(), members=2, tempering=tempering)
     result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10)
-    assert result.estimator.weighted_ is weighted
+    assert own_fit(result.estimator).weighted_ is weighted

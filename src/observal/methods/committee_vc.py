@@ -39,14 +39,17 @@ class CommitteeVC:
 
     Notes
     -----
-    Each member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their weights
-    (see :func:`resampled`). With M the mean over members of the margin, the probability of the committee's class less that of its strongest rival (votes, where there are no
-    probabilities), and V its variance, rows are ordered by ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s
-    (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead of read off a Hessian. V counts the average variance of all
-    rows as one more member, because few members measure it badly. Equal gaps, of which trees have many, are ordered by
-    lot. The chance of a flip is Φ(−M/sqrt(V)). There is no rule that stops early: trees agree where none of them has
-    seen anything. What is returned is one fit on all labelled rows, without the bootstrap; a class of which no label is
-    known is not among its ``classes_``.
+    Each member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
+    weights (see :func:`resampled`). With M the mean over members of the margin, the probability of the committee's class
+    less that of its strongest rival (votes, where there are no probabilities), and V its variance, rows are ordered by
+    ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
+    of read off a Hessian. V counts the average variance of all rows as one more member, because few members measure it
+    badly. Equal gaps, of which trees have many, are ordered by lot. The chance of a flip is Φ(−M/sqrt(V)). There is no
+    rule that stops early: trees agree where none of them has seen anything.
+
+    What is returned is a scikit-learn ``VotingClassifier``: half of its probability is that of one fit on all labelled
+    rows, half the mean of the members', whose mistakes average out (see :func:`averaged`). A classifier without
+    probabilities comes back as that one fit. A class of which no label is known is not among its ``classes_``.
 
     Examples
     --------
@@ -139,7 +142,9 @@ class CommitteeVC:
         rows, y, weights, _ = self._labelled(problem, state)
 
         def out_of_fold(train: Ints, test: Ints) -> tuple[Floats, Ints]:
-            return _scores(self._fit(X[rows[train]], y[train], weights[train], classes), X[rows[test]], classes)
+            rng = np.random.default_rng(0)  # as fixed as the seeds of the fits: intervals are the same at each look
+            fit, _ = self._fit_committee(X[rows[train]], y[train], weights[train], classes, rng)
+            return _scores(fit, X[rows[test]], classes)
 
         return population_intervals(
             problem,
@@ -160,6 +165,19 @@ class CommitteeVC:
         if problem.logged.cost is not None and problem.pool.cost is not None:
             weights = weights * np.concatenate([problem.logged.cost, problem.pool.cost])[rows]
         return rows, _plain(problem.logged.classes)[codes], weights, clip
+
+    def _fit_committee(
+        self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[Any, list[Any]]:
+        """Return what users get, and the members; no members while all labels are the same."""
+        own = self._fit(X, y, weights, classes)
+        if isinstance(own, ConstantClassifier):
+            return own, []
+        members = []
+        for member in range(self.members):
+            drawn = resampled(weights, y, rng)
+            members.append(self._fit(X[drawn], y[drawn], np.ones(drawn.size), classes, seed=1 + member))
+        return averaged(own, members, X), members
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], seed: int = 0) -> Any:
         """Fit a clone on the rows that weigh something, their weights scaled to a mean of 1."""
@@ -198,15 +216,10 @@ class _Fitter:
 
         method, X, classes = self.method, self.X, self.problem.logged.classes
         rows, y, weights, clip = method._labelled(self.problem, state)
-        estimator = method._fit(X[rows], y, weights, classes)
-        if isinstance(estimator, ConstantClassifier):
+        estimator, members = method._fit_committee(X[rows], y, weights, classes, self.rng)
+        if not members:
             return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
-        shares = []
-        for member in range(method.members):
-            drawn = resampled(weights, y, self.rng)
-            member_fit = method._fit(X[rows[drawn]], y[drawn], np.ones(drawn.size), classes, seed=1 + member)
-            shares.append(_class_shares(member_fit, X))
-        gaps = settledness(np.stack(shares))
+        gaps = settledness(np.stack([_class_shares(member, X) for member in members]))
         flips = float(ndtr(-np.sqrt(2.0 * gaps[len(self.problem.logged) :])).mean())
         ranks = np.empty(gaps.size)
         ranks[np.lexsort((self.rng.random(gaps.size), gaps))] = np.arange(gaps.size)
@@ -258,6 +271,32 @@ def resampled(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Int
         if not counts[of_class].any():
             counts[of_class[np.argmax(weights[of_class])]] = 1
     return np.repeat(np.arange(weights.size), counts)
+
+
+def averaged(own: Any, members: list[Any], X: Any) -> Any:
+    """Return a classifier whose probabilities are half `own`'s and half the mean of the members'.
+
+    `own` saw every row once but follows each of them closely; the members' mean is smoother but each of them saw only
+    two thirds of the rows. `own` itself is returned where it has no probabilities. `X` is any row per class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> own, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
+    >>> averaged(own, [low, high], X).predict_proba(X)[:, 1].tolist()
+    [0.0, 0.5, 1.0]
+    """
+    from sklearn.ensemble import VotingClassifier
+    from sklearn.frozen import FrozenEstimator
+
+    if not hasattr(own, "predict_proba"):
+        return own
+    names = ["own", *(f"member {1 + k}" for k in range(len(members)))]
+    voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
+    vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
+    return vote.fit(X[: own.classes_.size], own.classes_)  # the voters are fitted already: it learns the classes alone
 
 
 def settledness(shares: Floats) -> Floats:
