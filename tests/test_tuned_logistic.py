@@ -201,6 +201,17 @@ def test_a_constant_feature_is_centred_and_not_divided_by_nothing():
     np.testing.assert_allclose(seen[:, 1], 0.0, atol=1e-5)
 
 
+@pytest.mark.parametrize("huge", [1.4e154, np.finfo(np.float64).max])
+@pytest.mark.parametrize("share", [0.001, 0.5])
+def test_values_whose_squares_overflow_are_cut(huge, share):
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    X[: round(share * 2000), 0] = huge
+    X[-1] = -huge
+    fitted = FeatureMap.of(X[:500], X[500:])
+    assert np.isfinite([fitted.mean, fitted.scale, fitted.low, fitted.high]).all()
+    assert np.isfinite(fitted(X)).all()
+
+
 def test_sparse_blocks_are_scaled_alike_and_not_centred():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 3)) * (rng.random((50, 3)) < 0.3)

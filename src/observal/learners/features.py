@@ -16,6 +16,7 @@ N_FOURIER = 200
 N_KNOTS = 5
 ROWS_FOR_KNOTS = 50_000  # more rows than this do not move a quantile
 WILD = 3.0
+LARGEST = 1e100  # values beyond are cut: the sum of their squares would not be a number
 ROWS_AT_ONCE = 16_384  # a block stays in the cache
 
 
@@ -69,9 +70,10 @@ class FeatureMap:
             nowhere = np.full(squares.size, np.inf)
             return cls(np.zeros(squares.size), np.sqrt(np.where(squares > 0, squares, 1.0)), -nowhere, nowhere)
         some = np.concatenate([block[:: 1 + n_rows // ROWS_FOR_KNOTS] for block in blocks]).astype(np.float64)
+        some = np.clip(some, -LARGEST, LARGEST)
         low, middle, high = np.quantile(some, [0.001, 0.5, 0.999], axis=0)
         reach = np.where(high > low, WILD * (high - low), np.inf)
-        low, high = low - reach, high + reach
+        low, high = np.maximum(low - reach, -LARGEST), np.minimum(high + reach, LARGEST)
         mean, spread = _moments(blocks, low, high, middle)
         scale = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
         plain = cls(mean, scale, low, high)
