@@ -224,3 +224,15 @@ def test_sparse_blocks_are_scaled_alike_and_not_centred():
         FeatureMap.of(sp.csr_array(X), expansion="splines")
     with pytest.raises(InvalidInput, match="features must be one of"):
         FeatureMap.of(X, expansion="waves")
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_features_too_large_to_be_squared_are_cut(form):
+    X = np.array([[0.0, 1.0], [1.7e308, 0.0], [-1e200, 2.0], [0.0, 3.0]])
+    with np.errstate(over="raise", invalid="raise"):
+        seen = FeatureMap.of(form(X))(form(X))
+    seen = seen.toarray() if sp.issparse(seen) else seen
+    assert np.isfinite(seen).all()
+    assert seen[1, 0] > 0.0 > seen[2, 0]
+    assert np.abs(seen).max() < 10.0
+    assert X[1, 0] == 1.7e308  # the caller's rows stay as they are

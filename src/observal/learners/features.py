@@ -93,7 +93,7 @@ class FeatureMap:
     def __call__(self, X: Any) -> Any:
         """Return the rows as the linear model sees them."""
         if hasattr(X, "tocsr"):
-            return X.multiply(1.0 / self.scale).tocsr()
+            return _sparse(X).multiply(1.0 / self.scale).tocsr()
         standard = np.clip(np.asarray(X, dtype=np.float64), self.low, self.high)
         standard -= self.mean
         standard /= self.scale
@@ -111,9 +111,13 @@ class FeatureMap:
 
 
 def _sparse(block: Any) -> Any:
+    """Return the rows as a csr_array, values of no sensible size cut."""
     from scipy.sparse import csr_array
 
-    return csr_array(block)
+    rows = csr_array(block)
+    if rows.nnz and max(rows.data.max(), -rows.data.min()) > LARGEST:
+        rows = csr_array((np.clip(rows.data, -LARGEST, LARGEST), rows.indices, rows.indptr), shape=rows.shape)
+    return rows
 
 
 def _moments(blocks: Any, low: Floats, high: Floats, middle: Floats) -> tuple[Floats, Floats]:
