@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import t
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+import observal as ob
 from observal.errors import InvalidInput
 from observal.experiments.benchmark import Specification, benchmark, list_cells, make_world
 from observal.experiments.benchmark.cells import GENERATED, Cell
@@ -25,6 +28,7 @@ from observal.experiments.benchmark.specification import run_unit
 from observal.experiments.curves import Curve
 from observal.methods.active18 import Active18
 from observal.methods.active_vc import ActiveVC
+from observal.methods.newton_vc import NewtonVC
 from tests.reference import benchmark as slow
 
 LINEAR = GENERATED[1]
@@ -178,9 +182,11 @@ def test_strength_is_one_where_a_class_has_too_few_labels():
 def test_all_labels_are_better_than_the_log_on_the_population(trees):
     world = make_world(GENERATED[3], 0, 0, 1200)
     error = all_labels_error(*world, trees=trees)
-    assert 0.0 < error < 0.25
-    hidden = world.log_labels.copy()
-    assert error != all_labels_error(world.simulation, np.where(np.arange(len(hidden)) % 2, hidden, -hidden), 0, trees)
+    sim, shown = world.simulation, world.simulation.logged.revealed
+    model = HistGradientBoostingClassifier(random_state=0) if trees else LogisticRegression()
+    model.fit(sim.logged.X[shown], sim.logged.codes[shown])
+    log_alone = np.mean(sim.logged.classes[model.predict(sim.X_test)] != sim.y_test)
+    assert 0.0 < error < log_alone - 0.05
 
 
 @activeml
@@ -273,10 +279,27 @@ def test_interrupting_keeps_what_is_finished(tmp_path):
 
 
 def test_our_curve_is_that_of_run_with_the_budget():
-    found = run_unit(tiny(methods={"ours": ActiveVC(fit_intercept=True)}), LINEAR, 0, "ours")
-    assert found["labels"][0] == 0
-    assert found["labels"][-1] <= 20
-    assert len(found["labels"]) == len(found["errors"])
+    method = NewtonVC(ridge=0.01, tempering=0.5)
+    found = run_unit(tiny(methods={"ours": method}), LINEAR, 0, "ours")
+    world = make_world(LINEAR, 0, 0, 400)
+    sim = world.simulation
+    result = ob.run(sim.logged, sim.pool, sim.oracle, method, label_budget=20, random_state=world.seed)
+    assert found["labels"] == [round_.labels for round_ in result.rounds] == [0, 10, 20]
+    assert found["errors"] == [1.0 - round_.estimator.score(sim.X_test, sim.y_test) for round_ in result.rounds]
+
+
+def test_one_trial_has_no_standard_error():
+    variants = {"first": NewtonVC(ridge=0.01, tempering=0.5), "other": NewtonVC(ridge=0.01, tempering=0.0)}
+    one, two = (benchmark(tiny(methods=variants, trials=trials), jobs=1) for trials in (1, 2))
+    assert [("±" in row[1]) for row in (one.difference_rows()[0], two.difference_rows()[0])] == [False, True]
+    mean, se = two.differences(two.spec.cells)["other"]
+    pairs = two.areas(two.spec.cells[0], "other") - two.areas(two.spec.cells[0], "first")
+    assert (mean, se) == (pytest.approx(pairs.mean()), pytest.approx(pairs.std(ddof=1) / np.sqrt(2)))
+
+
+def test_trees_on_a_set_that_is_not_there_are_refused(folder):
+    with pytest.raises(InvalidInput, match="no data set 'typo' to compare trees on"):
+        tiny(only=None, data=folder, exclude=(), tree_data=("alpha", "typo"))
 
 
 @activeml

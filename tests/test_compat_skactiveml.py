@@ -318,11 +318,11 @@ def test_the_gate_opens_first_where_the_old_policy_hardly_looked():
     strategy = ObservalSampling(floor=0.0, gate_share=1.0, rows_per_label=4.0, random_state=0)
     few = strategy.query(X_big, y, propensity=chance, batch_size=10)
     assert (chance[few] == 0.05).all()
-    queried = np.flatnonzero(~np.isnan(y))[:40]  # 4·(40 + 10) rows went by: 2·200 > 360·0.5
-    later = strategy.query(
-        X_big, y, propensity=np.where(np.isnan(y), 0.5, chance), queried_indices=queried, batch_size=10
-    )
-    assert later.size == 10
+    lot = ObservalSampling(floor=1.0, gate_share=1.0, rows_per_label=4.0, random_state=0)
+    assert (chance[lot.query(X_big, y, propensity=chance, batch_size=10)] == 0.05).all()
+    queried = np.flatnonzero(~np.isnan(y))[:40]  # 4·(40 + 10) rows went by: 2·200 > 360·0.5, and all rows pass
+    later = lot.query(X_big, y, propensity=chance, queried_indices=queried, batch_size=10)
+    assert (chance[later] == 0.5).any()
     no_gate = ObservalSampling(floor=0.0, gate_share=0.0, random_state=0).query(
         X_big, y, propensity=chance, batch_size=40
     )

@@ -263,6 +263,24 @@ def test_full_weights_are_taken_only_where_the_labels_ask_for_them():
     assert bent.details["tempering"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        (np.zeros((4, 1)), "must have 3 features as in training, but have 1"),
+        (np.zeros((4, 2)), "must have 3 features as in training, but have 2"),
+        (np.zeros(3), "must have two dimensions"),
+        (np.full((2, 3), np.nan), "not finite|NaN"),
+    ],
+)
+def test_the_classifier_refuses_rows_unlike_those_of_training(rows, match):
+    world = World()
+    estimator = ob.Session(world.logged, world.pool, FAST).result().estimator
+    assert estimator.coef_.shape == (1, 3)
+    for predict in (estimator.predict, estimator.predict_proba, estimator.decision_function):
+        with pytest.raises(InvalidInput, match=match):
+            predict(rows)
+
+
 def test_a_weight_of_zero_for_every_label_is_no_error():
     world = World(m=60, n=20, cost=np.zeros(80))
     result = ob.run(world.logged, world.pool, world.oracle, NewtonVC(), label_budget=10)

@@ -22,7 +22,7 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.methods.committee_vc import CommitteeVC
 from observal.methods.newton_vc import NewtonVC
-from observal.methods.pooling import REASONS, Choice, PoolState, Strata, draw, draw_plan, systematic
+from observal.methods.pooling import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
 from observal.types import Problem
 from tests.pool_worlds import World, one_class
 from tests.reference import pooling as twin
@@ -102,11 +102,12 @@ def test_chances_add_up_to_the_batch_and_keep_the_floor(situation, doubtful):
 def test_the_gate_closes_for_no_row_when_more_labels_were_bought(situation, factor):
     problem, state, choice, _ = situation
     q, m = problem.pool.propensity, len(problem.logged)
+    gated = replace(choice, gate_share=0.5)
     before, after = (
-        np.array(twin.gate(q, m, n, choice.batch, choice.rows_per_label))
-        for n in (state.bought.size, int(factor * state.bought.size) + choice.batch)
+        passes_gate(q, m, n, gated) for n in (state.bought.size, int(factor * state.bought.size) + choice.batch)
     )
-    assert (after >= before).all()
+    in_force = sum(twin.gate(q, m, state.bought.size, choice.batch, choice.rows_per_label)) >= min(choice.batch, len(q))
+    assert (after >= before).all() if in_force else before.all()
     # Only the floor shows who passes: with no gaps to choose by, `draw` must let in exactly these rows, or all.
     open_ = np.ones(len(q), dtype=bool)
     nothing = replace(state, bought=state.bought[:0], codes=state.codes[:0], skipped=state.skipped[:0])
@@ -149,7 +150,23 @@ def test_weights_are_the_twins(situation):
     unclipped, no_clip = state.importance(problem, rows, clip=False, capacity=4.0)
     assert no_clip == np.inf
     np.testing.assert_allclose(unclipped, twin.importance(of_row, rows, propensity.size))
-    np.testing.assert_allclose(weights, np.minimum(unclipped, clip))
+    expected = twin.clip(problem.logged.propensity.tolist(), state.bought.size, propensity.size, capacity=4.0)
+    np.testing.assert_allclose(clip, expected)
+    np.testing.assert_allclose(weights, np.minimum(unclipped, expected))
+
+
+@pytest.mark.parametrize("n", [1000, 20_000])
+def test_the_clip_leaves_as_much_of_the_weights_whatever_the_size_of_the_pool(n):
+    rng = np.random.default_rng(0)
+    q = rng.choice([0.02, 0.1, 0.8], 1000 + n)
+    logged = ob.LoggedData(
+        np.zeros((1000, 1)), np.where(rng.random(1000) < q[:1000], 1.0, np.nan), q[:1000], classes=(0, 1)
+    )
+    problem = Problem(logged, ob.Pool(np.zeros((n, 1)), q[1000:]))
+    state = PoolState.start(problem, lambda state: None)
+    weights, _ = state.importance(problem, state.labelled(problem)[0], clip=True, capacity=4.0)
+    # T/t of the rarest stratum is some fifty times that of the commonest; a clip in other units would leave nothing of it.
+    assert 20.0 < weights.max() / weights.min() < 60.0
 
 
 @given(situations(), st.integers(0, 20))
@@ -328,9 +345,18 @@ class TestInASession:
                 {"rows_per_label": 0.0},
                 {"capacity": 0.0},
                 {"tempering": -1.0},
+                {"floor": "a"},
+                {"rows_per_label": None},
+                {"gate_share": True},
+                {"capacity": "x"},
+                {"batch": np.int64(10)},
+                {"clip": "no"},
             )
         ),
         lambda: NewtonVC(ridge="small"),
+        lambda: NewtonVC(doubt="x"),
+        lambda: NewtonVC(settled=None),
+        lambda: NewtonVC(curvature=0),
         lambda: NewtonVC(features="waves"),
         lambda: NewtonVC(order="sideways"),
         lambda: NewtonVC(order="stream", doubt=0.0),

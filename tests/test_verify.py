@@ -168,21 +168,21 @@ def test_full_size():
     assert report.passed, [outcome for outcome in report.outcomes if not outcome.passed]
 
 
+@pytest.mark.parametrize("method", [coverage.newton, coverage.committee])
 @pytest.mark.parametrize("kind", [coverage.well_specified, coverage.misspecified, coverage.blind_spot])
-def test_a_campaign_is_measured_against_rows_never_seen(kind):
-    found = coverage.campaign(kind, np.random.default_rng(0))
-    again = coverage.campaign(kind, np.random.default_rng(0))
+def test_a_campaign_is_measured_against_rows_never_seen(kind, method):
+    found, again = (coverage.campaign(kind, method(), np.random.default_rng(0)) for _ in range(2))
     assert all((found[name] == again[name]).all() for name in found)
     assert (found["width"] > 0).all()
     assert (found["uniform"] > 0).all()
 
 
 def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch):
-    def fake(kind, rng, count):
+    def fake(kind, method, rng, count):
         return {"covered": np.full((count, 4), kind != "miss"), "width": np.full((count, 4), 0.1 + (kind == "wide")),
                 "uniform": np.full((count, 4), 0.1)}  # fmt: skip
 
     monkeypatch.setattr(coverage, "campaigns", fake)
     for name, passed in (("fine", True), ("miss", False), ("wide", False)):
         kind = type(name, (str,), {"__name__": name})(name)
-        assert coverage.check_coverage(kind, Lab(name, 200, 0)).passed is passed
+        assert coverage.check_coverage(kind, coverage.newton, Lab(name, 200, 0)).passed is passed

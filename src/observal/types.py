@@ -331,9 +331,9 @@ class Round:
     asked, inferred, passed, skipped : int
         What happened to the rows looked at in this round. A skipped row was asked about and not answered.
     clip : float
-        The importance weight above which a row is left out; infinity where nothing is clipped.
+        The importance weight above which a row is left out, or by pool methods cut down to it; infinity where nothing is clipped.
     disagreement : float
-        The share of the pool on which classifiers that are still plausible disagree.
+        The share of the pool (of the log, for NewtonVC on a stream) on which classifiers that are still plausible disagree.
     estimator : Classifier
         What would be returned if the run stopped here.
     candidates : int, optional

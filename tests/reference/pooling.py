@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
 from scipy.optimize import brentq
+
+from tests.reference import weights as weights_twin
 
 N_STRATA = 8
 
@@ -31,6 +34,14 @@ def importance(of_row, rows, n_seen):
         known = sum(of_row[other] == of_row[row] for other in rows)
         weights.append((size + 1) / (known + 1))
     return weights
+
+
+def clip(logged_q, n_bought, n_seen, capacity):
+    """The paper's threshold, larger by as much as the rows seen exceed twice the log's."""
+    m = len(logged_q)
+    q0s, capacity = [Fraction(q) for q in logged_q], Fraction(capacity)
+    threshold = weights_twin.practical_clip_threshold(q0s, m, n_bought, capacity, [Fraction(1, m)] * m)
+    return float(threshold * max(1, Fraction(n_seen, 2 * m)))
 
 
 def gate(propensity, n_logged, n_bought, batch, rows_per_label):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from observal.cli.campaigns import listed
 from observal.cli.output import Jobs, Json, Seed, print_table, progress_bar
 from observal.errors import VerificationFailed
 
@@ -134,12 +135,12 @@ def benchmark(
     spec = Specification(
         methods=ablated_methods() if ablate else default_methods(),
         tree_methods={} if trees is None else tree_methods(),
-        tree_data=_names(trees) or (),
+        tree_data=tuple(listed(trees) or ()),
         data=data,
         trials=trials,
         rows=rows,
         only=only,
-        peers=_names(peers),
+        peers=None if peers is None else tuple(listed(peers) or ()),
         seed=seed,
     )
     with progress_bar("running", hidden=as_json) as progress:
@@ -155,10 +156,6 @@ def benchmark(
     for line in report.summary():
         print(line)
     print(f"Figure: {out / 'figure.png'}")
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def demo(

@@ -16,7 +16,7 @@ from observal.checks import Bools, Floats, Ints, encode_labels, frozen
 from observal.datasets import Simulation
 from observal.errors import InvalidInput
 from observal.methods.base import Method
-from observal.methods.linear import growing_epochs
+from observal.methods.linear import LinearClassifier, growing_epochs
 from observal.types import Answers, Pool, Problem, Round, Stop
 
 
@@ -272,7 +272,9 @@ class Course:
         ]
 
     def test_errors(self, estimators: Sequence[Any]) -> Floats:
-        """Return the share of test rows that each linear classifier gets wrong, from one matrix product."""
+        """Return the share of test rows that each classifier gets wrong, for linear ones from one matrix product."""
+        if not all(isinstance(estimator, LinearClassifier) for estimator in estimators):
+            return np.array([1.0 - estimator.score(self.world.X_test, self.world.y_test) for estimator in estimators])
         coef = np.stack([estimator.coef_[0] for estimator in estimators], axis=1)
         intercept = np.array([estimator.intercept_[0] for estimator in estimators])
         positive: NDArray[Any] = self.world.X_test @ coef + intercept > 0.0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, stack_rows
 from observal.errors import InvalidInput
-from observal.methods.pooling import Choice, PoolState, draw, draw_plan, least_chance
+from observal.methods.pooling import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FOLDS = 10  # of the intervals: estimators of all kinds are too slow for more
@@ -89,11 +89,11 @@ class CommitteeVC:
         _weight_name(self.estimator)
         if not (isinstance(self.members, int) and self.members >= 2):
             raise InvalidInput(f"A committee needs at least 2 members, but got {self.members!r}; 8 is usual.")
-        settings = (self.tempering, self.capacity)
-        if not (all(isinstance(s, int | float) for s in settings) and self.tempering >= 0.0 and self.capacity > 0.0):
+        check_numbers(self, "tempering", "capacity")
+        if not (self.tempering >= 0.0 and self.capacity > 0.0 and isinstance(self.clip, bool)):
             raise InvalidInput(
-                f"tempering must be a number of at least 0 and capacity one above 0, but they are {settings[0]!r} and "
-                f"{settings[1]!r}."
+                "tempering must be at least 0, capacity above 0 and clip True or False, but they are "
+                f"{self.tempering}, {self.capacity} and {self.clip!r}."
             )
 
     def __repr__(self) -> str:
@@ -135,7 +135,11 @@ class CommitteeVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.pooling_interval`."""
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.pooling_interval`.
+
+        The ranks of earlier rounds come from members that know the labels of the rows they are asked about, and so cannot say
+        which labelled rows would have been taken.
+        """
         from observal.methods.pooling_interval import population_intervals
 
         X, classes = state.fit.X, problem.logged.classes
@@ -149,7 +153,7 @@ class CommitteeVC:
         return population_intervals(
             problem,
             state,
-            lambda before, some: before.model.ranks[some],
+            None,
             lambda some: _scores(state.model.estimator, X[some], classes),
             out_of_fold,
             folds=FOLDS,

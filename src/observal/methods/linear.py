@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Signs, check_features, stack_rows
+from observal.checks import Bools, Floats, Signs, stack_rows
 from observal.errors import InvalidInput
-from observal.methods.base import TwoClassPredictions
+from observal.methods.base import TwoClassPredictions, rows_to_predict
 from observal.methods.stream import StreamState, check_stream_settings, fit_epochs
 from observal.risk import clipped
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round
@@ -64,11 +64,7 @@ class LinearClassifier(TwoClassPredictions):
 
     def decision_function(self, X: Any) -> Floats:
         """Return w·x plus the intercept for each row."""
-        rows = check_features(X, "The rows to predict")
-        if rows.shape[1] != self.coef_.shape[1]:
-            raise InvalidInput(
-                f"The rows to predict must have {self.coef_.shape[1]} features as in training, but have {rows.shape[1]}."
-            )
+        rows = rows_to_predict(X, self.coef_.shape[1])
         scores: Floats = np.asarray(rows @ self.coef_[0], dtype=np.float64) + self.intercept_[0]
         return scores
 

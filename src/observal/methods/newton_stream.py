@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from observal.checks import Bools, Floats
 from observal.methods.pooling import BY_LOT, FREE, GATED, REASONS, PoolState
 from observal.types import ASKED, PASSED, Plan, Problem
 
@@ -17,19 +18,28 @@ SETTLED, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
 ROWS_AT_ONCE = 4096
 
 
-def stream_plan(method: NewtonVC, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan:
-    """Look at the rows that come next until a batch of them is asked about, or none is left.
+def stream_chances(
+    method: NewtonVC, gaps: Floats, propensity: Floats, n_logged: int, first: int
+) -> tuple[Floats, Bools, Bools]:
+    """Return each row's chance of being asked about, whether it is in doubt, and whether it passes the gate.
 
-    A row is in doubt where its chance of a flip, Φ(−sqrt(2·gap)), exceeds `method.doubt`. A row in doubt that passes the gate
-    at its own place in the stream, ``2·n > m·Q0``, is asked about; one that does not pass, with the chance
-    1 − `gate_share`. A settled row that passes the gate is asked about with the chance `floor`.
+    A row is in doubt where its chance of a flip, Φ(−sqrt(2·gap)), exceeds `method.doubt`; the row at place n passes the gate
+    where ``2·n > m·Q0``. One in doubt that passes is asked about; one in doubt that does not, with the chance
+    1 − `gate_share`; a settled one that passes, with the chance `floor`. `first` is the place of the first row.
     """
+    in_doubt = gaps < method.doubtful_gap
+    gate = propensity * n_logged < 2.0 * (first + np.arange(gaps.size))
+    chance = np.where(in_doubt, np.where(gate, 1.0, 1.0 - method.gate_share), method.floor * gate)
+    return chance, in_doubt, gate
+
+
+def stream_plan(method: NewtonVC, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan:
+    """Look at the rows that come next until a batch of them is asked about, or none is left; see `stream_chances`."""
     parts, asked = [], 0
     for begin in range(state.looked, len(problem.pool), ROWS_AT_ONCE):
         rows = np.arange(begin, min(begin + ROWS_AT_ONCE, len(problem.pool)))
-        in_doubt = state.model.gaps(problem.pool.X[rows]) < method.doubtful_gap
-        gate = problem.pool.propensity[rows] * len(problem.logged) < 2.0 * (rows + 1)
-        chance = np.where(in_doubt, np.where(gate, 1.0, 1.0 - method.gate_share), method.floor * gate)
+        gaps, propensity = state.model.gaps(problem.pool.X[rows]), problem.pool.propensity[rows]
+        chance, in_doubt, gate = stream_chances(method, gaps, propensity, len(problem.logged), begin + 1)
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)
         reason = np.where(in_doubt, np.where(gate, GATED, FREE), BY_LOT)
         reason[action == PASSED] = np.where(in_doubt, SHOWN, SETTLED)[action == PASSED]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
-from observal.methods.base import TwoClassPredictions
-from observal.methods.pooling import Choice, PoolState, draw, draw_plan, least_chance
+from observal.methods.base import TwoClassPredictions, rows_to_predict
+from observal.methods.pooling import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
@@ -42,11 +42,13 @@ class NewtonVC:
     curvature : bool
         Whether rows are ordered by the flip gap; without it by the margin alone, as uncertainty sampling does.
     settled : float
-        Stop when the expected share of pool predictions that more labels would change is below this.
+        Stop when the expected share of predictions that more labels would change is below this: of the pool's, or of the
+        log's where the pool is a stream.
     order : {"pool", "stream"}
         Choose from the whole pool, or take its rows in their order and decide on each when it comes by; see
-        :func:`~observal.methods.newton_stream.stream_plan`. A stream looks at no row before its turn, also not to
-        standardise.
+        :func:`~observal.methods.newton_stream.stream_chances`. A stream looks at no row before its turn, also not to
+        standardise. A place in the stream is what it is, and rows come in no order: `rows_per_label` and `curvature` are for
+        pools.
     doubt : float
         A row is in doubt where its chance of a flip is above this; the gate is for such rows alone.
 
@@ -92,6 +94,11 @@ class NewtonVC:
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
+        check_numbers(self, "capacity", "penalty", "settled", "doubt")
+        if not isinstance(self.clip, bool) or not isinstance(self.curvature, bool):
+            raise InvalidInput(
+                f"clip and curvature must be True or False, but are {self.clip!r} and {self.curvature!r}."
+            )
         if self.features not in FEATURES:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
         for name in ("tempering", "ridge"):
@@ -141,9 +148,10 @@ class NewtonVC:
             return Stop()
         model = state.model
         if state.bought.size and model.flips < self.settled:
+            judged = "log" if self.order == "stream" else "pool"
             return Stop(
                 f"further labels are unlikely to change anything: they would change about {model.flips:.2%} "
-                f"of the pool's predictions, below {self.settled:.2%}"
+                f"of the {judged}'s predictions, below {self.settled:.2%}"
             )
         if self.order == "stream":
             from observal.methods.newton_stream import stream_plan
@@ -162,7 +170,9 @@ class NewtonVC:
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
         model = state.model
-        estimator = NewtonClassifier(model.feature_map, model.fit.coef, model.fit.intercept, problem.logged.classes)
+        estimator = NewtonClassifier(
+            model.feature_map, model.fit.coef[None, :], np.array([model.fit.intercept]), problem.logged.classes
+        )
         return state.as_round(
             estimator=estimator,
             clip=model.labels.clip,
@@ -172,7 +182,10 @@ class NewtonVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for error, precision, recall and prevalence; see :mod:`observal.methods.pooling_interval`."""
+        """Return intervals for error, precision, recall and prevalence, costs aside.
+
+        See :mod:`observal.methods.pooling_interval`.
+        """
         from threadpoolctl import threadpool_limits
 
         from observal.methods.pooling_interval import population_intervals
@@ -187,16 +200,20 @@ class NewtonVC:
 
 @dataclass(frozen=True, eq=False)
 class NewtonClassifier(TwoClassPredictions):
-    """What NewtonVC returns: a linear classifier with its feature handling inside."""
+    """What NewtonVC returns: a linear classifier with its feature handling inside.
+
+    `coef_` and `intercept_` are of the features as `feature_map` gives them: standardised and, where asked for, expanded.
+    """
 
     feature_map: Any = field(repr=False)
-    coef: Floats = field(repr=False)
-    intercept: float
+    coef_: Floats = field(repr=False)
+    intercept_: Floats
     classes_: NDArray[Any] = field(repr=False)
 
     def decision_function(self, X: Any) -> Floats:
         """Return how far each row is on the side of the second class."""
-        return np.asarray(self.feature_map(X) @ self.coef + self.intercept)
+        rows = rows_to_predict(X, self.feature_map.mean.size)
+        return np.asarray(self.feature_map(rows) @ self.coef_[0] + self.intercept_[0])
 
     def positive(self, X: Any) -> Bools:
         """Return which rows are on the side of the second class."""

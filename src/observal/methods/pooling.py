@@ -3,12 +3,13 @@
 **Weights.** Log and pool together are m + N rows of one population, of which some have labels: rows that the old policy
 revealed, and rows that were bought. Rows are sorted into strata by propensity. In a stratum of T rows, t of them labelled,
 each labelled row stands for T/t rows: this is the multiple-importance weight with the mixture's rate of labelling
-estimated in the stratum, which varies less than the rate that was planned. Weights are clipped at the paper's threshold.
+estimated in the stratum, which varies less than the rate that was planned. Weights are clipped at the paper's threshold,
+which grows with a pool that is larger than the log.
 
 **Gate.** The bias-correcting policy asks about a row when 2·n > m·Q0(x), n being the position in a stream. A pool has no
 position; `rows_per_label` rows of a virtual stream go by for each label bought, so that the gate opens first for rows that
 the log hardly shows, and later for all. One row a label keeps it where labels are missing for long: intervals gain most
-from that.
+from that. While fewer rows than a batch would pass, there is no gate and all do.
 
 **Choice.** Each round takes `batch` rows: a share of them the least settled rows that pass the gate and are in doubt at all
 (as in the paper, which asks in the disagreement region alone), the others the least settled rows of all. Then every row's
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -63,15 +65,24 @@ class Choice:
     rows_per_label: float = 1.0
 
     def __post_init__(self) -> None:
+        check_numbers(self, "floor", "gate_share", "rows_per_label")
         shares = {"floor": self.floor, "gate_share": self.gate_share}
         for name, value in shares.items():
             if not 0.0 <= value <= 1.0:
                 raise InvalidInput(f"{name} must be between 0 and 1, but is {value}; it is a share of each batch.")
         if not (isinstance(self.batch, int) and self.batch >= 1 and 0.0 < self.rows_per_label < np.inf):
             raise InvalidInput(
-                "A round needs a batch of at least 1, in whole rows, and a finite rows_per_label above 0, but got "
-                f"{self.batch} and {self.rows_per_label}."
+                "A round needs a batch of at least 1, a Python int, and a finite rows_per_label above 0, but got "
+                f"{self.batch!r} and {self.rows_per_label}."
             )
+
+
+def check_numbers(settings: Any, *names: str) -> None:
+    """Refuse settings that are no numbers."""
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InvalidInput(f"{name} must be a number, but is {value!r}; give one.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,15 +172,17 @@ class PoolState:
     def importance(self, problem: Problem, rows: Ints, clip: bool, capacity: float) -> tuple[Floats, float]:
         """Return the clipped weight of each of the labelled `rows`, and the clip.
 
-        A weight above the clip is cut down to it and not dropped: a row that was paid for is never thrown away.
+        A weight above the clip is cut down to it and not dropped: a row that was paid for is never thrown away. The clip is
+        the paper's up to a pool as large as the log. The paper's weights count the log and the labels bought; these count all
+        rows seen, so that beyond it the clip grows with them: else a large pool would leave nothing of the correction.
         """
         n_seen = len(problem.logged) + (self.looked if self.is_stream else len(problem.pool))
         weights = self.strata.importance(rows, n_seen)
         if not clip:
             return weights, float(np.inf)
-        threshold = practical_clip_threshold(
-            problem.logged.propensity, len(problem.logged), int(self.bought.size), capacity
-        )
+        n_logged, n_bought = len(problem.logged), int(self.bought.size)
+        threshold = practical_clip_threshold(problem.logged.propensity, n_logged, n_bought, capacity)
+        threshold *= max(1.0, n_seen / (2.0 * n_logged))
         return np.minimum(weights, threshold), threshold
 
     def as_round(self, *, estimator: Any, clip: float, disagreement: float, **details: Any) -> Round:

@@ -4,11 +4,12 @@
 log or pool, labelled or not, is either of the kind that some round would have taken, or not. Nearly all pool rows of
 the first kind were bought, whatever their labels: they speak for that kind. Of the second kind are rows that the log
 revealed by its own chances, and rows drawn by lot. Whether a labelled row is of the first kind is asked of fits that do not
-know its label.
+know its label. A method that has no such fits says so: then a row that was taken speaks for itself alone.
 
-**Left out, and fitted.** Rows that were bought were chosen because the fit was unsure of them. Without its label a bought row
+**Left out, and fitted.** Rows of the first kind are those that the fit was unsure of. Without its label a bought row
 is in a hole that no other bought row fills, as it would had the row stayed open: such rows are judged too badly when left
-out, and too well when fitted. Their mistakes count 0.632 as left out and 0.368 as fitted, as in Efron's rule.
+out, and too well when fitted. Mistakes on rows of the first kind count 0.632 as left out and 0.368 as fitted, as in Efron's
+rule; where taken rows speak for themselves alone, as left out, because a model that learns labels by heart fits them all.
 
 **Estimate.** Rows of each kind are sorted into cells by propensity stratum and score, and a cell's labelled rows speak for all
 its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
@@ -24,7 +25,8 @@ collapsing where no mistake was seen.
 **What labels cannot tell.** A stratum with hardly any label, and in each cell the share of asked rows that were skipped, may
 be all wrong or all right: both ends move by that much.
 
-The interval is not a guarantee: it rests on rows of one cell being alike. `observal verify` measures how often it covers.
+The interval is not a guarantee: it rests on rows of one cell being alike. `observal verify` measures how often it covers. It is
+about the share of mistakes, whatever they cost.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unkno
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
-FITTED = 0.368  # how much a bought row counts as it is fitted, the rest as it is left out
+FITTED = 0.368  # how much a row of the first kind counts as it is fitted, the rest as it is left out
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
@@ -80,7 +82,7 @@ class Cells:
     n_rows: int
 
     def ratio(self, top: Floats, bottom: Floats) -> Interval:
-        """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each 0 or 1."""
+        """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each from 0 to 1."""
         used = self.of_label >= 0
         top, bottom, cell, weight = top[used], bottom[used], self.of_label[used], self.weight[used]
 
@@ -170,7 +172,7 @@ def would_take(
 def population_intervals(
     problem: Problem,
     state: PoolState,
-    gaps: Callable[[PoolState, Ints], Floats],
+    gaps: Callable[[PoolState, Ints], Floats] | None,
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores],
     folds: int = FOLDS,
@@ -183,8 +185,9 @@ def population_intervals(
         Log and pool.
     state : PoolState
         What was bought and skipped.
-    gaps : callable
-        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known.
+    gaps : callable, optional
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known. None
+        where such gaps are not to be had.
     scores_of : callable
         From rows to scores and predicted classes by the classifier itself.
     out_of_fold : callable
@@ -207,13 +210,14 @@ def population_intervals(
     frame, where, counted = _frame(problem, state, rows)
     scores, fitted = scores_of(frame)
     scores[where] = out_scores
-    kind = would_take(state, _propensity(problem), len(problem.logged), frame, gaps)
-    kind |= np.isin(frame - len(problem.logged), _taken_rows(state))
+    kind = np.isin(frame - len(problem.logged), _taken_rows(state))
+    if gaps is not None:
+        kind |= would_take(state, _propensity(problem), len(problem.logged), frame, gaps)
     bought, skipped = (np.isin(frame - len(problem.logged), part) for part in (state.bought, state.skipped))
     of_pool = frame >= len(problem.logged)
     cells = make_cells(_propensity(problem)[frame], kind, scores, where, bought, skipped, of_pool, counted)
     left_out, own = _values(codes, predicted), _values(codes, fitted[where])
-    share = np.where(kind[where], FITTED, 0.0)
+    share = np.where(kind[where], FITTED if gaps is not None else 0.0, 0.0)
     return {
         name: cells.ratio(*((1.0 - share) * a + share * b for a, b in zip(left_out[name], own[name], strict=True)))
         for name in names

@@ -29,8 +29,8 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         The share of queries that go to rows that pass the gate: those of which the old policy showed few. 0 switches the
         gate off.
     rows_per_label : float, default=1.0
-        How fast the gate opens: a row passes when ``2·rows_per_label·(labels queried)`` exceeds the number of rows that the
-        old policy looked at, times the row's propensity.
+        How fast the gate opens: a row passes when ``2·rows_per_label·(labels queried + batch_size)`` exceeds the number of
+        rows that the old policy looked at, times the row's propensity. While fewer than a batch would pass, all do.
     tempering : "auto" or float, default="auto"
         Importance weights are raised to this power: 1 is the full correction, 0 none.
     clip : bool, default=True

@@ -27,6 +27,7 @@ from observal.checks import Floats, check_propensity
 from observal.compat.skactiveml.budget import DoubtBudgetManager, check_update
 from observal.compat.skactiveml.evidence import Evidence, method_of
 from observal.errors import InvalidInput
+from observal.methods.newton_stream import stream_chances
 from observal.methods.newton_vc import NewtonVC
 
 
@@ -235,9 +236,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
     def _utilities(self, method: NewtonVC, gaps: Floats, chances: Floats, n_logged: int) -> Floats:
         """Draw who is to be asked about, from a copy of the random state, and return their utilities."""
-        in_doubt = gaps < 0.5 * ndtri(method.doubt) ** 2
-        gate = chances * n_logged < 2.0 * (self.observed_samples_ + np.arange(1, gaps.size + 1))
-        chance = np.where(in_doubt, np.where(gate, 1.0, 1.0 - method.gate_share), method.floor * gate)
+        chance, in_doubt, _ = stream_chances(method, gaps, chances, n_logged, self.observed_samples_ + 1)
         asked = deepcopy(self.random_state_).random_sample(gaps.size) < chance
         return np.where(asked, np.where(in_doubt, 1.0 / (1.0 + gaps), 1.0), 0.0)
 

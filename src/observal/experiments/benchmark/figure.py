@@ -81,8 +81,8 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
         axes = figure.subplots(1, len(report.groups), sharey=True, squeeze=False)[0]
         for axis, (group, cells) in zip(axes, report.groups.items(), strict=True):
             found = report.differences(cells)
-            means = [100 * found[name].mean for name in names]
-            bars = [196 * found[name].se for name in names]
+            means = [100 * found[name][0] for name in names]
+            bars = [196 * found[name][1] for name in names]
             axis.axvline(0.0, color="#888888", linewidth=0.9)
             axis.errorbar(means, range(len(names)), xerr=bars, fmt="o", color=STYLES[0][0], markersize=4, capsize=2)
             axis.set_yticks(range(len(names)), names)

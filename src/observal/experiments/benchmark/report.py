@@ -139,17 +139,18 @@ class BenchmarkReport:
         """Return the cells in which we are worse than the best peer by more than the tolerance, as far as can be told."""
         return [cell for cell in self.spec.cells if (found := self.excess(cell, ours)) is not None and found.worse]
 
-    def differences(self, cells: Sequence[Cell]) -> dict[str, Excess]:
-        """Return how much more area each of our methods has than the first of them, over cells, paired within trials."""
+    def differences(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
+        """Return how much more area each of our methods has than the first of them, over cells, and the standard error.
+
+        Pairs are of the same trial; with one trial the standard error is NaN.
+        """
         first, *others = self.spec.methods
         out = {}
         for name in others:
-            pairs = [self.areas(cell, name) - self.areas(cell, first) for cell in cells]
-            mean = float(np.mean([pair.mean() for pair in pairs]))
-            variance = sum(pair.var(ddof=1) / pair.size for pair in pairs if pair.size > 1)
-            se = float(np.sqrt(variance)) / len(pairs)
-            low = mean - 1.96 * se
-            out[name] = Excess(mean, se, low, low > TOLERANCE)
+            pairs = np.array([self.areas(cell, name) - self.areas(cell, first) for cell in cells])
+            n = pairs.shape[1]
+            variance = pairs.var(axis=1, ddof=1).sum() / n if n > 1 else np.nan
+            out[name] = float(pairs.mean()), float(np.sqrt(variance)) / len(pairs)
         return out
 
     @property
@@ -166,7 +167,7 @@ class BenchmarkReport:
         """Return the table of :meth:`differences`, in points, by group of cells and over all of them."""
         groups = [*self.groups.values(), list(self.spec.cells)]
         found = [self.differences(cells) for cells in groups]
-        return [(name, *(f"{100 * f[name].mean:+.2f} ± {100 * f[name].se:.2f}" for f in found)) for name in found[0]]
+        return [(name, *(_difference(*f[name]) for f in found)) for name in found[0]]
 
     # -- tables ----------------------------------------------------------------------------------------------------------
 
@@ -297,3 +298,7 @@ def _points(values: Floats) -> str:
     """Return a mean and its standard error, in points of error."""
     se = _se(values)
     return f"{100 * values.mean():.2f}" + ("" if se is None else f" ± {100 * se:.2f}")
+
+
+def _difference(mean: float, se: float) -> str:
+    return f"{100 * mean:+.2f}" + (f" ± {100 * se:.2f}" if np.isfinite(se) else "")

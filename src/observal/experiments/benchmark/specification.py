@@ -129,6 +129,11 @@ class Specification:
             raise InvalidInput(f"Contestants need distinct names, none a peer's, but they are {names}.")
         if not self.methods:
             raise InvalidInput("A benchmark needs at least one method of ours, but methods is empty.")
+        if unknown := sorted(set(self.tree_data) - {cell.data for cell in self.cells}):
+            there_are = sorted({cell.data for cell in self.cells})
+            raise InvalidInput(
+                f"There is no data set {unknown[0]!r} to compare trees on, there are {there_are}; name one."
+            )
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
