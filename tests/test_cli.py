@@ -143,6 +143,8 @@ def test_ctrl_c_says_that_what_is_finished_is_kept(tmp_path):
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    # Where the signal falls into code that runs from a string (a dataclass in the making), CPython ends by the signal itself,
+    # though the interrupt was handled; a shell says 130 for both.
+    assert process.returncode in (130, -signal.SIGINT)
     assert "--resume" in errors
     assert "Traceback" not in errors
