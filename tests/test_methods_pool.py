@@ -345,6 +345,7 @@ class TestInASession:
                 {"rows_per_label": 0.0},
                 {"capacity": 0.0},
                 {"tempering": -1.0},
+                {"tempering": float("inf")},
                 {"floor": "a"},
                 {"rows_per_label": None},
                 {"gate_share": True},

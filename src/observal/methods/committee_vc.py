@@ -90,9 +90,9 @@ class CommitteeVC:
         if not (isinstance(self.members, int) and self.members >= 2):
             raise InvalidInput(f"A committee needs at least 2 members, but got {self.members!r}; 8 is usual.")
         check_numbers(self, "tempering", "capacity")
-        if not (self.tempering >= 0.0 and self.capacity > 0.0 and isinstance(self.clip, bool)):
+        if not (0.0 <= self.tempering < np.inf and self.capacity > 0.0 and isinstance(self.clip, bool)):
             raise InvalidInput(
-                "tempering must be at least 0, capacity above 0 and clip True or False, but they are "
+                "tempering must be at least 0 and finite, capacity above 0 and clip True or False, but they are "
                 f"{self.tempering}, {self.capacity} and {self.clip!r}."
             )
 

@@ -103,8 +103,8 @@ class NewtonVC:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
         for name in ("tempering", "ridge"):
             value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, int | float) and value >= 0.0):
-                raise InvalidInput(f'{name} must be "auto" or a number of at least 0, but is {value!r}.')
+            if value != "auto" and not (isinstance(value, int | float) and 0.0 <= value < np.inf):
+                raise InvalidInput(f'{name} must be "auto" or a finite number of at least 0, but is {value!r}.')
         if self.order not in ("pool", "stream") or not 0.0 < self.doubt < 0.5:
             raise InvalidInput(
                 'order must be "pool" or "stream" and doubt between 0 and 0.5, but they are '
