@@ -71,6 +71,8 @@ def chances(n_logged, pool_q, gaps, open_, n_bought, in_doubt, *, batch, floor, 
         chance = (1 - floor) * (row in hardly_shown or row in free)
         chance += floor * size / len(passing) if row in passing else 0.0
         out.append(chance if open_[row] else 0.0)
+    if len(passing) == len(rows):  # nobody is held back, so that nobody was let through
+        hardly_shown, free = [], [*hardly_shown, *free]
     return out, hardly_shown, free
 
 

@@ -232,6 +232,8 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, in_do
     taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
     floor = choice.floor * size / max(1, int(passing.sum()))
     chance = (1.0 - choice.floor) * (taken_gate | taken_free) + floor * passing
+    if passing[open_].all():  # a gate that lets everybody through is no reason to be asked about
+        taken_gate, taken_free = np.zeros_like(taken_gate), taken_gate | taken_free
     return Draw(np.minimum(chance, 1.0), taken_gate, taken_free)
 
 
