@@ -19,7 +19,7 @@ from observal.types import LoggedData, Pool
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
 LABELS, BATCH = 200, 50
-COVERED, WIDEST = 0.93, 2.0
+COVERED, COVERED_BY_COMMITTEE, WIDEST = 0.93, 0.88, 2.0
 MEASURES = ("error", "precision", "recall", "prevalence")
 
 
@@ -98,6 +98,7 @@ def true_measures(estimator: Any, X: Floats, y: Any, n_labels: int) -> tuple[Flo
 
 def check_coverage(kind: Any, method: Any, lab: Lab) -> Outcome:
     """Check that each measure is covered often enough, and that the median width is not too large."""
+    promised = COVERED if method is newton else COVERED_BY_COMMITTEE
     simulation = partial(campaigns, kind, method)
     simulation.__module__, simulation.__name__ = __name__, _name(kind, method)  # type: ignore[attr-defined]
     found = lab.simulate(simulation)
@@ -105,10 +106,10 @@ def check_coverage(kind: Any, method: Any, lab: Lab) -> Outcome:
     wider = np.median(found["width"] / found["uniform"], axis=0)
     worst = int(np.argmin(hits))
     return lab.outcome(
-        f"95 % intervals cover in ≥ {COVERED:.0%} of campaigns, median width of the error's ≤ {WIDEST:g} × uniform",
+        f"95 % intervals cover in ≥ {promised:.0%} of campaigns, median width of the error's ≤ {WIDEST:g} × uniform",
         f"{MEASURES[worst]} least: {share(int(hits[worst]), lab.trials)}; error {wider[0]:.2f} × uniform",
         trials=lab.trials,
-        passed=all(at_least(int(h), lab.trials, COVERED) for h in hits) and wider[0] <= WIDEST,
+        passed=all(at_least(int(h), lab.trials, promised) for h in hits) and wider[0] <= WIDEST,
         error_rate=4e-4,
         detail="; ".join(
             f"{name} {share(int(h), lab.trials)}, {w:.2f} × uniform"
