@@ -35,6 +35,9 @@ def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..
         with _shown_progress(description) if sys.stderr.isatty() and not hidden else nullcontext() as progress:
             yield progress
     except KeyboardInterrupt:
+        # CPython remembers an interrupt that struck code run from a string, such as a dataclass in the making, as not handled,
+        # and would end by the signal in place of our exit code; running another string makes it forget.
+        exec("")
         print("observal: interrupted; where a command has --resume, what was finished is kept.", file=sys.stderr)
         raise typer.Exit(130) from None
 
