@@ -189,11 +189,14 @@ def test_a_log_of_one_class_works():
 
 def test_sparse_rows_and_costs_work():
     cost = np.random.default_rng(0).choice([0.05, 1.0], 400)
-    world = World(sparse=True, d=6, m=200, n=200, cost=cost, noise=0.2)
-    plain = World(sparse=True, d=6, m=200, n=200, noise=0.2)
-    costly, free = (ob.run(w.logged, w.pool, w.oracle, STREAM, label_budget=20).estimator for w in (world, plain))
-    assert costly.score(world.X, world.y) > 0.7
-    assert (costly.decision_function(world.X) != free.decision_function(world.X)).all()
+    scores = []
+    for seed in range(6):
+        world = World(seed, sparse=True, d=6, m=200, n=200, cost=cost, noise=0.2)
+        plain = World(seed, sparse=True, d=6, m=200, n=200, noise=0.2)
+        costly, free = (ob.run(w.logged, w.pool, w.oracle, STREAM, label_budget=20).estimator for w in (world, plain))
+        scores.append(costly.score(world.X, world.y))
+        assert (costly.decision_function(world.X) != free.decision_function(world.X)).all()
+    assert np.mean(scores) > 0.7  # of 0.8 that can be had
 
 
 def test_a_settled_stream_stops_and_says_why():

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.newton import make_objective, solve
-from observal.learners.tuned_logistic import fit_logistic, leverages
+from observal.learners.tuned_logistic import fit_logistic, leverages, near_boundary
 from observal.methods import newton_model
 from observal.methods.newton_vc import NewtonVC
 from observal.methods.pooling import GATED
@@ -78,7 +78,9 @@ def test_small_flip_gaps_of_newton_vc_are_close_to_the_least_increase():
     weights, signs = np.append(np.ones(rows.size), [0.5, 0.5]), np.append(2 * codes - 1, [-1, 1])
     objective = make_objective(X, signs, weights / weights.mean(), regulariser=None, ridge=FAST.ridge)
     fit = solve(objective)
-    np.testing.assert_allclose(np.append(fit.coef, fit.intercept), [*model.fit.coef, model.fit.intercept], atol=1e-4)
+    np.testing.assert_allclose(
+        np.append(fit.coef, fit.intercept), [*model.asking.fit.coef, model.asking.fit.intercept], atol=1e-4
+    )
     gaps = model.gaps(world.X)
     for row in np.argsort(gaps)[:10]:
         # What is left is the third order.
@@ -97,7 +99,9 @@ def test_gaps_are_the_twins_row_by_row(sparse, monkeypatch):
     total = weights.sum() ** 2 / (weights**2).sum() + 1
     scaled = (world.X - model.feature_map.mean) / model.feature_map.scale
     expected = [
-        total * (x @ model.fit.coef + model.fit.intercept) ** 2 / (2 * twin.leverage(x, model.fit.hessian))
+        total
+        * (x @ model.asking.fit.coef + model.asking.fit.intercept) ** 2
+        / (2 * twin.leverage(x, model.asking.fit.hessian))
         for x in scaled
     ]
     np.testing.assert_allclose(model.gaps(problem.logged.X), expected[:60], rtol=1e-8)
@@ -111,10 +115,12 @@ def test_a_label_is_forgotten_as_by_one_newton_step_without_its_row(sparse):
     model = states[-1].model
     labels = model.labels
     X = (world.X[labels.rows] - model.feature_map.mean) / model.feature_map.scale
-    theta, weights = np.append(model.fit.coef, model.fit.intercept), labels.weights(0.5)
+    theta, weights = np.append(model.asking.fit.coef, model.asking.fit.intercept), labels.weights(0.5)
     everyone = np.arange(120)
     found = model.unlabelled_gaps(everyone)
-    expected = [twin.gap_without_row(i, theta, X, labels.signs, weights, 1e-2, model.total) for i in range(len(X))]
+    expected = [
+        twin.gap_without_row(i, theta, X, labels.signs, weights, 1e-2, model.asking.total) for i in range(len(X))
+    ]
     np.testing.assert_allclose(found[labels.rows], expected, rtol=1e-3, atol=1e-5)
     # Other rows keep their gaps, and any part of the rows gets what all of them get.
     others = np.setdiff1d(everyone, labels.rows)
@@ -134,7 +140,7 @@ def test_a_forgotten_label_gives_about_the_gap_of_a_fit_without_it():
         left = np.arange(labels.rows.size) != row
         fit = fit_logistic(X[left], labels.signs[left], weights[left], 1e-2)
         margin = X[row] @ fit.coef + fit.intercept
-        true[row] = model.total * margin**2 / (2 * twin.leverage(X[row], fit.hessian))
+        true[row] = model.asking.total * margin**2 / (2 * twin.leverage(X[row], fit.hessian))
     forgotten, known = np.abs(found - true), np.abs(model.gaps(world.X)[labels.rows] - true)
     assert np.median(forgotten / true) < 0.05
     assert forgotten.sum() < 0.3 * known.sum()
@@ -161,7 +167,8 @@ def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
     world = World()
     model, plan = first_round(replace(FAST, floor=0.0, gate_share=0.0, curvature=curvature), world)
     margins = np.abs(
-        (world.X[200:] - model.feature_map.mean) / model.feature_map.scale @ model.fit.coef + model.fit.intercept
+        (world.X[200:] - model.feature_map.mean) / model.feature_map.scale @ model.asking.fit.coef
+        + model.asking.fit.intercept
     )
     order = model.judged_gaps if curvature else margins
     assert sorted(plan.asked.tolist()) == sorted(np.argsort(order)[:10].tolist())
@@ -178,6 +185,92 @@ def test_the_gate_is_for_rows_in_doubt(doubt):
     assert (chance[gated] > doubt).all()
     assert gated.size == min(10, (hidden & (chance > doubt)).sum())
     assert plan.asked.size == 10
+
+
+# -- what is returned
+
+
+def slow_answer(model, world, rows, penalty=0.0):
+    """The fit near the boundary on some of the labelled rows, and its weights, by the functions that are tied to twins."""
+    X, signs = model.labelled[rows], model.labels.signs[rows]
+    weights = model.labels.weights(0.5)[rows]
+    everyone = sp.csr_array(world.X) if sp.issparse(model.labelled) else world.X
+    first = fit_logistic(X, signs, weights, 1e-2, penalty)
+    return near_boundary(first, X, signs, weights, 1e-2, penalty, population=model.feature_map(everyone))
+
+
+@pytest.mark.parametrize("order", ["pool", "stream"])
+def test_what_is_returned_is_fitted_near_the_boundary_and_asks_as_without(order):
+    world = World(m=300, noise=0.2)
+    method = replace(FAST, order=order, settled=0.0)
+    (problem, with_), (_, without) = play(method, world, 3), play(replace(method, near=False), world, 3)
+    for one, other in zip(with_[1:], without[1:], strict=True):
+        assert one.plan.positions.tolist() == other.plan.positions.tolist()
+        assert one.plan.query_probability.tolist() == other.plan.query_probability.tolist()
+    model = with_[-1].model
+    assert without[-1].model.answering is without[-1].model.asking
+    population = model.feature_map(world.X[:300] if order == "stream" else world.X)
+    theta, weights = twin.near_boundary(model.labelled, model.labels.signs, model.labels.weights(0.5), 1e-2, population)
+    estimator = method.describe(problem, with_[-1]).estimator
+    np.testing.assert_allclose(np.append(estimator.coef_[0], estimator.intercept_), theta, atol=2e-3)
+    np.testing.assert_allclose(model.answering.weights, weights, rtol=1e-3)
+    assert not np.allclose(estimator.coef_[0], model.asking.fit.coef, rtol=1e-2)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_is_returned_minds_costs_and_the_penalty(sparse):
+    world = World(m=300, noise=0.2, sparse=sparse, cost=np.random.default_rng(0).choice([0.05, 1.0], 450))
+    problem, states = play(replace(FAST, penalty=2.0), world, 1)
+    model = states[-1].model
+    fit, weights = slow_answer(model, world, np.arange(model.labels.rows.size), penalty=2.0)
+    estimator = FAST.describe(problem, states[-1]).estimator
+    np.testing.assert_allclose(estimator.coef_[0], fit.coef, atol=1e-4)
+    np.testing.assert_allclose(model.answering.weights, weights, rtol=1e-3)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 2.0])
+def test_the_intervals_are_about_what_is_returned(penalty):
+    world = World(m=300, noise=0.2)
+    problem, states = play(replace(FAST, settled=0.0, penalty=penalty), world, 3)
+    model, estimator = states[-1].model, FAST.describe(problem, states[-1]).estimator
+
+    def expected(fit, weights, X):
+        margins = X @ fit.coef + fit.intercept
+        total = weights.sum() ** 2 / (weights**2).sum() + 1
+        return [
+            m / np.sqrt(1 + np.pi / 8 * twin.leverage(x, fit.hessian) / total) for m, x in zip(margins, X, strict=True)
+        ]
+
+    scores, predicted = model.scores_of(np.arange(len(world.X)))
+    assert predicted.tolist() == estimator.positive(world.X).astype(int).tolist()
+    everyone = np.arange(model.labels.rows.size)
+    mapped = model.feature_map(world.X)
+    np.testing.assert_allclose(scores, expected(*slow_answer(model, world, everyone, penalty), mapped), rtol=1e-3)
+    # A row left out has no say in its fit: neither in the first, nor in what counts as near.
+    train, test = everyone[::2], everyone[1::2]
+    scores, predicted = model.out_of_fold(train, test)
+    slow = expected(*slow_answer(model, world, train, penalty), model.labelled[test])
+    np.testing.assert_allclose(scores, slow, rtol=1e-3, atol=1e-5)
+    assert predicted.tolist() == (scores > 0.0).astype(int).tolist()
+
+
+def test_a_pool_of_one_row_is_no_hindrance():
+    world = World()
+    pool = ob.Pool(world.X[200:201], world.q[200:201])
+    result = ob.run(world.logged, pool, world.oracle, replace(FAST, settled=0.0))
+    assert len(result.queries) == 1
+    assert result.estimator.score(world.X, world.y) > 0.8
+
+
+def test_some_rows_of_many_are_enough_to_tell_a_typical_distance(monkeypatch):
+    world = World(noise=0.2)
+    _, states = play(FAST, world, 0)
+    every = states[0].model.answering.fit
+    monkeypatch.setattr(newton_model, "ROWS_FOR_TYPICAL", 175)  # every other row
+    _, states = play(FAST, world, 0)
+    some = states[0].model.answering.fit
+    assert some.coef.tolist() != every.coef.tolist()
+    np.testing.assert_allclose(some.coef, every.coef, rtol=0.1)
 
 
 # -- what is chosen, and when
@@ -203,7 +296,7 @@ def test_skipped_rounds_choose_nothing_anew():
     _, states = play(FAST, world, 3, skip=lambda positions: np.ones(positions.size, dtype=bool))
     assert [state.fit.anchor is None for state in states] == [True, False, False, False]
     assert [state.fit.anchor for state in states[1:]] == [states[0]] * 3
-    coefs = [state.model.fit.coef.tolist() for state in states]
+    coefs = [state.model.asking.fit.coef.tolist() for state in states]
     assert coefs == [coefs[0]] * 4
 
 
@@ -217,7 +310,8 @@ def test_the_same_labels_give_the_same_model_and_no_fit_draws():
         answers = Answers(world.pool_y[state.plan.positions[order]], np.ones(order.size, dtype=bool))
         again = method.advance(problem, again, state.plan, answers, np.random.default_rng(54321))
     assert again.model.chosen == states[-1].model.chosen
-    assert again.model.fit.coef.tolist() == states[-1].model.fit.coef.tolist()
+    assert again.model.asking.fit.coef.tolist() == states[-1].model.asking.fit.coef.tolist()
+    assert again.model.answering.fit.coef.tolist() == states[-1].model.answering.fit.coef.tolist()
 
 
 def test_a_replayed_session_fits_only_what_is_read(tmp_path, monkeypatch):

@@ -358,6 +358,7 @@ class TestInASession:
         lambda: NewtonVC(doubt="x"),
         lambda: NewtonVC(settled=None),
         lambda: NewtonVC(curvature=0),
+        lambda: NewtonVC(near=1),
         lambda: NewtonVC(features="waves"),
         lambda: NewtonVC(order="sideways"),
         lambda: NewtonVC(order="stream", doubt=0.0),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
 
 
 def loss(name, z):
@@ -72,3 +73,26 @@ def gap_without_row(row, theta, X, signs, weights, ridge, total):
     extended = np.append(X[row], 1.0)
     margin = float(extended @ (theta - inverse @ gradient))
     return total * margin**2 / (2 * float(extended @ inverse @ extended))
+
+
+def nearness(margin, typical):
+    """1 on the boundary, ½ at the typical distance, falling off with the square."""
+    return 1.0 if typical == 0.0 else typical**2 / (typical**2 + margin**2)
+
+
+def near_boundary(X, signs, weights, ridge, population, fits=2):
+    """(w, b) and weights after `fits` fits on weights times nearness to the fit before, each from scratch by scikit-learn."""
+
+    def fit(current):
+        rows, labels, shares = with_half_rows(X, signs, current)
+        model = LogisticRegression(C=1.0 / ridge, tol=1e-10, max_iter=5000).fit(rows, labels, sample_weight=shares)
+        return np.append(model.coef_[0], model.intercept_)
+
+    theta, current = fit(weights), weights
+    for _ in range(fits):
+        squares = [float(np.append(x, 1.0) @ theta) ** 2 for x in population]
+        typical = math.sqrt(sum(squares) / len(squares))
+        margins = [float(np.append(x, 1.0) @ theta) for x in X]
+        current = np.array([w * nearness(m, typical) for w, m in zip(weights, margins, strict=True)])
+        theta = fit(current)
+    return theta, current

@@ -11,6 +11,7 @@ from observal.learners.newton import NewtonFit, make_objective, solve
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
 FOLDS = 5
+NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
 
 
 class Tuned(NamedTuple):
@@ -63,6 +64,66 @@ def fit_logistic(
         ridge=ridge,
     )
     return solve(objective, start, max_iter=50, tol=tol)
+
+
+def nearness(margins: Floats, typical: float) -> Floats:
+    """Return what a row counts for its distance from the boundary: 1 on it, ½ at a typical one, ``1/(1 + (m/h)²)``.
+
+    Parameters
+    ----------
+    margins : array
+        m: the log odds of each row.
+    typical : float
+        h; where it is 0 every row counts the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nearness(np.array([0.0, -2.0, 6.0]), 2.0).round(6).tolist()
+    [1.0, 0.5, 0.1]
+    """
+    if not typical > 0.0:
+        return np.ones(margins.size)
+    return np.asarray(1.0 / (1.0 + np.square(margins / typical)))
+
+
+def near_boundary(
+    fit: NewtonFit, X: Any, signs: Ints, weights: Floats, ridge: float, penalty: float, *, population: Any
+) -> tuple[NewtonFit, Floats]:
+    """Fit twice again, each row's weight times its nearness to the last boundary; return the last fit and its weights.
+
+    Mistakes are made near the boundary, but the log loss also minds how sure a fit is of rows far from it. Where the chance
+    of a class is not quite logistic, as when some labels are wrong by accident, such rows pull the boundary away from
+    where it avoids most mistakes.
+
+    Parameters
+    ----------
+    fit : NewtonFit
+        The fit on `weights`.
+    X, signs, weights, ridge, penalty
+        As for :func:`fit_logistic`.
+    population : array or CSR matrix of shape (any, features)
+        Rows that stand for the population: the typical distance is the root mean square of theirs.
+
+    Examples
+    --------
+    A fifth of the labels on the positive side are wrong; the boundary that makes fewest mistakes is at 0:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, everyone = rng.normal(size=(4000, 1)), np.ones(4000)
+    >>> signs = np.where((X[:, 0] > 0.0) & (rng.random(4000) > 0.2), 1, -1)
+    >>> fit = fit_logistic(X, signs, everyone, 1e-3)
+    >>> near, weights = near_boundary(fit, X, signs, everyone, 1e-3, 0.0, population=X)
+    >>> [round(float(-f.intercept / f.coef[0]), 2) for f in (fit, near)]
+    [0.33, 0.23]
+    """
+    near = weights
+    for _ in range(NEAR_FITS):
+        typical = float(np.sqrt(np.mean(np.square(population @ fit.coef + fit.intercept))))
+        near = weights * nearness(X @ fit.coef + fit.intercept, typical)
+        fit = fit_logistic(X, signs, near, ridge, penalty, np.append(fit.coef, fit.intercept))
+    return fit, near
 
 
 def balanced_folds(signs: Ints, folds: int = FOLDS, seed: int = 0) -> Ints:

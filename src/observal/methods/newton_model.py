@@ -1,4 +1,8 @@
-"""What NewtonVC makes of the labels at hand: features, ridge and tempering chosen, a fit, and every row's flip gap."""
+"""What NewtonVC makes of the labels at hand: features, ridge and tempering chosen, two fits, and every row's flip gap.
+
+One fit asks: the flip gaps, and with them the stopping rule, are its own. The other answers: it starts from the first, minds
+rows near the boundary more, and is what is returned and what the intervals are about. Asking by the second, too, was no better.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from scipy.special import expit, ndtr
 from observal.checks import Floats, Ints, stack_rows
 from observal.learners.features import FeatureMap
 from observal.learners.newton import NewtonFit
-from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, tune
+from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
 from observal.methods.pooling import PoolState
 from observal.methods.pooling_interval import Scores
 from observal.types import Problem
@@ -25,6 +29,7 @@ TEMPERED = 0.5
 SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
 LEAST_LEFT = 0.01  # the least of 1 − c·φ''·h: a row that determines the fit alone is not moved to infinity
 MOST_ROWS_TO_CHOOSE = 2000  # labelled rows that cross-validation looks at
+ROWS_FOR_TYPICAL = 2000  # rows from whose distances to the boundary the typical one is computed
 
 
 class Chosen(NamedTuple):
@@ -83,7 +88,7 @@ class Fitter:
             feature_map = self.maps[chosen.features]
             X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
             fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.penalty)
-        return NewtonModel(self.problem, feature_map, chosen, labels, fit, self.method.penalty, state.is_stream)
+        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, Weighted(fit, weights))
 
     def _labels(self, state: PoolState) -> Labels:
         rows, codes = state.labelled(self.problem)
@@ -140,35 +145,64 @@ class Labels:
         return weights
 
 
+class Weighted(NamedTuple):
+    """A fit, and the weights that the labelled rows have in it."""
+
+    fit: NewtonFit
+    weights: Floats
+
+    @property
+    def total(self) -> float:
+        """A: the effective number of labelled rows; the two half rows in the origin are one more."""
+        return effective_sample_size(self.weights) + 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonModel:
-    """The fit after a round, and what it says of every row."""
+    """The two fits after a round, and what they say of every row."""
 
+    method: NewtonVC = field(repr=False)
     problem: Problem = field(repr=False)
     feature_map: FeatureMap = field(repr=False)
     chosen: Chosen
     labels: Labels = field(repr=False)
-    fit: NewtonFit = field(repr=False)
-    penalty: float = 0.0
-    is_stream: bool = False
+    asking: Weighted = field(repr=False)
 
     @cached_property
-    def total(self) -> float:
-        """A: the effective number of labelled rows; the two half rows in the origin are one more."""
-        return effective_sample_size(self.labels.weights(self.chosen.tempering)) + 1.0
+    def answering(self) -> Weighted:
+        """The fit that minds rows near the boundary more; the fit that asks where the method wants no other."""
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            return self._answer(self.asking, self.labelled, self.labels.signs)
+
+    def _answer(self, asking: Weighted, X: Any, signs: Ints) -> Weighted:
+        """Return the fit that answers where `asking`, on the same rows, is the one that asks."""
+        if not self.method.near:
+            return asking
+        settings = self.chosen.ridge, self.method.penalty
+        return Weighted(*near_boundary(asking.fit, X, signs, asking.weights, *settings, population=self._population))
+
+    @property
+    def _population(self) -> Any:
+        """Some rows of log and pool, evenly spread; of the log alone where the pool is a stream."""
+        n_rows = len(self.problem.logged) + (0 if self.method.order == "stream" else len(self.problem.pool))
+        return self.feature_map(take_rows(self.problem, np.arange(0, n_rows, 1 + (n_rows - 1) // ROWS_FOR_TYPICAL)))
 
     def gaps(self, X: Any) -> Floats:
         """Return how much worse the fit must get before the sign of each row flips."""
+        fit, total = self.asking.fit, self.asking.total
         out = np.empty(X.shape[0])
         for rows, Z in self.feature_map.blocks(X):
-            margins = Z @ self.fit.coef + self.fit.intercept
-            out[rows] = 0.5 * self.total * margins**2 / np.maximum(leverages(Z, self.fit.hessian), 1e-300)
+            margins = Z @ fit.coef + fit.intercept
+            out[rows] = 0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300)
         return out
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return moderated margin and predicted class of rows of the stack of log and pool."""
         X = take_rows(self.problem, rows)
-        scores = np.concatenate([moderated(Z, self.fit, self.total) for _, Z in self.feature_map.blocks(X)])
+        fit, total = self.answering.fit, self.answering.total
+        scores = np.concatenate([moderated(Z, fit, total) for _, Z in self.feature_map.blocks(X)])
         return scores, (scores > 0.0).astype(np.int64)
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
@@ -185,23 +219,22 @@ class NewtonModel:
         found = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
         labelled = self.labels.rows[found] == rows
         found = found[labelled]
-        weights = self.labels.weights(self.chosen.tempering)
+        fit, weights = self.asking
         share = weights[found] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
-        h = leverages(self.labelled[found], self.fit.hessian)
-        m = self.labels.signs[found] * (self.labelled[found] @ self.fit.coef + self.fit.intercept)
+        h = leverages(self.labelled[found], fit.hessian)
+        m = self.labels.signs[found] * (self.labelled[found] @ fit.coef + fit.intercept)
         tail = expit(-m)
         left = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
-        gaps[labelled] = 0.5 * self.total * (m - share * tail * h / left) ** 2 * left / np.maximum(h, 1e-300)
+        gaps[labelled] = 0.5 * self.asking.total * (m - share * tail * h / left) ** 2 * left / np.maximum(h, 1e-300)
         return gaps
 
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
         """Return moderated margin and predicted class of some labelled rows by a fit on others."""
-        weights = self.labels.weights(self.chosen.tempering)[train]
-        start = np.append(self.fit.coef, self.fit.intercept)
-        fit = fit_logistic(
-            self.labelled[train], self.labels.signs[train], weights, self.chosen.ridge, self.penalty, start
-        )
-        scores = moderated(self.labelled[test], fit, effective_sample_size(weights) + 1.0)
+        X, signs, weights = self.labelled[train], self.labels.signs[train], self.asking.weights[train]
+        start = np.append(self.asking.fit.coef, self.asking.fit.intercept)
+        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.penalty, start)
+        answering = self._answer(Weighted(fit, weights), X, signs)
+        scores = moderated(self.labelled[test], answering.fit, answering.total)
         return scores, (scores > 0.0).astype(np.int64)
 
     @cached_property
@@ -212,13 +245,14 @@ class NewtonModel:
     @cached_property
     def judged_gaps(self) -> Floats:
         """The gap of each pool row; of each logged row where the pool is a stream, whose rows are not known yet."""
-        return self.gaps(self.problem.logged.X if self.is_stream else self.problem.pool.X)
+        return self.gaps(self.problem.logged.X if self.method.order == "stream" else self.problem.pool.X)
 
     @property
     def pool_margins(self) -> Floats:
         """The distance of each pool row from the boundary, in units of the log odds."""
+        fit = self.asking.fit
         blocks = self.feature_map.blocks(self.problem.pool.X)
-        return np.concatenate([np.abs(Z @ self.fit.coef + self.fit.intercept) for _, Z in blocks])
+        return np.concatenate([np.abs(Z @ fit.coef + fit.intercept) for _, Z in blocks])
 
     @cached_property
     def flips(self) -> float:

@@ -21,6 +21,8 @@ FEATURES = ("linear", "splines", "fourier", "auto")
 class NewtonVC:
     """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
 
+    Two fits of the same labels: the first asks, the second, which minds rows near the boundary more, is returned.
+
     Parameters
     ----------
     batch, floor, gate_share, rows_per_label
@@ -34,16 +36,20 @@ class NewtonVC:
     capacity : float
         Stands for the log term of that threshold, as C in the paper's experiments.
     ridge : "auto" or float
-        The ridge; "auto" chooses it by importance-weighted cross-validation on the labels at hand.
+        The ridge of both fits; "auto" chooses it for the first by importance-weighted cross-validation on the labels at hand.
     penalty : float
         λ of the second-moment regulariser sqrt(λ/N·V̂), solved by majorisation.
     features : {"linear", "splines", "fourier", "auto"}
         What the linear model sees; "auto" chooses by the same cross-validation.
+    near : bool
+        Whether what is returned is fitted again, rows counting for more the nearer they are to the boundary: fewer mistakes,
+        and chances that are good near the boundary rather than everywhere. See
+        :func:`~observal.learners.tuned_logistic.near_boundary`. Which rows are asked about does not depend on it.
     curvature : bool
         Whether rows are ordered by the flip gap; without it by the margin alone, as uncertainty sampling does.
     settled : float
-        Stop when the expected share of predictions that more labels would change is below this: of the pool's, or of the
-        log's where the pool is a stream.
+        Stop when the expected share of the first fit's predictions that more labels would change is below this: of the
+        pool's, or of the log's where the pool is a stream.
     order : {"pool", "stream"}
         Choose from the whole pool, or take its rows in their order and decide on each when it comes by; see
         :func:`~observal.methods.newton_stream.stream_chances`. A stream looks at no row before its turn, also not to
@@ -54,7 +60,7 @@ class NewtonVC:
 
     Notes
     -----
-    With F the fitted objective, H its Hessian and A the effective number of labelled rows, raising A·F by
+    With F the objective of the first fit, H its Hessian and A the effective number of labelled rows, raising A·F by
     ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. That is exact for a quadratic F, and for the
     logistic loss it is its second-order approximation at the minimum; it is best where the gap is small, which is where
     it is used. The chance of a flip is read off as Φ(−sqrt(2·gap)), as if the weights were normal around the fit.
@@ -84,6 +90,7 @@ class NewtonVC:
     ridge: float | Literal["auto"] = "auto"
     penalty: float = 0.0
     features: Literal["linear", "splines", "fourier", "auto"] = "linear"
+    near: bool = True
     curvature: bool = True
     settled: float = 1e-4
     order: Literal["pool", "stream"] = "pool"
@@ -95,10 +102,9 @@ class NewtonVC:
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
         check_numbers(self, "capacity", "penalty", "settled", "doubt")
-        if not isinstance(self.clip, bool) or not isinstance(self.curvature, bool):
-            raise InvalidInput(
-                f"clip and curvature must be True or False, but are {self.clip!r} and {self.curvature!r}."
-            )
+        for name in ("clip", "near", "curvature"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be True or False, but is {getattr(self, name)!r}.")
         if self.features not in FEATURES:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
         for name in ("tempering", "ridge"):
@@ -169,9 +175,9 @@ class NewtonVC:
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model = state.model
+        model, fit = state.model, state.model.answering.fit
         estimator = NewtonClassifier(
-            model.feature_map, model.fit.coef[None, :], np.array([model.fit.intercept]), problem.logged.classes
+            model.feature_map, fit.coef[None, :], np.array([fit.intercept]), problem.logged.classes
         )
         return state.as_round(
             estimator=estimator,
@@ -220,7 +226,7 @@ class NewtonClassifier(TwoClassPredictions):
         return np.asarray(self.decision_function(X) > 0.0)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the fitted chance of each class."""
+        """Return the fitted chance of each class; fitted near the boundary, it is somewhat too sure far from it."""
         from scipy.special import expit
 
         positive = expit(self.decision_function(X))
