@@ -50,7 +50,7 @@ def ablated_methods() -> dict[str, Method]:
         "settled rows through the gate": NewtonVC(doubt=1e-12),
         "no floor": NewtonVC(floor=0.0),
         "margin for gap": NewtonVC(curvature=False),
-        "every row alike": NewtonVC(near=False),
+        "no second fit": NewtonVC(near=False),
         "fixed ridge": NewtonVC(ridge=1e-3),
         "second moment": NewtonVC(penalty=4.0),
         "stream": NewtonVC(order="stream"),
