@@ -279,6 +279,24 @@ def test_each_labelled_row_is_judged_once_by_fits_that_have_not_seen_it(n_bought
     assert 0.0 < prevalence.low < prevalence.estimate < prevalence.high < 1.0
 
 
+def test_what_a_fit_that_knows_a_row_says_of_it_does_not_count():
+    world = World()
+    session = ob.Session(world.logged, world.pool, FAST)
+    for _ in range(3):
+        query = session.ask()
+        session.tell(query.ids, world.oracle(query.ids))
+    problem, state = session.problem, session._states[-1]
+    _, codes = state.labelled(problem)
+    intervals = population_intervals(
+        problem,
+        state,
+        lambda before, rows: before.model.unlabelled_gaps(rows),
+        lambda rows: (np.zeros(rows.size), world.y[rows]),  # knows every label
+        lambda train, test: (np.zeros(test.size), 1 - codes[test]),  # is always wrong
+    )
+    assert intervals["error"].estimate == pytest.approx(1.0)
+
+
 def test_the_plain_case_is_the_shares_in_the_sample():
     problem = Problem(ob.LoggedData(np.zeros((400, 1)), np.arange(400) % 2, 1.0), ob.Pool(np.zeros((9, 1)), 1.0))
     state = PoolState.start(problem, lambda state: None)

@@ -6,10 +6,8 @@ the first kind were bought, whatever their labels: they speak for that kind. Of 
 revealed by its own chances, and rows drawn by lot. Whether a labelled row is of the first kind is asked of fits that do not
 know its label. A method that has no such fits says so: then a row that was taken speaks for itself alone.
 
-**Left out, and fitted.** Rows of the first kind are those that the fit was unsure of. Without its label a bought row
-is in a hole that no other bought row fills, as it would had the row stayed open: such rows are judged too badly when left
-out, and too well when fitted. Mistakes on rows of the first kind count 0.632 as left out and 0.368 as fitted, as in Efron's
-rule; where taken rows speak for themselves alone, as left out, because a model that learns labels by heart fits them all.
+**Left out.** Each labelled row is judged by a fit that has not seen it. Letting mistakes of the fit that knows a row count for a
+part, as in Efron's 0.632, would judge too well with many features, and a model that learns labels by heart.
 
 **Estimate.** Rows of each kind are sorted into cells by propensity stratum and score, and a cell's labelled rows speak for all
 its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
@@ -48,7 +46,6 @@ LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unkno
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
-FITTED = 0.368  # how much a row of the first kind counts as it is fitted, the rest as it is left out
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
@@ -208,7 +205,7 @@ def population_intervals(
         test = np.flatnonzero(fold_of == fold)
         out_scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)
     frame, where, counted = _frame(problem, state, rows)
-    scores, fitted = scores_of(frame)
+    scores, _ = scores_of(frame)
     scores[where] = out_scores
     kind = np.isin(frame - len(problem.logged), _taken_rows(state))
     if gaps is not None:
@@ -216,12 +213,8 @@ def population_intervals(
     bought, skipped = (np.isin(frame - len(problem.logged), part) for part in (state.bought, state.skipped))
     of_pool = frame >= len(problem.logged)
     cells = make_cells(_propensity(problem)[frame], kind, scores, where, bought, skipped, of_pool, counted)
-    left_out, own = _values(codes, predicted), _values(codes, fitted[where])
-    share = np.where(kind[where], FITTED if gaps is not None else 0.0, 0.0)
-    return {
-        name: cells.ratio(*((1.0 - share) * a + share * b for a, b in zip(left_out[name], own[name], strict=True)))
-        for name in names
-    }
+    values = _values(codes, predicted)
+    return {name: cells.ratio(*values[name]) for name in names}
 
 
 def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
