@@ -3,6 +3,6 @@
 from observal.campaign.agreement import Agreement, agreement
 from observal.campaign.campaign import ANYONE, Campaign
 from observal.campaign.model import load_model
-from observal.campaign.results import Batch, Entry, Receipt, Status
+from observal.campaign.results import Batch, Check, Entry, Receipt, Status
 
-__all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Entry", "Receipt", "Status", "agreement", "load_model"]
+__all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from observal.campaign.answers import WrittenAnswer, read_answers, written
-from observal.campaign.contents import Progress, read_problem, write_problem
+from observal.campaign.contents import ROWS, Progress, read_problem, write_problem
 from observal.campaign.encoding import decode, encode
 from observal.campaign.history import entries
 from observal.campaign.ledger import Ledger
-from observal.campaign.pieces import read_rows
-from observal.campaign.results import Batch, Entry, Receipt, Status
+from observal.campaign.pieces import read_rows, read_whole_table
+from observal.campaign.results import Batch, Check, Entry, Receipt, Status
 from observal.campaign.settings import campaign_settings, check_annotator, check_whole, observal_version
 from observal.campaign.standing import make_batch, status_of
-from observal.campaign.store import Store, Transaction, create_store, open_store, refuse_existing
+from observal.campaign.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
 from observal.campaign.telling import judge
 from observal.methods import Method
 from observal.session import Session
@@ -197,7 +197,7 @@ class Campaign:
 
         def fill(transaction: Transaction) -> None:
             arrays = write_problem(transaction, logged, pool, rows, progress)
-            transaction.append(OBSERVAL, "created", {**settings, "arrays": arrays})
+            transaction.append(OBSERVAL, "created", {**settings, "arrays": arrays, "data": transaction.data_digest()})
 
         return cls(create_store(where, fill))
 
@@ -268,6 +268,20 @@ class Campaign:
         """Return where the campaign stands; nothing is fitted for it."""
         return status_of(self._read())
 
+    def check(self) -> Check:
+        """Read all of the campaign and compare it with its digests; raise NotACampaign where something was changed."""
+        with self._store.reading() as transaction:
+            self._ledger = Ledger()
+            ledger = self._follow(transaction)
+            if problem := transaction.structure_problem():
+                raise damaged(self._store.name, f"its database file was changed ({problem})")
+            read_problem(transaction, ledger.settings["arrays"], ledger.settings["classes"])
+            chunks = transaction.chunk_names()
+            for name, chunk in chunks:
+                transaction.read_chunk(name, chunk)
+            read_whole_table(transaction, ROWS)
+            return Check(ledger.sequence, len(chunks), ledger.bought, ledger.digest)
+
     def history(self) -> list[Entry]:
         """Return the journal in words, the first event first."""
         with self._store.reading() as transaction:
@@ -299,7 +313,13 @@ class Campaign:
 
     def _follow(self, transaction: Transaction) -> Ledger:
         """Read on in the journal."""
-        self._ledger.follow(transaction.events(after=self._ledger.sequence))
+        try:
+            self._ledger.follow(transaction.events(self._ledger.sequence, self._ledger.digest))
+            if self._ledger.data_digest != transaction.data_digest():
+                raise damaged(self._store.name, "chunks of its data were changed, added or removed")
+        except BaseException:
+            self._ledger = Ledger()  # it may have followed some of the events
+            raise
         return self._ledger
 
     def _read(self) -> Ledger:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from observal.campaign.pieces import read_array, read_whole_table, write_array, write_table
 from observal.campaign.store import Transaction
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, NotACampaign
 from observal.types import LoggedData, Pool
 
 ROWS = "pool.rows"
@@ -67,6 +67,18 @@ def read_problem(
     transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool = True
 ) -> tuple[LoggedData, Pool]:
     """Return the stored log and pool; without ids, rows are named by their positions, which is faster."""
+    try:
+        return _read_problem(transaction, forms, classes, with_ids)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        if isinstance(error, NotACampaign):
+            raise
+        said = " ".join(str(error).split())[:80]
+        raise NotACampaign(f"The campaign's data make no sense ({said}), so it is damaged; use a copy.") from None
+
+
+def _read_problem(
+    transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool
+) -> tuple[LoggedData, Pool]:
     arrays = {name: read_array(transaction, name, form) for name, form in forms.items()}
     values = class_array(classes)
     y: NDArray[Any] = values[arrays["log.codes"]]

@@ -34,6 +34,8 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
             f", {others} decided without asking" if others else ""
         )
         return text, {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
+    if event.kind == "upgraded":
+        return f"schema {payload['schema']}; changes from here on are noticed", dict(payload)
     if event.kind == "finished":
         return payload["reason"], dict(payload)
     if event.kind in ("asked", "released"):

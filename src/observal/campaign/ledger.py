@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from observal.campaign.encoding import decode
+from observal.campaign.integrity import START
+from observal.campaign.payloads import check_payload, check_plan
 from observal.campaign.store import Event
 from observal.errors import NotACampaign
 from observal.types import Plan
@@ -37,17 +39,19 @@ class Ledger:
     Examples
     --------
     >>> ledger = Ledger()
-    >>> ledger.follow([Event(1, "", "observal", "created", {"overlap": 2})])
-    >>> ledger.follow([Event(2, "", "ann", "answered", {"answers": [[7, 1]]})])
+    >>> ledger.settings = {"overlap": 2, "pool_rows": 9, "classes": ["no", "yes"]}
+    >>> ledger.follow([Event(1, "", "ann", "answered", {"answers": [[7, 1]]})])
     >>> ledger.labels
     {}
-    >>> ledger.follow([Event(3, "", "bob", "answered", {"answers": [[7, 1]]})])
+    >>> ledger.follow([Event(2, "", "bob", "answered", {"answers": [[7, 1]]})])
     >>> ledger.labels
     {7: 1}
     """
 
     def __init__(self) -> None:
         self.sequence = 0
+        self.digest = START
+        self.data_digest = ""
         self.settings: dict[str, Any] = {}
         self.plans: list[Plan] = []
         self.ids: dict[int, Any] = {}
@@ -109,7 +113,7 @@ class Ledger:
     # -- going through the journal ------------------------------------------------------------------------------
 
     def follow(self, events: Iterable[Event]) -> None:
-        """Go through further events, in order."""
+        """Go through further events, in order; one that no observal can have written raises NotACampaign."""
         for event in events:
             change = getattr(self, f"_on_{event.kind}", None)
             if change is None or event.sequence != self.sequence + 1:
@@ -117,14 +121,29 @@ class Ledger:
                     f"The journal's entry {event.sequence} ({event.kind!r}) was not expected after entry {self.sequence}; "
                     "update observal, or use a copy of the campaign."
                 )
-            change(event)
-            self.sequence = event.sequence
+            try:
+                check_payload(event.kind, event.payload, self.settings)
+                change(event)
+            except NotACampaign:
+                raise
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                raise NotACampaign(
+                    f"The journal's entry {event.sequence} ({event.kind!r}) makes no sense ({' '.join(str(error).split())[:80]}), "
+                    "so the campaign is damaged; go on with a copy from before the damage."
+                ) from None
+            self.sequence, self.digest = event.sequence, event.digest
 
     def _on_created(self, event: Event) -> None:
+        decode(event.payload["method"])  # so that one that cannot be is refused by every command
         self.settings = event.payload
+        self.data_digest = event.payload.get("data", "")
+
+    def _on_upgraded(self, event: Event) -> None:
+        self.data_digest = event.payload["data"]
 
     def _on_round(self, event: Event) -> None:
         plan: Plan = decode(event.payload["plan"])
+        check_plan(plan, self.settings["pool_rows"], len(self.settings["classes"]))
         self.plans.append(plan)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             self.ids[position] = id_

@@ -5,6 +5,7 @@ A piece is at most 16 MB. Features are read back at the speed of the disk; a few
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,12 +32,20 @@ def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dic
 
 def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDArray[Any]:
     """Return a stored array."""
-    out = np.empty(tuple(form["shape"]), dtype=form["dtype"])
+    dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
     firsts = transaction.first_rows(name)
-    ends = [*firsts[1:], len(out)]
-    for chunk, (first, end) in enumerate(zip(firsts, ends, strict=False)):  # an array without rows has no pieces
-        piece = np.frombuffer(transaction.read_chunk(name, chunk), dtype=out.dtype)
-        out[first:end] = piece.reshape(end - first, *out.shape[1:])
+    ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
+
+    def read(chunk: int) -> NDArray[Any]:
+        content, rows = transaction.read_chunk(name, chunk), ends[chunk] - firsts[chunk]
+        if len(content) != rows * dtype.itemsize * math.prod(shape[1:]):
+            raise NotACampaign(f"The campaign's {name} has another size than recorded, so it is damaged; use a copy.")
+        return np.frombuffer(content, dtype=dtype).reshape(rows, *shape[1:])
+
+    last = [read(len(firsts) - 1)] if firsts else []  # before room is made for an array of any recorded size
+    out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
+    for chunk in range(len(firsts)):
+        out[firsts[chunk] : ends[chunk]] = last[0] if chunk == len(firsts) - 1 else read(chunk)
     return out
 
 
@@ -64,6 +73,8 @@ def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> 
     tables = {chunk: _from_bytes(transaction.read_chunk(name, chunk)) for chunk in set(chunks) or {0}}
     # Slices instead of an array of positions: to make that array, Arrow would import pandas first.
     rows = [tables[chunk].slice(at - firsts[chunk], 1) for chunk, at in zip(chunks, positions, strict=True)]
+    if any(row.num_rows == 0 for row in rows):
+        raise NotACampaign(f"The campaign lacks a row of its {name}, so it is damaged; use a copy.")
     return pa.concat_tables(rows or [tables[0].slice(0, 0)], promote_options="permissive")
 
 
@@ -87,4 +98,10 @@ def _to_bytes(table: Any) -> bytes:
 def _from_bytes(content: bytes) -> Any:
     import pyarrow as pa
 
-    return pa.ipc.open_stream(content).read_all()
+    try:
+        table = pa.ipc.open_stream(content).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        said = " ".join(str(error).split())[:80]
+        raise NotACampaign(f"The campaign's rows cannot be read ({said}), so it is damaged; use a copy.") from None
+    return table

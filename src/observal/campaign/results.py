@@ -186,6 +186,37 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Check:
+    """What :meth:`Campaign.check` found to be as it was written.
+
+    Parameters
+    ----------
+    entries, chunks : int
+        Journal entries, and chunks of data.
+    labels : int
+        Rows that have a label.
+    digest : str
+        The digest of the last journal entry. It covers everything: the same campaign, unchanged, has the same digest.
+
+    Examples
+    --------
+    >>> print(Check(entries=4, chunks=9, labels=20, digest="5f" * 32))
+    Nothing was changed: 4 journal entries with 20 labels, 9 chunks of data, digest 5f5f5f5f5f5f5f5f.
+    """
+
+    entries: int
+    chunks: int
+    labels: int
+    digest: str
+
+    def __str__(self) -> str:
+        return (
+            f"Nothing was changed: {self.entries} journal entries with {self.labels} labels, "
+            f"{self.chunks} chunks of data, digest {self.digest[:16]}."
+        )
+
+
+@dataclass(frozen=True)
 class Entry:
     """One event of a campaign, for people.
 
@@ -198,7 +229,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, round, asked, answered, corrected, released or finished.
+        created, upgraded, round, asked, answered, corrected, released or finished.
     text : str
         What happened, in words.
     details : mapping

@@ -1,7 +1,8 @@
 """The tables of a campaign's database and how an older schema becomes the newest.
 
 The journal is the truth. No other table says what was asked or answered: that is derived from the journal whenever a
-campaign is read (:mod:`observal.campaign.ledger`). The second table holds the data, in pieces.
+campaign is read (:mod:`observal.campaign.ledger`). Another table holds the data, in chunks. Two small ones hold the digest of
+each chunk and of the journal's last entry (:mod:`observal.campaign.integrity`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from observal.errors import NotACampaign
 
-NEWEST = "0001"
+NEWEST = "0002"
 VERSION_TABLE = "observal_version"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -26,6 +27,20 @@ journal = sa.Table(
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+)
+head = sa.Table(
+    "observal_head",
+    _metadata,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.Text, nullable=False),
+)
+digest_of_chunk = sa.Table(
+    "observal_digest",
+    _metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("chunk", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.Text, nullable=False),
 )
 data = sa.Table(
     "observal_data",

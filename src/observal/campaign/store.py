@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from observal.campaign.schema import NEWEST, data, journal, migrate, schema_version
+from observal.campaign.integrity import START, chunk_digest, data_digest, entry_digest
+from observal.campaign.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
 
 PATIENCE = 120  # seconds that a command waits for the others' transactions
@@ -34,66 +38,143 @@ class Event:
     actor: str
     kind: str
     payload: dict[str, Any]
+    digest: str = ""
 
 
 class Transaction:
     """What can be done within one transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, name: str) -> None:
         self._connection = connection
+        self._name = name
 
-    def events(self, after: int = 0) -> list[Event]:
-        """Return the journal's events after a sequence number, in order."""
+    def events(self, after: int = 0, digest: str = START) -> list[Event]:
+        """Return the journal's events after a sequence number, in order; `digest` is the one of the event before.
+
+        The chain of digests is checked: an event that was changed, moved or removed raises NotACampaign.
+        """
         query = sa.select(journal).where(journal.c.sequence > after).order_by(journal.c.sequence)
-        found = self._connection.execute(query)
-        return [Event(r.sequence, r.time, r.actor, r.kind, json.loads(r.payload)) for r in found]
+        found = []
+        for number, row in enumerate(self._connection.execute(query), start=after + 1):
+            try:
+                digest = entry_digest(digest, row.sequence, row.time, row.actor, row.kind, row.payload)
+                payload = json.loads(row.payload) if digest == row.digest and number == row.sequence else None
+            except (TypeError, ValueError, RecursionError):
+                payload = None
+            if not isinstance(payload, dict):
+                raise self._damaged(f"journal entry {number} was changed or removed")
+            found.append(Event(row.sequence, row.time, row.actor, row.kind, payload, digest))
+        if self._head() != (after + len(found), digest):
+            raise self._damaged(f"the journal's end, after entry {after + len(found)}, was changed or removed")
+        return found
 
     def append(self, actor: str, kind: str, payload: dict[str, Any]) -> None:
         """Add an event; it counts once the transaction is committed."""
-        last = self._connection.execute(sa.select(sa.func.max(journal.c.sequence))).scalar() or 0
+        last, before = self._head()
         time = datetime.now(UTC).isoformat(timespec="microseconds")
         # Unicode as it is, except lone surrogates, which no database stores.
         text = json.dumps(payload, ensure_ascii=True, allow_nan=False)
-        row = {"sequence": last + 1, "time": time, "actor": actor, "kind": kind, "payload": text}
+        digest = entry_digest(before, last + 1, time, actor, kind, text)
+        row = {"sequence": last + 1, "time": time, "actor": actor, "kind": kind, "payload": text, "digest": digest}
         self._connection.execute(sa.insert(journal), row)
+        self._connection.execute(sa.delete(head))
+        self._connection.execute(sa.insert(head), {"sequence": last + 1, "digest": digest})
+
+    def _head(self) -> tuple[int, str]:
+        """Return the sequence number and digest of the last event."""
+        rows = self._connection.execute(sa.select(head)).all()
+        if len(rows) > 1 or not all(isinstance(row.sequence, int) and isinstance(row.digest, str) for row in rows):
+            raise self._damaged("the note of the journal's last entry was changed")
+        return (rows[0].sequence, rows[0].digest) if rows else (0, START)
 
     def write_chunk(self, name: str, chunk: int, first_row: int, content: bytes) -> None:
-        """Store one piece of the data."""
+        """Store one chunk of the data."""
         row = {"name": name, "chunk": chunk, "first_row": first_row, "content": content}
         self._connection.execute(sa.insert(data), row)
+        digest = chunk_digest(name, chunk, first_row, content)
+        self._connection.execute(sa.insert(digest_of_chunk), {"name": name, "chunk": chunk, "digest": digest})
+
+    def data_digest(self) -> str:
+        """Return the digest of all data, from the digests of the chunks; the chunks themselves are not read."""
+        return data_digest(self._digests)
+
+    def chunk_names(self) -> list[tuple[str, int]]:
+        """Return the name and number of each chunk of data."""
+        return sorted(self._digests)
+
+    @cached_property
+    def _digests(self) -> dict[tuple[str, int], str]:
+        found = self._connection.execute(sa.select(digest_of_chunk)).all()
+        if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in found):
+            raise self._damaged("the digests of its data were changed")
+        return {(row.name, row.chunk): row.digest for row in found}
 
     def first_rows(self, name: str) -> list[int]:
-        """Return the first row of each piece of `name`."""
-        query = sa.select(data.c.first_row).where(data.c.name == name).order_by(data.c.chunk)
-        return [int(first) for first in self._connection.execute(query).scalars()]
+        """Return the first row of each chunk of `name`."""
+        query = sa.select(data.c.chunk, data.c.first_row).where(data.c.name == name).order_by(data.c.chunk)
+        found = self._connection.execute(query).all()
+        firsts = [row.first_row for row in found]
+        if [(name, row.chunk) for row in found] != [key for key in self.chunk_names() if key[0] == name]:
+            raise self._damaged(f"a chunk of its {name} is missing or was added")
+        if (
+            not all(isinstance(first, int) for first in firsts)
+            or firsts != sorted(firsts)
+            or firsts[:1] not in ([], [0])
+        ):
+            raise self._damaged(f"the order of its {name} was changed")
+        return firsts
 
     def read_chunk(self, name: str, chunk: int) -> bytes:
-        """Return one piece of the data."""
-        query = sa.select(data.c.content).where(data.c.name == name, data.c.chunk == chunk)
-        content = self._connection.execute(query).scalar()
-        if content is None:
-            raise NotACampaign(f"The campaign lacks piece {chunk} of its {name}, so it is damaged; use a copy.")
-        return bytes(content)
+        """Return one chunk of the data; one that was changed raises NotACampaign."""
+        query = sa.select(data.c.first_row, data.c.content).where(data.c.name == name, data.c.chunk == chunk)
+        row = self._connection.execute(query).one_or_none()
+        if row is None or not isinstance(row.content, bytes | memoryview):
+            raise self._damaged(f"chunk {chunk} of its {name} is missing")
+        content = bytes(row.content)
+        if chunk_digest(name, chunk, row.first_row, content) != self._digests.get((name, chunk)):
+            raise self._damaged(f"chunk {chunk} of its {name} was changed")
+        return content
+
+    def structure_problem(self) -> str:
+        """Return what SQLite's own check of the file finds wrong; empty where it finds nothing, and on PostgreSQL."""
+        if self._connection.dialect.name != "sqlite":
+            return ""
+        found = str(self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
+        return "" if found == "ok" else " ".join(found.split())
+
+    def _damaged(self, what: str) -> NotACampaign:
+        return damaged(self._name, what)
+
+
+def damaged(name: str, what: str) -> NotACampaign:
+    """Return the error for a campaign that is not as it was written."""
+    return NotACampaign(f"{name} is damaged: {what} after it was written; go on with a copy from before the damage.")
 
 
 class Store:
-    """A campaign's database, by its path or ``postgresql://`` address."""
+    """A campaign's database, by its path or ``postgresql://`` address; a file that cannot be written can be read."""
 
-    def __init__(self, engine: sa.Engine, name: str) -> None:
+    def __init__(self, engine: sa.Engine, name: str, read_only: bool = False) -> None:
         self._engine = engine
+        self._read_only = read_only
         self.name = name
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Yield a transaction that sees one state of the campaign and changes nothing."""
         with sentences(self.name), self._engine.connect() as connection, connection.begin():
-            yield Transaction(connection)
+            yield Transaction(connection, self.name)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
+        if self._read_only:
+            raise CampaignUnavailable(
+                f"{self.name} can be read but not written, so nothing was stored; "
+                "copy it to a folder where you may write, or ask for the permission."
+            )
         with _write(self._engine, self.name) as connection:
-            yield Transaction(connection)
+            yield Transaction(connection, self.name)
 
 
 def refuse_existing(where: str | Path) -> None:
@@ -122,7 +203,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], None]) -> Stor
         with _write(store._engine, store.name) as connection:
             _refuse_existing(schema_version(connection) is not None, store.name)
             migrate(connection)
-            fill(Transaction(connection))
+            fill(Transaction(connection, store.name))
         return store
     refuse_existing(address)
     partial = address.with_name(f"{address.name}.{os.getpid()}.part")
@@ -131,7 +212,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], None]) -> Stor
         with sentences(str(address)):
             with engine.connect() as connection, connection.begin():
                 migrate(connection)
-                fill(Transaction(connection))
+                fill(Transaction(connection, str(address)))
             with engine.connect() as connection:
                 # Only now, and it stays so: while everything is new, a write-ahead log would write it all twice.
                 connection.connection.execute("PRAGMA journal_mode=WAL")
@@ -144,20 +225,54 @@ def create_store(where: str | Path, fill: Callable[[Transaction], None]) -> Stor
 def open_store(where: str | Path) -> Store:
     """Open a database, bringing an older schema to the newest."""
     address = _address(where)
-    if isinstance(address, Path):
-        if not address.is_file():
-            raise NotACampaign(f"There is no campaign at {address}; make one with `observal init {address} …`.")
+    if isinstance(address, sa.URL):
+        store = Store(_engine(address), _name(address))
+    elif not address.is_file():
+        raise NotACampaign(f"There is no campaign at {address}; make one with `observal init {address} …`.")
+    elif _can_write(address) and _can_write(address.parent):
         store = Store(_engine(_sqlite_url(address)), str(address))
     else:
-        store = Store(_engine(address), _name(address))
+        store = Store(_read_only_engine(address), str(address), read_only=True)
     with sentences(store.name), store._engine.connect() as connection, connection.begin():
         version = schema_version(connection)
     if version is None:
         raise NotACampaign(f"{store.name} holds no campaign; make one with `observal init`.")
     if version != NEWEST:
-        with _write(store._engine, store.name) as connection:
-            migrate(connection)
+        _upgrade(store)
     return store
+
+
+def _can_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _upgrade(store: Store) -> None:
+    """Bring an older schema to the newest."""
+    try:
+        with store.writing() as transaction:
+            migrate(transaction._connection)
+    except (TypeError, ValueError) as error:  # columns that hold something else than the first version wrote
+        if isinstance(error, InvalidInput):
+            raise
+        raise damaged(store.name, "a value of another type was put into a table") from None
+
+
+def _read_only_engine(path: Path) -> sa.Engine:
+    """Return an engine for a file that we may not write."""
+    engine = _engine(_sqlite_url(path, mode="ro"))
+    try:
+        with engine.connect() as connection, connection.begin():
+            schema_version(connection)
+    except sa.exc.OperationalError:
+        # SQLite wants to make files beside the campaign even for reading, unless told that no one is writing to it.
+        pending = path.with_name(path.name + "-wal")
+        if pending.exists() and pending.stat().st_size:
+            raise CampaignUnavailable(
+                f"{path} was not closed properly and cannot be recovered where nothing can be written; "
+                f"copy it together with {pending.name} to a folder where you may write."
+            ) from None
+        return _engine(_sqlite_url(path, mode="ro", immutable="1"))
+    return engine
 
 
 @contextmanager
@@ -173,8 +288,10 @@ def sentences(name: str) -> Iterator[None]:
     """Turn what a database driver raises into one sentence."""
     try:
         yield
-    except sa.exc.DBAPIError as error:
-        said = " ".join(str(error.orig).split())
+    except UnicodeDecodeError as error:  # a damaged file can make SQLite say something that is not text
+        raise NotACampaign(f"{name} is not a campaign, or it is damaged; give the path of one.") from error
+    except (sa.exc.DBAPIError, sqlite3.Error) as error:
+        said = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
         if "not a database" in said or "malformed" in said:
             raise NotACampaign(f"{name} is not a campaign, or it is damaged ({said}); give the path of one.") from error
         raise CampaignUnavailable(
@@ -223,8 +340,10 @@ def _name(url: sa.URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=True)
 
 
-def _sqlite_url(path: Path) -> sa.URL:
-    return sa.URL.create("sqlite", database=str(path))
+def _sqlite_url(path: Path, **options: str) -> sa.URL:
+    if not options:
+        return sa.URL.create("sqlite", database=str(path))
+    return sa.URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={**options, "uri": "true"})
 
 
 def _engine(url: sa.URL, new: bool = False) -> sa.Engine:

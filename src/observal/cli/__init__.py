@@ -35,6 +35,7 @@ for _command in (
     campaigns.tell,
     campaigns.status,
     campaigns.history,
+    campaigns.check,
     campaigns.release,
     reports.report,
     campaigns.export,

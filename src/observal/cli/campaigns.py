@@ -192,6 +192,21 @@ def history(campaign: Where, as_json: Json = False) -> None:
     print_table(["", "time (UTC)", "who", "what", ""], [_line(entry) for entry in entries])
 
 
+def check(campaign: Where, as_json: Json = False) -> None:
+    """Read the whole campaign and say whether anything was changed since it was written.
+
+    Example: observal check campaign.db
+    """
+    from observal.campaign import Campaign
+
+    with progress_bar("reading", hidden=as_json):
+        found = Campaign.open(campaign).check()
+    if as_json:
+        print_json(asdict(found))
+        return
+    print(found)
+
+
 def release(
     campaign: Where,
     annotator: Annotated[str, typer.Option(help="Whose rows go back.")],

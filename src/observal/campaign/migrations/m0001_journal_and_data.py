@@ -29,13 +29,18 @@ def upgrade() -> None:
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
     if op.get_bind().dialect.name == "sqlite":
-        _guard_sqlite()
+        guard_sqlite(*GROWING)
     else:
-        _guard_postgresql()
+        op.execute(
+            "CREATE FUNCTION observal_refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION '% can only grow', TG_TABLE_NAME; END $$"
+        )
+        guard_postgresql(*GROWING)
 
 
-def _guard_sqlite() -> None:
-    for table in GROWING:
+def guard_sqlite(*tables: str) -> None:
+    """Have SQLite refuse to change or remove rows of these tables."""
+    for table in tables:
         for change in ("UPDATE", "DELETE"):
             op.execute(
                 f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
@@ -43,12 +48,9 @@ def _guard_sqlite() -> None:
             )
 
 
-def _guard_postgresql() -> None:
-    op.execute(
-        "CREATE FUNCTION observal_refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION '% can only grow', TG_TABLE_NAME; END $$"
-    )
-    for table in GROWING:
+def guard_postgresql(*tables: str) -> None:
+    """Have PostgreSQL refuse to change or remove rows of these tables."""
+    for table in tables:
         op.execute(
             f"CREATE TRIGGER {table}_can_only_grow BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION observal_refuse_change()"

@@ -1,0 +1,388 @@
+"""Campaigns that were damaged or forged: one sentence, no traceback, and no altered answer is believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from observal.campaign import Campaign
+from observal.campaign.integrity import START, chunk_digest, data_digest, entry_digest
+from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
+from tests.campaigns import make_campaign, truth_of
+from tests.postgres import postgres  # noqa: F401  a fixture
+from tests.test_campaign_store import FIRST, PLACES, address, engine_of
+
+GUARDS = [
+    f"DROP TRIGGER IF EXISTS {table}_no_{change}"
+    for table in ("observal_journal", "observal_data", "observal_digest")
+    for change in ("update", "delete")
+]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A campaign with a closed and an open round, a correction and a skip."""
+    where = tmp_path_factory.mktemp("sound") / "c.db"
+    campaign = make_campaign(where)
+    first = campaign.ask()
+    campaign.tell(first.ids, [truth_of(i) for i in first.ids])
+    campaign.tell(first.ids[:1], ["bad" if truth_of(first.ids[0]) == "good" else "good"], correct=True)
+    second = campaign.ask(6)
+    campaign.tell(second.ids[:3], [truth_of(second.ids[0]), "skip", truth_of(second.ids[2])])
+    return where
+
+
+@pytest.fixture
+def copy(sound, tmp_path):
+    """A copy of the sound campaign that may be broken."""
+    return Path(shutil.copy(sound, tmp_path / "c.db"))
+
+
+def execute(where, *statements):
+    with sqlite3.connect(where) as connection:
+        for statement in [*GUARDS, *statements]:
+            connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(statement)
+    connection.close()
+
+
+def use(where):
+    """Do what every command does, on a copy, and return what was seen; the first refusal ends it."""
+    seen = {}
+    for name, step in STEPS.items():
+        seen[name] = step(where)
+    return seen
+
+
+def _ask(where):
+    batch = Campaign.open(where).ask(6)
+    return batch.ids, batch.reason, batch.query_probability, batch.rows.to_pylist()
+
+
+def _tell(where):
+    campaign = Campaign.open(where)
+    batch = campaign.ask(2)
+    return str(campaign.tell(batch.ids, [truth_of(i) for i in batch.ids]))
+
+
+STEPS = {
+    "status": lambda where: Campaign.open(where).status().to_dict(),
+    "history": lambda where: [(e.kind, e.actor, e.time, dict(e.details)) for e in Campaign.open(where).history()],
+    "check": lambda where: Campaign.open(where).check(),
+    "result": lambda where: Campaign.open(where).result().estimator.predict(np.eye(2)).tolist(),
+    "ask": _ask,
+    "tell": _tell,
+}
+
+CHANGED = {
+    "an answer": "UPDATE observal_journal SET payload = replace(payload, ', 1]', ', 0]') WHERE kind = 'answered'",
+    "who answered": "UPDATE observal_journal SET actor = 'mallory' WHERE sequence = 4",
+    "when": "UPDATE observal_journal SET time = '2020' WHERE sequence = 3",
+    "the kind of an entry": "UPDATE observal_journal SET kind = 'answered' WHERE kind = 'corrected'",
+    "an entry removed": "DELETE FROM observal_journal WHERE sequence = 3",
+    "the last entry removed": "DELETE FROM observal_journal WHERE sequence = (SELECT max(sequence) FROM observal_journal)",
+    "all entries removed": "DELETE FROM observal_journal",
+    "the first entry removed": "DELETE FROM observal_journal WHERE sequence = 1",
+    "an entry added": "INSERT INTO observal_journal SELECT sequence + 1, time, actor, kind, payload, digest FROM observal_journal ORDER BY sequence DESC LIMIT 1",
+    "the order turned round": "UPDATE observal_journal SET sequence = 100 - sequence",
+    "an empty payload": "UPDATE observal_journal SET payload = '' WHERE sequence = 2",
+    "no JSON": "UPDATE observal_journal SET payload = '{' WHERE sequence = 1",
+    "a number for a payload": "UPDATE observal_journal SET payload = 7 WHERE sequence = 1",
+    "bytes for a payload": "UPDATE observal_journal SET payload = x'00ff' WHERE sequence = 2",
+    "bytes for an actor": "UPDATE observal_journal SET actor = x'ff' WHERE sequence = 2",
+    "no digest": "UPDATE observal_journal SET digest = '' WHERE sequence = 2",
+    "no note of the end": "DELETE FROM observal_head",
+    "two notes of the end": "INSERT INTO observal_head VALUES (99, 'x')",
+    "another note of the end": "UPDATE observal_head SET sequence = 3",
+    "a wrong type at the end": "UPDATE observal_head SET digest = x'00'",
+    "no digests of data": "DELETE FROM observal_digest",
+    "another digest of data": "UPDATE observal_digest SET digest = 'x' WHERE name = 'pool.features'",
+    "a chunk too many": "INSERT INTO observal_digest VALUES ('pool.extra', 0, 'x')",
+    "no such table": "DROP TABLE observal_head",
+    "no journal": "DROP TABLE observal_journal",
+    "no version": "DELETE FROM observal_version",
+    "another version": "UPDATE observal_version SET version_num = '0001'",
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_changed_journal_or_digest_is_refused_by_every_command(copy, what):
+    execute(copy, CHANGED[what])
+    before = copy.read_bytes()
+    for name, step in STEPS.items():
+        with pytest.raises((NotACampaign, CampaignUnavailable)) as refused:
+            step(copy)
+        assert_sentence(str(refused.value), name)
+    assert copy.read_bytes() == before or what == "another version"
+
+
+CHANGED_DATA = {
+    "a feature": "UPDATE observal_data SET content = zeroblob(length(content)) WHERE name = 'pool.features'",
+    "a label of the log": "UPDATE observal_data SET content = zeroblob(length(content)) WHERE name = 'log.codes'",
+    "a shorter column": "UPDATE observal_data SET content = x'00' WHERE name = 'log.propensity'",
+    "another first row": "UPDATE observal_data SET first_row = 7 WHERE name = 'pool.propensity'",
+    "no column": "DELETE FROM observal_data WHERE name = 'pool.features'",
+    "text for bytes": "UPDATE observal_data SET content = 'x' WHERE name = 'pool.features'",
+    "a chunk too many": "INSERT INTO observal_data VALUES ('pool.features', 1, 5, x'00')",
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_DATA)
+def test_changed_data_are_refused_by_every_command_that_reads_them(copy, what):
+    execute(copy, CHANGED_DATA[what])
+    for name in ("check", "result"):
+        with pytest.raises(NotACampaign, match="is damaged") as refused:
+            STEPS[name](copy)
+        assert_sentence(str(refused.value), name)
+
+
+def test_changed_rows_are_not_shown(copy):
+    execute(copy, "UPDATE observal_data SET content = zeroblob(length(content)) WHERE name = 'pool.rows'")
+    for name in ("check", "ask"):
+        with pytest.raises(NotACampaign, match=r"is damaged: chunk 0 of its pool\.rows was changed"):
+            STEPS[name](copy)
+
+
+@PLACES
+def test_a_changed_answer_is_refused_in_both_databases(tmp_path, request, place):
+    where = address(place, tmp_path, request)
+    campaign = make_campaign(where)
+    batch = campaign.ask(4)
+    campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
+    assert campaign.check() == Campaign.open(where).check()
+    guards = GUARDS if place == "sqlite" else ["DROP TRIGGER observal_journal_can_only_grow ON observal_journal"]
+    with engine_of(where).begin() as connection:
+        for statement in [*guards, CHANGED["who answered"]]:
+            connection.exec_driver_sql(statement)
+    with pytest.raises(NotACampaign, match="journal entry 4 was changed"):
+        Campaign.open(where).status()
+
+
+FORGED = {
+    "no settings": (1, lambda p: {}),
+    "settings of another type": (1, lambda p: p | {"classes": 7}),
+    "one class": (1, lambda p: p | {"classes": ["good"]}),
+    "a class that is a list": (1, lambda p: p | {"classes": [["x"], "y"]}),
+    "no arrays": (1, lambda p: p | {"arrays": {}}),
+    "an array of any size": (1, lambda p: p | {"arrays": {"pool.features": {"dtype": "<f8", "shape": [300, 10**9]}}}),
+    "an array of objects": (1, lambda p: p | {"arrays": {"pool.features": {"dtype": "|O", "shape": [300, 2]}}}),
+    "a negative budget": (1, lambda p: p | {"label_budget": -1}),
+    "an overlap that is text": (1, lambda p: p | {"overlap": "2"}),
+    "a method that is none": (1, lambda p: p | {"method": {"type": "os:system", "fields": {}}}),
+    "a method that ends the program": (1, lambda p: p | {"method": {"type": "observal.__main__:x", "fields": {}}}),
+    "a method without fields": (1, lambda p: p | {"method": {"type": "NewtonVC"}}),
+    "a plan that is none": (2, lambda p: p | {"plan": None}),
+    "a plan without columns": (2, lambda p: p | {"plan": {"type": "observal.types:Plan", "fields": {}}}),
+    "a plan of rows that are not there": (2, lambda p: json.loads(json.dumps(p).replace("[", "[999999, ", 1))),
+    "ids missing": (2, lambda p: p | {"ids": []}),
+    "ids that are lists": (2, lambda p: p | {"ids": [[1]] * len(p["ids"])}),
+    "rows that are not there": (3, lambda p: {"rows": [10**9]}),
+    "rows that are text": (3, lambda p: {"rows": ["x"]}),
+    "a class that is not there": (4, lambda p: {"answers": [[p["answers"][0][0], 9]]}),
+    "answers that are none": (4, lambda p: {"answers": None}),
+    "a short answer": (4, lambda p: {"answers": [[]]}),
+    "very deep": (4, lambda p: {"answers": json.loads("[" * 900 + "]" * 900)}),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_journal_whose_digests_fit_gets_one_sentence(copy, what):
+    """Digests show damage; whoever knows the format can compute them anew. Then the content itself is checked."""
+    sequence, change = FORGED[what]
+    forge(copy, sequence, change)
+    for name, step in STEPS.items():
+        try:
+            step(copy)
+        except ObservalError as error:
+            assert_sentence(str(error), name)
+        else:
+            assert name in ("status", "history"), f"{name} believed it"
+
+
+def forge(where, sequence, change):
+    """Change a journal entry and compute every digest anew."""
+    with sqlite3.connect(where) as connection:
+        for guard in GUARDS:
+            connection.execute(guard)
+        rows = connection.execute("SELECT sequence, time, actor, kind, payload FROM observal_journal ORDER BY 1")
+        last = START
+        for row in rows.fetchall():
+            payload = json.dumps(change(json.loads(row[4]))) if row[0] == sequence else row[4]
+            last = entry_digest(last, *row[:4], payload)
+            connection.execute(
+                "UPDATE observal_journal SET payload = ?, digest = ? WHERE sequence = ?", (payload, last, row[0])
+            )
+        connection.execute("UPDATE observal_head SET digest = ?", (last,))
+    connection.close()
+
+
+def test_digests_are_what_the_format_says(copy):
+    """Computed from the tables alone, as another program would."""
+    with sqlite3.connect(copy) as connection:
+        last = START
+        for row in connection.execute(
+            "SELECT sequence, time, actor, kind, payload, digest FROM observal_journal ORDER BY 1"
+        ):
+            last = entry_digest(last, *row[:5])
+            assert row[5] == last
+        assert connection.execute("SELECT * FROM observal_head").fetchall() == [(row[0], last)]
+        chunks = {row[:2]: chunk_digest(*row) for row in connection.execute("SELECT * FROM observal_data")}
+        assert {(n, c): d for n, c, d in connection.execute("SELECT * FROM observal_digest")} == chunks
+        first = json.loads(connection.execute("SELECT payload FROM observal_journal WHERE sequence = 1").fetchone()[0])
+    connection.close()
+    assert first["data"] == data_digest(chunks)
+    assert Campaign.open(copy).check().digest == last
+
+
+@pytest.mark.parametrize(
+    "statement", ["payload = 7", "payload = '{'", "payload = x'00'", "kind = 'levitated'", "actor = x'ff'"]
+)
+def test_a_damaged_campaign_of_the_first_version_gets_one_sentence(tmp_path, statement):
+    where = tmp_path / "old.db"
+    with sqlite3.connect(where) as connection:
+        connection.executescript(FIRST.read_text())
+    connection.close()
+    execute(where, f"UPDATE observal_journal SET {statement} WHERE sequence = 4")
+    with pytest.raises(NotACampaign) as refused:
+        Campaign.open(where).status()
+    assert_sentence(str(refused.value))
+
+
+def test_a_campaign_of_the_first_version_is_noted_as_upgraded(tmp_path):
+    where = tmp_path / "old.db"
+    with sqlite3.connect(where) as connection:
+        connection.executescript(FIRST.read_text())
+    connection.close()
+    kinds = [entry.kind for entry in Campaign.open(where).history()]
+    assert (kinds[0], kinds[-1], kinds.count("upgraded")) == ("created", "upgraded", 1)
+    assert Campaign.open(where).check().entries == len(kinds)
+
+
+def flip(content, rng):
+    """Return content with some bytes changed, cut, or overwritten by other parts of it."""
+    content = bytearray(content)
+    kind = rng.integers(4)
+    if kind == 0:
+        content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        for at in rng.integers(len(content), size=64):
+            content[int(at)] = int(rng.integers(256))
+    elif kind == 2:
+        del content[int(rng.integers(len(content))) :]
+    else:
+        size = int(rng.integers(1, 4096))
+        to, source = (int(rng.integers(max(1, len(content) - size))) for _ in range(2))
+        content[to : to + size] = content[source : source + size]
+    return bytes(content)
+
+
+def fuzz(sound, tmp_path, count, seed):
+    rng = np.random.default_rng(seed)
+    original, where = sound.read_bytes(), tmp_path / "c.db"
+    where.write_bytes(original)
+    wanted = use(where)
+    outcomes = {"refused": 0, "unharmed": 0}
+    for number in range(count):
+        for left in tmp_path.iterdir():
+            left.unlink()
+        where.write_bytes(flip(original, rng))
+        refused = False
+        for name, step in STEPS.items():
+            try:
+                seen = step(where)
+            except ObservalError as error:
+                assert_sentence(str(error), f"{name} of mutant {number}")
+                refused = True
+            else:
+                assert seen == wanted[name], f"{name} of mutant {number} believed something else"
+        assert [path.name for path in tmp_path.iterdir() if path.name.split("-")[0] != "c.db"] == []
+        outcomes["refused" if refused else "unharmed"] += 1
+    return outcomes
+
+
+def test_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
+    outcomes = fuzz(sound, tmp_path, 60, seed=0)
+    assert min(outcomes.values()) > 0, outcomes
+
+
+@pytest.mark.slow
+def test_two_thousand_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
+    outcomes = fuzz(sound, tmp_path, 2000, seed=1)
+    assert min(outcomes.values()) > 100, outcomes
+
+
+def assert_sentence(text, where=""):
+    assert "\n" not in text, where
+    assert text.endswith("."), (where, text)
+    assert "Traceback" not in text, where
+
+
+def test_check_on_the_command_line(copy):
+    def check():
+        command = [sys.executable, "-m", "observal", "check", str(copy)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    fine = check()
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert fine.stdout.startswith("Nothing was changed: ")
+    execute(copy, CHANGED_DATA["a feature"])
+    broken = check()
+    assert (broken.returncode, broken.stdout) == (1, "")
+    assert broken.stderr.count("\n") == 1
+    assert "chunk 0 of its pool.features was changed" in broken.stderr
+
+
+@contextmanager
+def without_rights(folder, *files):
+    """Let this process be somebody who may read but not write a folder; root may write anywhere, so it becomes another."""
+    for file in files:
+        file.chmod(0o444)
+    folder.chmod(0o555)
+    if root := os.geteuid() == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_a_campaign_that_cannot_be_written_can_be_read(sound, in_use):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        where = Path(shutil.copy(sound, folder / "c.db"))
+        wanted = use(where) and {name: STEPS[name](where) for name in ("status", "history", "check")}
+        other = sqlite3.connect(where)  # somebody with rights who is at work: their files lie beside the campaign
+        if in_use:
+            other.execute("SELECT * FROM observal_head").fetchall()
+        names = sorted(path.name for path in folder.iterdir())
+        assert len(names) == (3 if in_use else 1)
+        with without_rights(folder, *folder.iterdir()):
+            for step, seen in wanted.items():
+                assert STEPS[step](where) == seen
+            for step in ("ask", "tell"):
+                with pytest.raises(CampaignUnavailable, match="can be read but not written"):
+                    STEPS[step](where)
+        assert sorted(path.name for path in folder.iterdir()) == names
+        other.close()
+
+
+def test_an_unfinished_campaign_that_cannot_be_written_is_not_read_by_half(sound):
+    """After a kill the last answers may be in the -wal file alone: without it an older state would be shown."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        where = Path(shutil.copy(sound, folder / "c.db"))
+        (folder / "c.db-wal").write_bytes(b"not empty")
+        with without_rights(folder), pytest.raises(CampaignUnavailable, match=r"copy it together with c\.db-wal"):
+            STEPS["status"](where)
