@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from observal.campaign.encoding import decode
+from observal.campaign.encoding import decode_plan
 from observal.campaign.store import Event
 from observal.errors import NotACampaign
 from observal.types import Plan
@@ -124,7 +124,7 @@ class Ledger:
         self.settings = event.payload
 
     def _on_round(self, event: Event) -> None:
-        plan: Plan = decode(event.payload["plan"])
+        plan: Plan = decode_plan(event.payload["plan"])
         self.plans.append(plan)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             self.ids[position] = id_
