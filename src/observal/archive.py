@@ -117,13 +117,15 @@ class Archive:
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
-    def check_digest(self, required: bool) -> None:
-        """Refuse a file whose members are not those that were written; one without digest only where it is `required`."""
-        comment = self._archive.comment
-        if not comment and not required:
-            return
-        if comment != _COMMENT + _digest(self._archive).encode():
+    def check_digest(self) -> None:
+        """Refuse a file whose members are not those that were written; one without a digest passes."""
+        if self._archive.comment and self._archive.comment != _COMMENT + _digest(self._archive).encode():
             raise _Damaged("its content does not fit its digest")
+
+    def require_digest(self) -> None:
+        """Refuse a file without a digest."""
+        if not self._archive.comment:
+            raise _Damaged("its digest is gone")
 
     def json(self, name: str) -> Any:
         """Return what a JSON member holds."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 import typing
-from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -42,7 +41,6 @@ def build(kind: type[Any], fields: dict[str, Any]) -> Any:
         ) from error
 
 
-@cache
 def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 

@@ -59,7 +59,7 @@ def read_record(path: str | Path, entries: tuple[str, ...], replace: dict[str, A
 
 
 def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
-    archive.check_digest(required=False)  # before anything is read, where there is one
+    archive.check_digest()  # before anything is read, where there is one
     content = archive.json("record.json")
     format_, record = content["format"], content["record"]
     if isinstance(format_, int) and format_ > _FORMAT:
@@ -67,7 +67,7 @@ def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
             f"{path} was saved by a newer observal (format {format_}, this one reads up to {_FORMAT}); update observal."
         )
     if format_ != 1:
-        archive.check_digest(required=True)
+        archive.require_digest()
     return dict(record)
 
 
