@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observal.campaign import Campaign
-from observal.campaign.encoding import decode, encode, gone_settings
+from observal.campaign.encoding import decode_method, decode_plan, encode
 from observal.campaign.ledger import Ledger
 from observal.campaign.pieces import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.campaign.schema import NEWEST, migrate, revisions, schema_version
 from observal.campaign.store import create_store, open_store
+from observal.codec import gone_settings
 from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
 from observal.types import ASKED, Plan
 from tests.campaigns import make_campaign, truth_of
@@ -243,7 +244,7 @@ def test_a_plan_survives_json():
         ("one", "zwölf"),
         True,
     )
-    copy = decode(json.loads(json.dumps(encode(plan))))
+    copy = decode_plan(json.loads(json.dumps(encode(plan))))
     for name, value in vars(plan).items():
         assert np.array_equal(value, getattr(copy, name)), name
         assert getattr(value, "dtype", None) == getattr(copy.__dict__[name], "dtype", None)
@@ -254,12 +255,12 @@ def test_settings_of_other_versions():
 
     recorded = encode(ob.NewtonVC(batch=3))
     recorded["fields"]["magic"] = 7
-    assert decode(recorded) == ob.NewtonVC(batch=3)
+    assert decode_method(recorded) == ob.NewtonVC(batch=3)
     assert gone_settings(recorded) == ["magic"]
-    with pytest.raises(NotACampaign, match="use the version that made it"):
-        decode({"type": "observal.methods:Levitation", "fields": {}})
+    with pytest.raises(NotACampaign, match="use the version that wrote it"):
+        decode_method({"type": "observal.methods:Levitation", "fields": {}})
     with pytest.raises(NotACampaign, match="does not have"):
-        decode({"type": "os:system", "fields": {}})
+        decode_method({"type": "os:system", "fields": {}})
     with pytest.raises(InvalidInput, match="can store numbers, text"):
         encode(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
 

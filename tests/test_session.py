@@ -308,7 +308,7 @@ def test_a_damaged_file_gives_one_sentence(tmp_path):
 def test_another_kind_of_method_is_refused_when_loading(tmp_path):
     live, _ = session()
     live.save(tmp_path / "run")
-    with pytest.raises(InvalidInput, match=r"saved with observal\.methods\.exact:ExactDBAL"):
+    with pytest.raises(InvalidInput, match=r"saved with ExactDBAL"):
         ob.Session.load(tmp_path / "run", method=ob.ActiveVC())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,53 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
             "divide the costs by the largest one."
         )
     return frozen(values)
+
+
+def check_plan(
+    positions: Any, chance: Any, action: Any, inferred: Any, reason: Any, n_actions: int, n_reasons: int
+) -> None:
+    """Refuse a plan whose columns do not fit together; whether they fit the pool is :func:`check_history`'s matter."""
+    columns = (positions, chance, action, inferred, reason)
+    if any(np.ndim(column) != 1 for column in columns) or len({len(column) for column in columns}) > 1:
+        raise InvalidInput(
+            f"A plan needs one value of each kind for each row, but has shapes {[np.shape(c) for c in columns]}; "
+            "give arrays of one length."
+        )
+    limits = (
+        ("a position", positions, np.inf),
+        ("an action", action, n_actions),
+        ("a class", inferred, np.inf),
+        ("a reason", reason, n_reasons),
+    )
+    for what, values, end in limits:
+        if len(values) and not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() < end):
+            raise InvalidInput(
+                f"A plan needs {what} from 0 on for each row, and below {end}, but has {values.dtype} from {values.min()} "
+                f"to {values.max()}; correct it."
+            )
+    if not ((chance >= 0.0) & (chance <= 1.0)).all():  # a comparison with NaN is false
+        raise InvalidInput("A plan needs chances of being asked in [0, 1], but has others; correct them.")
+
+
+def check_history(plans: Sequence[Any], answers: Mapping[Any, Any], n_pool: int, n_classes: int) -> None:
+    """Refuse recorded plans and answers that do not fit each other, the pool or the classes."""
+    asked: set[int] = set()
+    for number, plan in enumerate(plans, start=1):
+        if len(plan.positions) and (plan.positions.max() >= n_pool or plan.inferred.max() >= n_classes):
+            raise InvalidInput(
+                f"Round {number} has rows or classes beyond the pool's {n_pool} rows and the {n_classes} classes; "
+                "use an undamaged copy."
+            )
+        rows = plan.asked.tolist()
+        if len(asked) + len(rows) > len(asked := asked.union(rows)):
+            raise InvalidInput(f"Round {number} asks about a row that was asked about before; use an undamaged copy.")
+    for position, code in answers.items():
+        whole = isinstance(code, int) and not isinstance(code, bool) and 0 <= code < n_classes
+        if position not in asked or not (code is None or whole):
+            raise InvalidInput(
+                f"The answer {code!r:.20} to row {position!r:.20} is not one of the {n_classes} classes to a row that was "
+                "asked about; use an undamaged copy."
+            )
 
 
 def is_missing(value: Any) -> bool:

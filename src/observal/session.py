@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import encode_labels, is_missing
-from observal.errors import ConflictingAnswer, InvalidInput, UnknownRow
+from observal.checks import check_history, encode_labels, is_missing
+from observal.errors import ConflictingAnswer, InvalidInput, ObservalError, UnknownRow
 from observal.methods import Method, NewtonVC
 from observal.record_file import read_record, write_record
 from observal.types import (
@@ -231,8 +231,20 @@ class Session:
     def load(cls, path: str | Path, method: Method | None = None) -> Self:
         """Return a saved session; `method` is needed only where it could not be saved, such as one with callables."""
         record = read_record(path, _SAVED, {"method": method} if method is not None else {})
-        answers = dict(zip(record["answered"].tolist(), record["codes"], strict=True))
-        return cls.restore(**{name: record[name] for name in _SAVED[:6]}, answers=answers)
+        rows, codes = record.pop("answered"), record.pop("codes")
+        kinds = {"logged": LoggedData, "pool": Pool, "plans": list}
+        fits = all(isinstance(record[name], kind) for name, kind in kinds.items())
+        fits = fits and isinstance(rows, np.ndarray) and rows.ndim == 1 and isinstance(codes, list)
+        if not fits or len(rows) != len(codes) or not all(isinstance(plan, Plan) for plan in record["plans"]):
+            raise InvalidInput(f"{path} holds no session, or it is damaged; give a file that Session.save wrote.")
+        try:
+            return cls.restore(**record, answers=dict(zip(rows.tolist(), codes, strict=True)))
+        except ObservalError:
+            raise
+        except Exception as error:
+            raise InvalidInput(
+                f"The session in {path} cannot be gone through again ({type(error).__name__}); use an undamaged copy."
+            ) from error
 
     @classmethod
     def restore(
@@ -256,7 +268,9 @@ class Session:
         answers : mapping
             Pool position → class code, or None where the row was skipped.
         """
+        plans = list(plans)
         session = cls(logged, pool, method, label_budget, random_state)
+        check_history(plans, answers, len(pool), len(logged.classes))
         for plan in plans:
             session._add_plan(plan)
         session._answers = dict(answers)

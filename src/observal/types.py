@@ -23,6 +23,7 @@ from observal.checks import (
     check_cost,
     check_features,
     check_ids,
+    check_plan,
     check_propensity,
     distinct_labels,
     encode_labels,
@@ -266,6 +267,10 @@ class Plan:
     reason: Signs
     reasons: tuple[str, ...]
     shuffled: bool = False
+
+    def __post_init__(self) -> None:
+        rows = (self.positions, self.query_probability, self.action, self.inferred, self.reason)
+        check_plan(*rows, len(ACTION_NAMES), len(self.reasons))
 
     @cached_property
     def asked(self) -> Ints:

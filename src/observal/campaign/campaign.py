@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from observal.campaign.answers import WrittenAnswer, read_answers, written
 from observal.campaign.contents import ROWS, Progress, read_problem, write_problem
-from observal.campaign.encoding import decode, encode
+from observal.campaign.encoding import decode_method, encode
 from observal.campaign.history import entries
 from observal.campaign.ledger import Ledger
 from observal.campaign.pieces import read_rows, read_whole_table
@@ -339,7 +339,7 @@ class Campaign:
     def _session(self, transaction: Transaction, with_ids: bool) -> Session:
         settings = self._follow(transaction).settings
         logged, pool = read_problem(transaction, settings["arrays"], settings["classes"], with_ids)
-        method, budget, seed = decode(settings["method"]), settings["label_budget"], settings["seed"]
+        method, budget, seed = decode_method(settings["method"]), settings["label_budget"], settings["seed"]
         return Session.restore(logged, pool, method, budget, seed, self._ledger.plans, self._ledger.labels)
 
     def _open_round(self, transaction: Transaction) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from observal.campaign.encoding import decode
+from observal.campaign.encoding import decode_plan
 from observal.campaign.ledger import Ledger
 from observal.campaign.results import Entry
 from observal.campaign.store import Event
@@ -27,7 +27,7 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         )
         return text, {k: v for k, v in payload.items() if k not in ("arrays", "encoder")}
     if event.kind == "round":
-        plan = decode(payload["plan"])
+        plan = decode_plan(payload["plan"])
         asked = len(payload["ids"])
         others = plan.positions.size - asked
         text = f"round {payload['round']} opens with {asked} rows" + (

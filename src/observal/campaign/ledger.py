@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from observal.campaign.encoding import decode
+from observal.campaign.encoding import decode_method, decode_plan
 from observal.campaign.integrity import START
 from observal.campaign.payloads import check_payload, check_plan
 from observal.campaign.store import Event
@@ -134,7 +134,7 @@ class Ledger:
             self.sequence, self.digest = event.sequence, event.digest
 
     def _on_created(self, event: Event) -> None:
-        decode(event.payload["method"])  # so that one that cannot be is refused by every command
+        decode_method(event.payload["method"])  # so that one that cannot be is refused by every command
         self.settings = event.payload
         self.data_digest = event.payload.get("data", "")
 
@@ -142,7 +142,7 @@ class Ledger:
         self.data_digest = event.payload["data"]
 
     def _on_round(self, event: Event) -> None:
-        plan: Plan = decode(event.payload["plan"])
+        plan = decode_plan(event.payload["plan"])
         check_plan(plan, self.settings["pool_rows"], len(self.settings["classes"]))
         self.plans.append(plan)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):

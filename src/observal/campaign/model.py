@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import json
+import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from observal.archive import open_archive, replacing, seal
 from observal.errors import InvalidInput
+
+_ABOUT = "observal.json"
+_FORMAT = 2
 
 
 def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
@@ -38,31 +44,51 @@ def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
 
 
 def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None) -> None:
-    """Write a model; the file at `path` is replaced only once the new one is complete."""
+    """Write a model; the file at `path` is replaced only once the new one is complete.
+
+    Beside skops' own members the file has ``observal.json``: every class that is named in it, for people to read.
+    """
     import skops.io
 
-    path = Path(path)
-    if path.is_dir() or not path.name:
-        raise InvalidInput(
-            f"A model needs a file to be written to, but {path} is a folder; name a file such as model.skops."
-        )
-    partial = path.with_name(path.name + ".part")
-    try:
-        skops.io.dump(make_model(classifier, encoder), partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = skops.io.dumps(make_model(classifier, encoder))
+    with replacing(path) as file:
+        file.write(content)
+        with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
+            classes = sorted(named_classes(json.loads(archive.read("schema.json"))))
+            archive.writestr(_ABOUT, json.dumps({"format": _FORMAT, "classes": classes}))
+        seal(file)
 
 
-def load_model(path: str | Path) -> Any:
+def named_classes(node: Any) -> set[str]:
+    """Return the full name of every class that a node of skops' schema names.
+
+    Examples
+    --------
+    >>> sorted(named_classes({"__module__": "a", "__class__": "B", "content": [{"__module__": "c", "__class__": "D"}]}))
+    ['a.B', 'c.D']
+    """
+    if isinstance(node, list):
+        return set().union(*map(named_classes, node))
+    if not isinstance(node, dict):
+        return set()
+    inner: set[str] = set().union(*map(named_classes, node.values()))
+    return inner | {f"{node['__module__']}.{node['__class__']}"} if "__class__" in node else inner
+
+
+def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     """Return a model that ``Campaign.export`` or ``observal export`` wrote: a scikit-learn pipeline that takes raw rows.
 
-    Only types of scikit-learn, NumPy and observal are built; a file that names any other is refused.
+    Only listed classes of observal and scikit-learn are built; a file that names any other is refused, and nothing in it
+    is run. See ``docs/security.md``.
 
     Parameters
     ----------
     path : path
         Of the file.
+    trusted : collection of str
+        Exact full names of further classes that you know, such as ``"my_package.models.MyClassifier"``: they are imported,
+        and their objects are filled with what the file holds. Needed for a ``CommitteeVC`` around a classifier that is not
+        scikit-learn's, or around one of its support vector machines.
 
     Examples
     --------
@@ -76,22 +102,17 @@ def load_model(path: str | Path) -> Any:
     >>> load_model(folder + "/model.skops").predict([[0.9], [-0.9]]).tolist()
     ['good', 'bad']
     """
-    import zipfile
+    from observal.campaign.model_checks import check_model
+    from observal.campaign.model_reader import ModelReader
 
-    import skops.io
-
-    try:
-        named = skops.io.get_untrusted_types(file=path)
-        strange = [name for name in named if not name.startswith("observal.")]
-        if strange:
-            raise InvalidInput(
-                f"{path} names the type {strange[0]!r}, which no model of observal has; open only files that observal wrote."
-            )
-        return skops.io.load(path, trusted=named)
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, ImportError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(
-            f"{path} is not a model that this observal can open ({' '.join(str(error).split())[:120]}); "
-            "give a file that `observal export` wrote."
-        ) from None
+    if isinstance(trusted, str):
+        raise InvalidInput(f"trusted must be a list of full names, but is the text {trusted!r:.60}; put it in a list.")
+    with open_archive(
+        path, "a model that this observal can open", "give a file that `observal export` wrote"
+    ) as archive:
+        archive.check_digest()
+        if _ABOUT in archive:  # version 0.1 wrote neither
+            archive.require_digest()
+        model = ModelReader(archive, trusted).read()
+        check_model(model)
+        return model

@@ -6,11 +6,12 @@ from collections import Counter
 
 from observal.campaign.agreement import agreement
 from observal.campaign.contents import ROWS
-from observal.campaign.encoding import decode, gone_settings, in_short
+from observal.campaign.encoding import decode_method
 from observal.campaign.ledger import Ledger
 from observal.campaign.pieces import read_rows
 from observal.campaign.results import Batch, Status
 from observal.campaign.store import Transaction
+from observal.codec import gone_settings, in_short
 
 
 def make_batch(transaction: Transaction, ledger: Ledger, positions: list[int], annotator: str) -> Batch:
@@ -73,7 +74,7 @@ def status_of(ledger: Ledger) -> Status:
         corrections=ledger.corrections,
         agreement=agreement(ledger.responses.values(), len(settings["classes"])),
         stopped=_stopped(ledger),
-        method=in_short(decode(settings["method"])),
+        method=in_short(decode_method(settings["method"])),
         seed=settings["seed"],
         notes=(*settings["notes"], *notes),
     )

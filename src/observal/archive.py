@@ -1,0 +1,194 @@
+"""A zip of JSON and NumPy arrays, checked before anything in it is believed.
+
+Members are stored as they are, never compressed, so that what a file asks for is never more than the file itself holds. A
+SHA-256 digest over all members stands in the zip's comment: it shows damage, not who wrote the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.errors import InvalidInput, ObservalError
+
+_COMMENT = b"observal sha256 "
+_NAME = re.compile(r"[\w-]{1,80}\.(json|npy)", re.ASCII)
+_KINDS = "biufUSMm"  # whole numbers, floats, text, bytes, dates and durations; never objects
+_LAST_CHARACTER = 0x10FFFF
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_ONCE = 1 << 20
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """Give a new file to write to; it takes the place of `path` only once it is complete and on disk.
+
+    The new file stands beside `path` and is removed if anything fails. A link that somebody put in its place is never followed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.bin"
+    >>> with replacing(path) as file:
+    ...     _ = file.write(b"all of it")
+    >>> path.read_bytes(), [p.name for p in path.parent.iterdir()]
+    (b'all of it', ['a.bin'])
+    """
+    path = Path(path)
+    if path.is_dir() or not path.name:
+        raise InvalidInput(f"A file is needed to write to, but {path} is a folder; name a file in it.")
+    partial = path.with_name(path.name + ".part")
+    partial.unlink(missing_ok=True)  # of a process that was killed
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    ours = os.fstat(descriptor)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if not _same_file(partial, ours):
+            raise InvalidInput(
+                f"Another process is writing {path} at the same time; write it again when that has ended."
+            )
+        os.replace(partial, path)
+    except BaseException:
+        if _same_file(partial, ours):
+            partial.unlink()
+        raise
+
+
+def _same_file(path: Path, known: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), known)
+    except OSError:
+        return False
+
+
+def seal(file: IO[bytes]) -> None:
+    """Write the digest of all members into the comment of a complete zip."""
+    with zipfile.ZipFile(file) as archive:
+        digest = _digest(archive)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.comment = _COMMENT + digest.encode()
+
+
+def _digest(archive: zipfile.ZipFile) -> str:
+    total = hashlib.sha256()
+    for info in archive.infolist():
+        total.update(f"{info.filename}\n{info.file_size}\n".encode())
+        with archive.open(info) as member:
+            while block := member.read(_ONCE):
+                total.update(block)
+    return total.hexdigest()
+
+
+class Archive:
+    """The members of a zip that was opened with :func:`open_archive`."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path = path
+        self._archive = archive
+        self._members = {info.filename: info for info in archive.infolist()}
+        self._check_members()
+
+    def _check_members(self) -> None:
+        infos = self._archive.infolist()
+        if len(self._members) < len(infos):
+            raise _Damaged("a member stands in it twice")
+        for info in infos:
+            if not _NAME.fullmatch(info.filename):
+                raise _Damaged(f"it has a member {info.filename!r:.60}")
+            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
+                raise _Damaged(f"{info.filename} is compressed or encrypted")
+        if sum(info.file_size for info in infos) > self.path.stat().st_size:
+            raise _Damaged("its members claim to be larger than the file")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def check_digest(self) -> None:
+        """Refuse a file whose members are not those that were written; one without a digest passes."""
+        if self._archive.comment and self._archive.comment != _COMMENT + _digest(self._archive).encode():
+            raise _Damaged("its content does not fit its digest")
+
+    def require_digest(self) -> None:
+        """Refuse a file without a digest."""
+        if not self._archive.comment:
+            raise _Damaged("its digest is gone")
+
+    def json(self, name: str) -> Any:
+        """Return what a JSON member holds."""
+        return json.loads(self._archive.read(self._member(name)))
+
+    def array(self, name: str, *, records: tuple[np.dtype[Any], ...] = ()) -> NDArray[Any]:
+        """Return an array, its header checked against its size before memory is taken; `records` are further dtypes."""
+        info = self._member(name)
+        with self._archive.open(info) as member:
+            shape, by_column, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
+            size = math.prod(shape)
+            if dtype.hasobject or (dtype.kind not in _KINDS and dtype not in records):
+                raise _Damaged(f"{name} holds values of type {dtype!s:.40}")
+            if any(n < 0 for n in shape) or (size and not dtype.itemsize):
+                raise _Damaged(f"{name} has the shape {shape}")
+            if member.tell() + size * dtype.itemsize != info.file_size:
+                raise _Damaged(f"{name} claims {size} values, which is not what it holds")
+            data = member.read()
+        array: NDArray[Any] = np.ndarray(shape, dtype, data, order="F" if by_column else "C").copy(order="K")
+        _check_values(name, array)
+        return array
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
+        if name not in self._members:
+            raise _Damaged(f"it has no member {name!r:.60}")
+        return self._members[name]
+
+
+def _check_values(name: str, array: NDArray[Any]) -> None:
+    """Refuse bytes that no boolean and no character has."""
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise _Damaged(f"{name} holds truth values that are neither true nor false")
+    if array.dtype.kind == "U" and array.size:
+        codes = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if codes.max() > _LAST_CHARACTER:
+            raise _Damaged(f"{name} holds text with characters that do not exist")
+
+
+class _Damaged(ValueError):
+    """What is wrong with a file, for the sentence that :func:`open_archive` makes of it."""
+
+
+@contextmanager
+def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
+    """Open a zip for reading; whatever is wrong with it becomes one sentence.
+
+    Parameters
+    ----------
+    path : path
+        Of the file.
+    kind : str
+        What it should be, such as "a file that observal saved".
+    remedy : str
+        What to do if it is not.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInput(f"There is no file at {path}; {remedy}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield Archive(path, archive)
+    except ObservalError:
+        raise
+    except Exception as error:
+        seen = str(error) if isinstance(error, _Damaged) else type(error).__name__
+        raise InvalidInput(f"{path} is not {kind}, or it is damaged ({seen}); {remedy}.") from error

@@ -1,0 +1,314 @@
+"""Methods, plans and records as JSON, and back; only the classes listed here are rebuilt, and nothing can run code.
+
+Arrays stand within the JSON (a campaign's journal) or beside it (a session's file), as the caller chooses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.dichotomies import Dichotomies
+from observal.errors import InvalidInput, ObservalError
+from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
+from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
+from observal.rebuild import build
+from observal.types import LoggedData, Plan, Pool
+
+_METHODS = (Active18, ActiveVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
+_OTHERS = (Dichotomies, FiniteClass, HalfPlanes, LoggedData, Plan, Pool, Rectangles, Stumps, Thresholds)
+CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_OTHERS)}
+
+# The names that version 0.1 wrote: a module, a colon and a class.
+OLD_NAMES = {
+    "observal.dichotomies:Dichotomies": "Dichotomies",
+    "observal.hypotheses:FiniteClass": "FiniteClass",
+    "observal.hypotheses:HalfPlanes": "HalfPlanes",
+    "observal.hypotheses:Rectangles": "Rectangles",
+    "observal.hypotheses:Stumps": "Stumps",
+    "observal.hypotheses:Thresholds": "Thresholds",
+    "observal.methods.active18:Active18": "Active18",
+    "observal.methods.active_vc:ActiveVC": "ActiveVC",
+    "observal.methods.committee_vc:CommitteeVC": "CommitteeVC",
+    "observal.methods.exact:ExactDBAL": "ExactDBAL",
+    "observal.methods.newton_vc:NewtonVC": "NewtonVC",
+    "observal.methods.passive:Passive": "Passive",
+    "observal.types:LoggedData": "LoggedData",
+    "observal.types:Plan": "Plan",
+    "observal.types:Pool": "Pool",
+}
+
+# For each class, settings that have another name now: the old name → the new one.
+RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES}
+
+_TEXT: dict[str, Callable[[str], Any]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
+_DATES: dict[str, Callable[[str], Any]] = {
+    "date": datetime.date.fromisoformat,
+    "datetime": datetime.datetime.fromisoformat,
+}
+_PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # an inline array's kind → what its values may be
+_DEEPEST = 40
+_MOST_COLUMNS = 1 << 25  # of a sparse matrix: nothing in the file pays for them
+
+Arrays = list[NDArray[Any]]
+ReadArray = Callable[[int], NDArray[Any]]
+
+
+# -- writing ----------------------------------------------------------------------------------------------------
+
+
+def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> Any:
+    """Return numbers, text, dates, arrays and observal's own records as JSON can hold them.
+
+    What cannot be stored becomes ``{"unsaved": …}``, which :func:`unsaved` finds.
+
+    Parameters
+    ----------
+    value : object
+        To be stored.
+    arrays : list, optional
+        Arrays are added here and stand in the JSON as their number; without it their values do.
+    where : str
+        What `value` is called, for messages.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> encode(ob.Thresholds())
+    {'type': 'Thresholds', 'fields': {'feature': 0, 'both_signs': True}}
+    >>> decode(encode(ob.ExactDBAL(ob.Thresholds(), gamma=0.1))) == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
+    True
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return {"float": repr(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, arrays, where)
+    if isinstance(value, tuple | list):
+        return {"tuple" if isinstance(value, tuple) else "list": [encode(item, arrays, where) for item in value]}
+    if hasattr(value, "tocsr") and arrays is not None:
+        csr = value.tocsr()
+        parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
+        return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
+    name = type(value).__name__
+    if type(value) in (uuid.UUID, decimal.Decimal):
+        return {"text": [name, str(value)]}
+    if type(value) in (datetime.date, datetime.datetime):
+        return {"date": [name, value.isoformat()]}
+    if CLASSES.get(name) is type(value):
+        fields = [f.name for f in dataclasses.fields(value) if f.init]
+        return {
+            "type": name,
+            "fields": {field: encode(getattr(value, field), arrays, f"{where}.{name}.{field}") for field in fields},
+        }
+    return {"unsaved": f"{where}: {name}"}
+
+
+def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Any:
+    if value.dtype.kind == "O":
+        return {"objects": [encode(item, arrays, where) for item in value.tolist()]}
+    if arrays is not None:
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if value.dtype.kind in _PLAIN_KINDS and np.isfinite(value).all():
+        return {"array": value.dtype.str, "values": value.tolist()}  # JSON keeps every digit of a float
+    return {"unsaved": f"{where}: array of {value.dtype}"}
+
+
+def unsaved(encoded: Any) -> str:
+    """Return the first thing within an encoded value that could not be stored, in words, or nothing.
+
+    Examples
+    --------
+    >>> unsaved(encode((1, len), where="method"))
+    'method: builtin_function_or_method'
+    """
+    if isinstance(encoded, dict):
+        return (
+            str(encoded["unsaved"]) if "unsaved" in encoded else next(filter(None, map(unsaved, encoded.values())), "")
+        )
+    return next(filter(None, map(unsaved, encoded)), "") if isinstance(encoded, list) else ""
+
+
+# -- reading ----------------------------------------------------------------------------------------------------
+
+
+def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "value") -> Any:
+    """Return what :func:`encode` was given; a setting that this observal no longer has is left out.
+
+    Parameters
+    ----------
+    encoded : object
+        From JSON, and not to be trusted: whatever is wrong with it is said in one sentence, as :class:`InvalidInput`.
+    read_array : callable, optional
+        From an array's number to the array, where arrays were stored beside the JSON.
+    where : str
+        What the value is called, for messages.
+
+    Examples
+    --------
+    >>> decode({"type": "observal.hypotheses:Thresholds", "fields": {"feature": 2}})
+    Thresholds(feature=2, both_signs=True)
+    >>> decode({"type": "os:system", "fields": {}})
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: The type 'os:system' is recorded, which this observal does not have; use the version that wrote it.
+    """
+    try:
+        return _decode(encoded, read_array, where, 0)
+    except ObservalError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"What is recorded as {where} cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:80]}); "
+            "use an undamaged copy."
+        ) from error
+
+
+def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if not isinstance(value, dict) or depth > _DEEPEST:
+        raise ValueError("too many levels" if isinstance(value, dict) else f"a bare {type(value).__name__}")
+
+    def inner(item: Any) -> Any:
+        return _decode(item, read_array, where, depth + 1)
+
+    if "float" in value:
+        return float(value["float"])
+    if "array" in value:
+        return _inline_array(value) if read_array is None else read_array(_whole(value["array"]))
+    if "objects" in value:
+        out = np.empty(len(value["objects"]), dtype=object)
+        out[:] = [inner(item) for item in _list(value["objects"])]
+        return out
+    if "tuple" in value:
+        return tuple(inner(item) for item in _list(value["tuple"]))
+    if "list" in value:
+        return [inner(item) for item in _list(value["list"])]
+    if "text" in value or "date" in value:
+        kind, text = value.get("text") or value["date"]
+        return (_TEXT if "text" in value else _DATES)[kind](text)
+    if "csr" in value:
+        return _csr({name: inner(part) for name, part in value["csr"].items()})
+    if "type" in value:
+        return _record(value, inner)
+    if "unsaved" in value:
+        raise InvalidInput(
+            f"{value['unsaved']} could not be stored in the file; hand it in again, as in Session.load(path, {where}=…)."
+        )
+    raise ValueError(f"an entry with {list(value)[:3]}")
+
+
+def _record(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
+    kind = recorded_class(value["type"])
+    new_names, known = RENAMED[kind.__name__], _settings(kind)
+    fields = {new_names.get(name, name): item for name, item in value["fields"].items()}
+    return build(kind, {name: inner(item) for name, item in fields.items() if name in known})
+
+
+def recorded_name(recorded: Any) -> str:
+    """Return the name that a recorded class has today.
+
+    Examples
+    --------
+    >>> recorded_name("observal.methods.exact:ExactDBAL")
+    'ExactDBAL'
+    """
+    return OLD_NAMES.get(recorded, recorded) if isinstance(recorded, str) else repr(recorded)
+
+
+def recorded_class(recorded: Any) -> type[Any]:
+    """Return the class that stands for a recorded name; it is looked up in a list, never imported."""
+    try:
+        return CLASSES[recorded_name(recorded)]
+    except KeyError:
+        raise InvalidInput(
+            f"The type {recorded!r:.80} is recorded, which this observal does not have; use the version that wrote it."
+        ) from None
+
+
+def gone_settings(value: Any) -> list[str]:
+    """Return the names of recorded settings that this observal no longer has.
+
+    Examples
+    --------
+    >>> gone_settings({"type": "Thresholds", "fields": {"feature": 1, "width": 2}})
+    ['width']
+    """
+    if not (isinstance(value, dict) and "type" in value and isinstance(value.get("fields"), dict)):
+        return []
+    kind = recorded_class(value["type"])
+    known = {*_settings(kind), *RENAMED[kind.__name__]}
+    inner = [name for item in value["fields"].values() for name in gone_settings(item)]
+    return [name for name in value["fields"] if name not in known] + inner
+
+
+def in_short(settings: Any) -> str:
+    """Return a frozen dataclass with those of its fields that are not the default.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> in_short(ob.NewtonVC(batch=20))
+    'NewtonVC(batch=20)'
+    """
+    changed = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.init and field.repr and not np.array_equal(value, cast(Any, field.default)):
+            changed.append(f"{field.name}={value!r}")
+    return f"{type(settings).__name__}({', '.join(changed)})"
+
+
+# -- checking ---------------------------------------------------------------------------------------------------
+
+
+def _settings(kind: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind) if field.init}
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"the array number {value!r:.20}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"a {type(value).__name__} in place of a list")
+    return value
+
+
+def _inline_array(value: dict[str, Any]) -> NDArray[Any]:
+    dtype = np.dtype(value["array"] if isinstance(value["array"], str) else "O")
+    if dtype.kind not in _PLAIN_KINDS:
+        raise ValueError(f"an array of {dtype!s:.20}")
+    plain = np.array(_list(value["values"]))
+    array: NDArray[Any] = np.array(value["values"], dtype=dtype)
+    if plain.size and plain.dtype.kind not in _PLAIN_KINDS[dtype.kind]:
+        raise ValueError(f"{plain.dtype} values in an array of {dtype}")
+    return array
+
+
+def _csr(parts: dict[str, Any]) -> Any:
+    from scipy.sparse import csr_matrix
+
+    shape = parts["shape"]
+    if len(shape) != 2 or not all(isinstance(n, int) for n in shape) or not 0 <= shape[1] <= _MOST_COLUMNS:
+        raise ValueError(f"a sparse matrix of shape {shape!r:.40}")
+    if parts["data"].dtype.kind not in "biuf" or len(parts["indptr"]) != shape[0] + 1:
+        raise ValueError("a sparse matrix whose parts do not fit together")
+    matrix = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
