@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from observal.errors import InvalidInput
+from observal.writing import writing
 
 
 def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
@@ -37,21 +37,13 @@ def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
     return Pipeline(steps)
 
 
-def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None) -> None:
-    """Write a model; the file at `path` is replaced only once the new one is complete."""
+def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None, force: bool = False) -> None:
+    """Write a model, whole or not at all; a file that is there is replaced only with `force`, and a campaign never."""
     import skops.io
 
-    path = Path(path)
-    if path.is_dir() or not path.name:
-        raise InvalidInput(
-            f"A model needs a file to be written to, but {path} is a folder; name a file such as model.skops."
-        )
-    partial = path.with_name(path.name + ".part")
-    try:
-        skops.io.dump(make_model(classifier, encoder), partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = skops.io.dumps(make_model(classifier, encoder))
+    with writing(path, force) as file:
+        file.write(content)
 
 
 def load_model(path: str | Path) -> Any:
