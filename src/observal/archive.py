@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -28,51 +27,6 @@ _KINDS = "biufUSMm"  # whole numbers, floats, text, bytes, dates and durations; 
 _LAST_CHARACTER = 0x10FFFF
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _ONCE = 1 << 20
-
-
-@contextmanager
-def replacing(path: str | Path) -> Iterator[IO[bytes]]:
-    """Give a new file to write to; it takes the place of `path` only once it is complete and on disk.
-
-    The new file stands beside `path` and is removed if anything fails. A link that somebody put in its place is never followed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.bin"
-    >>> with replacing(path) as file:
-    ...     _ = file.write(b"all of it")
-    >>> path.read_bytes(), [p.name for p in path.parent.iterdir()]
-    (b'all of it', ['a.bin'])
-    """
-    path = Path(path)
-    if path.is_dir() or not path.name:
-        raise InvalidInput(f"A file is needed to write to, but {path} is a folder; name a file in it.")
-    partial = path.with_name(path.name + ".part")
-    partial.unlink(missing_ok=True)  # of a process that was killed
-    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    ours = os.fstat(descriptor)
-    try:
-        with os.fdopen(descriptor, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if not _same_file(partial, ours):
-            raise InvalidInput(
-                f"Another process is writing {path} at the same time; write it again when that has ended."
-            )
-        os.replace(partial, path)
-    except BaseException:
-        if _same_file(partial, ours):
-            partial.unlink()
-        raise
-
-
-def _same_file(path: Path, known: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.lstat(path), known)
-    except OSError:
-        return False
 
 
 def seal(file: IO[bytes]) -> None:

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from observal.archive import Archive, open_archive, replacing, seal
+from observal.archive import Archive, open_archive, seal
 from observal.codec import Arrays, decode, encode, recorded_name, unsaved
 from observal.errors import InvalidInput
+from observal.writing import writing
 
 _FORMAT = 2  # 1, of version 0.1, had no digest and longer names of classes
 
 
 def write_record(path: str | Path, record: dict[str, Any], replaceable: tuple[str, ...] = ()) -> None:
-    """Write `record`; the file at `path` is replaced only once the new one is complete and on disk.
+    """Write `record`, whole or not at all; a file at `path` is replaced only if it was written here, too.
 
     What cannot be stored is refused now, except within entries that `replaceable` names: those can be handed in again
     when the file is read.
@@ -34,13 +35,22 @@ def write_record(path: str | Path, record: dict[str, Any], replaceable: tuple[st
                 f"{lost} cannot be stored in a file, so nothing was saved; use numbers, text or dates instead."
             )
     text = json.dumps({"format": _FORMAT, "record": encoded})
-    with replacing(path) as file:
+    with writing(path, force=_is_record(path)) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("record.json", text)
             for number, array in enumerate(arrays):
                 with archive.open(f"{number}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
         seal(file)
+
+
+def _is_record(path: str | Path) -> bool:
+    """Tell whether a file is one that :func:`write_record` wrote."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "record.json" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def read_record(path: str | Path, entries: tuple[str, ...], replace: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,17 +10,22 @@ from typing import Any
 
 from observal.checks import is_missing
 from observal.errors import InvalidInput
+from observal.spreadsheets import csv_rows, restored
 
 SKIP = "skip"
 
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """An id and a label as they were written, and where: ``line 7`` of a file, say."""
+    """An id and a label as they were written, and where: ``line 7`` of a file, say.
+
+    A label of None skips the row. `cell` is the id as a spreadsheet has it, where that may differ.
+    """
 
     id: str
-    label: str
+    label: str | None
     where: str
+    cell: str | None = None
 
 
 class LabelReader:
@@ -34,7 +37,7 @@ class LabelReader:
     Examples
     --------
     >>> read = LabelReader([0, 1])
-    >>> read("1"), read("1.0"), read("True"), read(" skip "), read("")
+    >>> read("1"), read("1.0"), read("True"), read(" skip "), read(None)
     (1, 1, 1, None, None)
     >>> LabelReader(["bad", "good"])("Good")
     1
@@ -48,12 +51,15 @@ class LabelReader:
             if len(codes) == len(self.classes):
                 self._ways.append((way, codes))
 
-    def __call__(self, text: str) -> int | None:
+    def __call__(self, text: str | None) -> int | None:
         """Return the class's code, or None for a skip; raise LookupError where it is neither."""
-        for way, codes in self._ways:
-            if way(text) in codes:
-                return codes[way(text)]
-        if _plain(text) in ("", SKIP):
+        if text is None:
+            return None
+        for written_as in (text, restored(text)):  # a class may begin as a formula does
+            for way, codes in self._ways:
+                if way(written_as) in codes:
+                    return codes[way(written_as)]
+        if _plain(text) == SKIP:
             return None
         raise LookupError(text)
 
@@ -89,20 +95,22 @@ def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
 
     Examples
     --------
-    >>> written([7], [None])
-    [WrittenAnswer(id='7', label='', where='answer 1')]
+    >>> written([7], [float("nan")])[0].label is None
+    True
     """
     rows, values = list(ids), list(labels)
     if len(rows) != len(values):
         raise InvalidInput(f"tell needs one label per id, but got {len(rows)} ids and {len(values)} labels.")
     return [
-        WrittenAnswer(str(row), "" if is_missing(value) else str(value), f"answer {number}")
+        WrittenAnswer(str(row), None if is_missing(value) else str(value), f"answer {number}")
         for number, (row, value) in enumerate(zip(rows, values, strict=True), start=1)
     ]
 
 
-def read_answers(source: str | Path, id_name: str, label_name: str, text: str | None = None) -> list[WrittenAnswer]:
-    r"""Return the answers of a CSV or JSON file, each with its line.
+def read_answers(
+    source: str | Path, id_name: str, label_name: str, text: str | bytes | None = None
+) -> tuple[list[WrittenAnswer], int]:
+    r"""Return the answers of a CSV or JSON file, each with its line, and the number of rows without one so far.
 
     Parameters
     ----------
@@ -110,50 +118,68 @@ def read_answers(source: str | Path, id_name: str, label_name: str, text: str | 
         A ``.json`` file is a list of objects; any other is CSV with a header, separated by commas, semicolons or tabs.
     id_name, label_name : str
         The two columns; "id" and "label" are taken where a file has no column of that name.
-    text : str, optional
+    text : str or bytes, optional
         The content, where it has been read already.
 
     Examples
     --------
-    >>> read_answers("labels.csv", "loan", "paid", text="loan;paid\nL7;yes\n")
-    [WrittenAnswer(id='L7', label='yes', where='labels.csv, line 2')]
+    >>> answers, blank = read_answers("labels.csv", "loan", "paid", text="loan;paid\nL7;yes\nL8;\n")
+    >>> [(answer.id, answer.label, answer.where) for answer in answers], blank
+    ([('L7', 'yes', 'labels.csv, line 2')], 1)
     """
-    if text is None:
-        try:
-            text = Path(source).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise InvalidInput(f"{source} must be text in UTF-8, but is not; save it again as CSV in UTF-8.") from None
-    if str(source).endswith(".json"):
-        return _read_json(source, text, id_name, label_name)
-    header = text.partition("\n")[0]
-    separator = max(",;\t", key=header.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    content = Path(source).read_bytes() if text is None else text
     try:
-        names = [name.strip() for name in next(reader, [])]
-        id_at, label_at = (
-            names.index(_column(names, wanted, source)) for wanted in ((id_name, "id"), (label_name, "label"))
-        )
-        answers = []
-        for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) <= max(id_at, label_at):
-                raise InvalidInput(
-                    f"{source}, line {reader.line_num}: the row has {len(row)} cells, but the header has {len(names)}; "
-                    "complete the row."
-                )
-            answers.append(WrittenAnswer(row[id_at], row[label_at], f"{source}, line {reader.line_num}"))
-    except csv.Error as error:
-        raise InvalidInput(
-            f"{source}, line {reader.line_num}: not readable as CSV ({error}); correct the quotes there."
-        ) from None
+        text = content if isinstance(content, str) else content.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{source} must be text in UTF-8, but is not; save it again as CSV in UTF-8.") from None
+    read = _read_json if str(source).endswith(".json") else _read_csv
+    rows = read(source, text.removeprefix("\ufeff"), id_name, label_name)
+    answers = [answer for answer in rows if answer.label is not None and answer.label.strip()]
+    return answers, len(rows) - len(answers)
+
+
+def _read_csv(source: str | Path, text: str, id_name: str, label_name: str) -> list[WrittenAnswer]:
+    wanted = ((id_name, "id"), (label_name, "label"))
+    try:
+        rows = list(csv_rows(text, _separator(text, id_name, label_name)))
+    except InvalidInput as error:
+        raise InvalidInput(f"{source}, {error}") from None
+    header = rows[0][1] if rows else []
+    id_at, label_at = (_column(header, names, source) for names in wanted)
+    answers = []
+    for line, row in rows[1:]:
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) <= max(id_at, label_at):
+            raise InvalidInput(
+                f"{source}, line {line}: the row has {len(row)} cells, but the header has {len(header)}; complete the row."
+            )
+        cell = row[id_at]
+        answers.append(WrittenAnswer(restored(cell), row[label_at], f"{source}, line {line}", cell))
     return answers
+
+
+def _separator(text: str, id_name: str, label_name: str) -> str:
+    """Return what separates a file's columns; names and cells with other separators in them mislead nobody.
+
+    A file as ask wrote it, or as a spreadsheet saved it, has the id first and the label last under one separator only.
+    """
+    headers = {}
+    for separator in ",;\t":
+        try:
+            headers[separator] = next(csv_rows(text, separator), (0, []))[1]
+        except InvalidInput:
+            continue
+    for separator, header in headers.items():
+        if header and (restored(header[0]), restored(header[-1])) == (id_name, label_name):
+            return separator
+    return max(headers, key=lambda separator: len(headers[separator]), default=",")
 
 
 def _read_json(source: str | Path, text: str, id_name: str, label_name: str) -> list[WrittenAnswer]:
     try:
         rows = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{source} must be JSON, but is not ({error}); give a list of objects.") from None
     if isinstance(rows, dict):
         rows = rows.get("rows")
@@ -161,19 +187,31 @@ def _read_json(source: str | Path, text: str, id_name: str, label_name: str) -> 
         raise InvalidInput(f"{source} must be a JSON list of objects with an id and a label each.")
     answers = []
     for number, row in enumerate(rows, start=1):
-        id_, label = (
-            row[_column(list(row), names, f"{source}, object {number}")]
-            for names in ((id_name, "id"), (label_name, "label"))
-        )
-        answers.append(WrittenAnswer(str(id_), "" if label is None else str(label), f"{source}, object {number}"))
+        where = f"{source}, object {number}"
+        id_, label = (_entry(row, names, where) for names in ((id_name, "id"), (label_name, "label")))
+        answers.append(WrittenAnswer(str(id_), None if is_missing(label) else str(label), where))
     return answers
 
 
-def _column(names: list[str], wanted: tuple[str, str], source: str | Path) -> str:
+def _entry(row: dict[str, Any], wanted: tuple[str, str], where: str) -> Any:
     for name in wanted:
-        if name in names:
-            return name
-    raise InvalidInput(
-        f"{source} must have the column {wanted[0]!r}, but its columns are {names}; "
+        if name in row:
+            return row[name]
+    raise _no_column(wanted[0], list(row), where)
+
+
+def _column(header: list[str], wanted: tuple[str, str], source: str | Path) -> int:
+    """Return the place of a column in a CSV's header, as ask writes it or as a person does."""
+    for name in wanted:
+        for form in (restored, str, str.strip):
+            for place, cell in enumerate(header):
+                if form(cell) == name:
+                    return place
+    raise _no_column(wanted[0], header, source)
+
+
+def _no_column(name: str, names: list[str], where: str | Path) -> InvalidInput:
+    return InvalidInput(
+        f"{where} must have the column {name!r}, but its columns are {names}; "
         "fill in the label column of what ask wrote."
     )

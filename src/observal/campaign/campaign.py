@@ -26,6 +26,7 @@ from observal.campaign.telling import judge
 from observal.methods import Method
 from observal.session import Session
 from observal.types import LoggedData, Pool, Problem, RunResult
+from observal.writing import check_target
 
 ANYONE = "anyone"
 OBSERVAL = "observal"
@@ -238,8 +239,8 @@ class Campaign:
         ids : iterable
             Of rows that were asked for, in any order and of any round.
         labels : iterable
-            One of the classes each, also as text; None, NaN, ``""`` or ``"skip"`` skips the row. A label told later takes
-            a skip's place.
+            One of the classes each, also as text; None, NaN or ``"skip"`` skips the row, and a label told later takes a
+            skip's place. ``""`` is no answer yet: the row stays open.
         annotator : str
             Who answers.
         correct : bool
@@ -248,11 +249,16 @@ class Campaign:
         return self._tell(written(ids, labels), annotator, correct)
 
     def tell_file(
-        self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | None = None
+        self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | bytes | None = None
     ) -> Receipt:
-        """Store the answers of a CSV or JSON file, as :meth:`tell` does; `text` is its content where it has none."""
+        """Store the answers of a CSV or JSON file, as :meth:`tell` does; `text` is its content where there is no file.
+
+        In a file only the word ``skip`` skips a row. A blank label, or JSON's null, is no answer yet: the row stays open.
+        """
         settings = self._read().settings
-        return self._tell(read_answers(path, settings["id"], settings["label"], text), annotator, correct)
+        answers, blank = read_answers(path, settings["id"], settings["label"], text)
+        receipt = self._tell(answers, annotator, correct)
+        return replace(receipt, blank=receipt.blank + blank)
 
     def release(self, annotator: str) -> int:
         """Take back the open rows that an annotator has, so that others can have them; return how many."""
@@ -303,11 +309,15 @@ class Campaign:
         result = self.session().result()
         return replace(result, stopped=self._ledger.stopped or result.stopped)
 
-    def export(self, path: str | Path) -> None:
-        """Write the classifier, with what turns raw rows into numbers, to a file for :func:`load_model`."""
+    def export(self, path: str | Path, force: bool = False) -> None:
+        """Write the classifier, with what turns raw rows into numbers, to a file for :func:`load_model`.
+
+        A file that is there is replaced only with `force`, and a campaign never.
+        """
         from observal.campaign.model import save_model
 
-        save_model(path, self.session().estimator, self._ledger.settings["encoder"])
+        check_target(path, force)
+        save_model(path, self.session().estimator, self._ledger.settings["encoder"], force)
 
     # -- machinery ----------------------------------------------------------------------------------------------
 
@@ -364,4 +374,4 @@ class Campaign:
             if changes.corrected:
                 transaction.append(annotator, "corrected", {"answers": changes.corrected})
         skips = sum(code is None for _, code in changes.new)
-        return Receipt(len(changes.new) - skips, skips, len(changes.corrected), changes.unchanged)
+        return Receipt(len(changes.new) - skips, skips, len(changes.corrected), changes.unchanged, changes.blank)

@@ -8,8 +8,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from observal.archive import open_archive, replacing, seal
+from observal.archive import open_archive, seal
 from observal.errors import InvalidInput
+from observal.writing import writing
 
 _ABOUT = "observal.json"
 _FORMAT = 2
@@ -43,15 +44,15 @@ def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
     return Pipeline(steps)
 
 
-def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None) -> None:
-    """Write a model; the file at `path` is replaced only once the new one is complete.
+def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None, force: bool = False) -> None:
+    """Write a model, whole or not at all; a file that is there is replaced only with `force`, and a campaign never.
 
     Beside skops' own members the file has ``observal.json``: every class that is named in it, for people to read.
     """
     import skops.io
 
     content = skops.io.dumps(make_model(classifier, encoder))
-    with replacing(path) as file:
+    with writing(path, force) as file:
         file.write(content)
         with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
             classes = sorted(named_classes(json.loads(archive.read("schema.json"))))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from observal.diagnosis import diagnose
 from observal.report.content import ReportContent
 from observal.report.html import write_report
+from observal.writing import check_target
 
 if TYPE_CHECKING:
     from observal.campaign.campaign import Campaign
@@ -18,7 +19,9 @@ PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 POINTS = 8  # rounds of the error curve: each costs a cross-fit
 
 
-def write_campaign_report(campaign: Campaign, path: str | Path, title: str = "", command: str = "") -> Path:
+def write_campaign_report(
+    campaign: Campaign, path: str | Path, title: str = "", command: str = "", force: bool = False
+) -> Path:
     """Write the report of a campaign and return where it is.
 
     Parameters
@@ -31,7 +34,10 @@ def write_campaign_report(campaign: Campaign, path: str | Path, title: str = "",
         The page's heading.
     command : str
         What was typed to make it, which the page repeats.
+    force : bool
+        Whether a file that is there may be replaced; a campaign never is.
     """
+    check_target(path, force)
     status, settings, session = campaign.status(), campaign.settings, campaign.session()
     result = session.result()
     result = replace(result, stopped=status.stopped or result.stopped)
@@ -53,6 +59,7 @@ def write_campaign_report(campaign: Campaign, path: str | Path, title: str = "",
             error_history=[(result.rounds[k].labels, session.intervals(k)["error"]) for k in _rounds(result.rounds)],
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
+        force,
     )
 
 

@@ -68,17 +68,24 @@ class Receipt:
         Answers that took the place of another.
     unchanged : int
         Answers that were known already.
+    blank : int
+        Rows that have no answer yet.
 
     Examples
     --------
-    >>> print(Receipt(labels=3, skips=1, corrected=0, unchanged=0))
-    3 labels stored, 1 row skipped.
+    >>> print(Receipt(labels=3, skips=1, corrected=0, unchanged=0, blank=2))
+    3 labels stored, 1 row skipped, 2 rows left blank.
     """
 
     labels: int
     skips: int
     corrected: int
     unchanged: int
+    blank: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether there was an answer at all."""
+        return bool(self.labels or self.skips or self.corrected or self.unchanged)
 
     def __str__(self) -> str:
         parts = [
@@ -86,11 +93,12 @@ class Receipt:
             (self.skips, "row", "skipped"),
             (self.corrected, "answer", "corrected"),
             (self.unchanged, "answer", "already known"),
+            (self.blank, "row", "left blank"),
         ]
+        if not self:
+            return "There are no answers yet, so nothing was stored."
         said = [f"{count} {what}{'s' * (count != 1)} {fate}" for count, what, fate in parts if count]
-        if not said:
-            return "The file has no answers, so nothing was stored."
-        nothing = "; nothing changed" if self.unchanged and len(said) == 1 else ""
+        nothing = "" if self.labels or self.skips or self.corrected else "; nothing changed"
         return ", ".join(said) + nothing + "."
 
 

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from observal.campaign.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.campaign.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
+from observal.writing import remove_stale
 
 PATIENCE = 120  # seconds that a command waits for the others' transactions
 _LOCK = 0x0B5E_C0DE  # of PostgreSQL's advisory locks; any number that others are unlikely to use
@@ -206,6 +207,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], None]) -> Stor
             fill(Transaction(connection, store.name))
         return store
     refuse_existing(address)
+    remove_stale(address)
     partial = address.with_name(f"{address.name}.{os.getpid()}.part")
     try:
         engine = _engine(_sqlite_url(partial), new=True)

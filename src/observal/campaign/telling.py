@@ -12,11 +12,12 @@ from observal.errors import ConflictingAnswer, InvalidLabel, UnknownRow
 
 @dataclass(frozen=True)
 class Changes:
-    """Answers that are new, answers that take the place of another, and how many change nothing."""
+    """Answers that are new, answers that take the place of another, how many change nothing, and how many are blank."""
 
     new: list[tuple[int, int | None]] = field(default_factory=list)
     corrected: list[tuple[int, int | None, int | None]] = field(default_factory=list)
     unchanged: int = 0
+    blank: int = 0
 
 
 def judge(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, correct: bool) -> Changes:
@@ -35,7 +36,7 @@ def judge(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, corr
     """
     new: list[tuple[int, int | None]] = []
     corrected: list[tuple[int, int | None, int | None]] = []
-    told = _read(answers, ledger)
+    told, blank = _read(answers, ledger)
     for position, (answer, code) in told.items():
         known, before = ledger.response(position, annotator)
         if known and before == code:
@@ -44,21 +45,24 @@ def judge(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, corr
             if not correct:
                 raise ConflictingAnswer(
                     f"{answer.where}: row {answer.id!r} has the label {ledger.settings['classes'][before]!r} already, but "
-                    f"{answer.label.strip() or 'a skip'!r} was told; nothing was stored, so say that it is a correction "
+                    f"{(answer.label or 'a skip').strip()!r} was told; nothing was stored, so say that it is a correction "
                     "(--correct, or correct=True) or take the row out."
                 )
             corrected.append((position, before, code))
         else:
             new.append((position, code))
-    return Changes(new, corrected, len(told) - len(new) - len(corrected))
+    return Changes(new, corrected, len(told) - len(new) - len(corrected), blank)
 
 
-def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> dict[int, tuple[WrittenAnswer, int | None]]:
-    """Return each row's answer, by pool position."""
+def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
+    """Return each row's answer, by pool position, and how many have none yet."""
     code_of = LabelReader(ledger.settings["classes"])
     told: dict[int, tuple[WrittenAnswer, int | None]] = {}
+    blank = 0
     for answer in answers:
         position = find_row(answer.id, ledger.position_of)
+        if position is None and answer.cell is not None:
+            position = find_row(answer.cell, ledger.position_of)
         if position is None:
             raise UnknownRow(
                 f"{answer.where}: row {answer.id!r} was never asked for; nothing was stored, so correct the id or take "
@@ -67,9 +71,12 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> dict[int, tuple[W
         try:
             code = code_of(answer.label)
         except LookupError:
+            if answer.label is not None and not answer.label.strip():
+                blank += 1
+                continue
             raise InvalidLabel(
                 f"{answer.where}: {answer.label!r} is not one of the classes {code_of.classes}; nothing was stored, so "
-                "correct it, or leave it empty to skip the row."
+                "correct it, write skip to skip the row, or leave it empty for now."
             ) from None
         first, first_code = told.setdefault(position, (answer, code))
         if first_code != code:
@@ -77,4 +84,4 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> dict[int, tuple[W
                 f"{answer.where}: row {answer.id!r} has another label than in {first.where}; nothing was stored, so keep "
                 "one of the two."
             )
-    return told
+    return told, blank

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from observal.cli import campaigns, experiments, reports
-from observal.cli.output import print_table, progress_bar
+from observal.cli.output import print_table, printable, progress_bar, say
 from observal.errors import ObservalError
 
 __all__ = ["app", "main", "print_table", "progress_bar"]
 
+
+class _Commands(TyperGroup):
+    """Says what is wrong with a call without obeying control characters in it: an argument may be a strange file's name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _printable_errors():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # what a wrong call raises; typer has moved its class about
+            said = printable(error.format_message(), lines=True)
+            error.format_message = lambda: said
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Active learning from observational data: which rows to have labelled when an old policy chose the labels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -54,12 +82,16 @@ def main() -> None:
     try:
         app([argument for argument in sys.argv[1:] if argument != "--debug"])
     except ObservalError as error:
-        if debug:
-            raise
-        print(f"observal: {error}", file=sys.stderr)
-        sys.exit(1)
+        _fail(str(error), debug)
     except OSError as error:
-        if debug:
-            raise
-        print(f"observal: {error.filename or 'a file'} cannot be used: {error.strerror or error}.", file=sys.stderr)
-        sys.exit(1)
+        _fail(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", debug)
+
+
+def _fail(sentence: str, debug: bool) -> NoReturn:
+    if debug:
+        import traceback
+
+        say(traceback.format_exc(), error=True, lines=True)
+    else:
+        say(f"observal: {sentence}", error=True)
+    sys.exit(1)

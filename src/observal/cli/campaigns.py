@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
-from observal.cli.output import Json, Seed, print_json, print_pairs, print_table, progress_bar, write_csv
+from observal.cli.output import Force, Json, Seed, print_json, print_pairs, print_table, progress_bar, say, write_csv
 from observal.errors import InvalidInput
 
 MOST_COLUMNS = 6  # of the rows that ask shows on a terminal
@@ -84,7 +85,7 @@ def init(
         )
     _show_status(made.status(), as_json)
     if not as_json:
-        print(f"Next: observal ask {campaign} -n {batch or NewtonVC().batch} --csv -o labels.csv")
+        say(f"Next: observal ask {quote(campaign)} -n {batch or NewtonVC().batch} --csv -o labels.csv")
 
 
 def ask(
@@ -105,6 +106,10 @@ def ask(
     if out is not None and out.exists():
         raise InvalidInput(f"{out} is there already and may hold labels, so it was not replaced; give another name.")
     from observal.campaign import Campaign
+    from observal.writing import check_target
+
+    if out is not None:
+        check_target(out)
 
     with progress_bar("choosing rows", hidden=as_json or as_csv):
         opened = Campaign.open(campaign)
@@ -120,13 +125,13 @@ def ask(
         shown = [names[0], *names[1:-3][:MOST_COLUMNS], *names[-3:-1]]
         print_table(shown, [["" if r[name] is None else r[name] for name in shown] for r in records])
         if len(names) > len(shown) + 1:
-            print(f"{len(names) - len(shown) - 1} more columns are not shown; --csv and --json have all.")
+            say(f"{len(names) - len(shown) - 1} more columns are not shown; --csv and --json have all.")
     if rows.note and not as_json:
-        print(rows.note, file=sys.stderr if as_csv and not out else sys.stdout)
+        say(rows.note, error=as_csv and not out)
     elif out:
-        print(f"{len(rows)} rows to label: {out}", file=sys.stderr if as_json else sys.stdout)
+        say(f"{len(rows)} rows to label: {out}", error=as_json)
     if 0 < len(rows) < n:
-        print(f"Not {n}: this round has no more free rows; the next opens when its rows are answered.", file=sys.stderr)
+        say(f"Not {n}: this round has no more free rows; the next opens when its rows are answered.", error=True)
 
 
 def tell(
@@ -138,14 +143,14 @@ def tell(
 ) -> None:
     """Store labels; all of the file or, if a line is refused, nothing.
 
-    An empty label, or "skip", skips the row. Telling the same file twice changes nothing.
+    The word "skip" skips a row; a blank label means "not yet". Telling the same file twice changes nothing.
     Example: observal tell campaign.db labels.csv --annotator ann
     """
     from observal.campaign import Campaign
 
     opened = Campaign.open(campaign)
     receipt = (
-        opened.tell_file("the input", annotator, correct, text=sys.stdin.read())
+        opened.tell_file("the input", annotator, correct, text=sys.stdin.buffer.read())
         if labels == "-"
         else opened.tell_file(labels, annotator, correct)
     )
@@ -153,8 +158,11 @@ def tell(
     if as_json:
         print_json({**asdict(receipt), "bought": status.labels, "label_budget": status.label_budget})
         return
+    if not receipt:
+        say(f"No answers in {'the input' if labels == '-' else labels} yet; nothing was stored.")
+        return
     budget = f" of {status.label_budget}" if status.label_budget is not None else ""
-    print(f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} rows are open.")
+    say(f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} rows are open.")
 
 
 def status(
@@ -222,12 +230,13 @@ def release(
     if as_json:
         print_json({"released": count})
         return
-    print(f"{count} rows that {annotator} had are free again.")
+    say(f"{count} rows that {annotator} had are free again.")
 
 
 def export(
     campaign: Where,
     model: Annotated[Path, typer.Argument(help="The file to write, such as model.skops.")],
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the classifier with what it needs to take raw rows.
@@ -238,12 +247,12 @@ def export(
 
     with progress_bar("fitting", hidden=as_json):
         opened = Campaign.open(campaign)
-        opened.export(model)
+        opened.export(model, force)
     labels = opened.status().labels
     if as_json:
         print_json({"model": str(model), "labels": labels})
         return
-    print(f'Model from the log and {labels} labels: {model}. Load it with observal.campaign.load_model("{model}").')
+    say(f'Model from the log and {labels} labels: {model}. Load it with observal.campaign.load_model("{model}").')
 
 
 def _show_status(found: Any, as_json: bool, error: Any = None) -> None:

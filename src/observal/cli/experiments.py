@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from observal.cli.campaigns import listed
-from observal.cli.output import Jobs, Json, Seed, print_table, progress_bar
+from observal.cli.output import Jobs, Json, Seed, print_json, print_table, progress_bar, say
 from observal.errors import VerificationFailed
 
 
@@ -29,7 +28,7 @@ def verify(
     with progress_bar("verifying", hidden=as_json) as progress:
         report = run_verify(trials=trials, seed=seed, only=only, progress=progress, jobs=jobs)
     if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print_json(report.to_dict())
     else:
         print_table(["claim", "promised", "measured", "trials", "fails by chance", ""], report.rows())
     if not report.passed:
@@ -55,7 +54,7 @@ def ablate(
     with progress_bar("running", hidden=as_json) as progress:
         rows = ablation.ablate(trials, gamma, seed, jobs, progress)
     if as_json:
-        print(json.dumps(ablation.to_dicts(rows), indent=2))
+        print_json(ablation.to_dicts(rows))
         return
     print_table(
         ["Algorithm 1 …", "labels asked", "final error, %", "of it above the best, %"],
@@ -96,11 +95,11 @@ def reproduce(
     with progress_bar("running", hidden=as_json) as progress:
         outcome = run_reproduce(spec, out, jobs, resume, progress)
     if as_json:
-        print(json.dumps(outcome.to_dict()))
+        print_json(outcome.to_dict())
         return
     print_table(outcome.header, outcome.rows())
-    print(outcome.caption)
-    print(f"{outcome.seconds:.0f} s. Figure: {out / 'figure.png'}, {out / 'figure.svg'}")
+    say(outcome.caption)
+    say(f"{outcome.seconds:.0f} s. Figure: {out / 'figure.png'}, {out / 'figure.svg'}")
 
 
 def benchmark(
@@ -146,7 +145,7 @@ def benchmark(
     with progress_bar("running", hidden=as_json) as progress:
         report = run_benchmark(spec, out, jobs, resume, progress)
     if as_json:
-        print(json.dumps(report.to_dict()))
+        print_json(report.to_dict())
         return
     print_table(report.header, report.rows())
     if report.spec.tree_cells:
@@ -154,8 +153,8 @@ def benchmark(
     if ablate:
         print_table(["more area than NewtonVC, points", *report.groups, "all cells"], report.difference_rows())
     for line in report.summary():
-        print(line)
-    print(f"Figure: {out / 'figure.png'}")
+        say(line)
+    say(f"Figure: {out / 'figure.png'}")
 
 
 def demo(
@@ -173,10 +172,10 @@ def demo(
     with progress_bar("running", hidden=as_json) as progress:
         outcome = run_demo(out, seed, progress, trials=trials)
     if as_json:
-        print(json.dumps(outcome.to_dict(), indent=2))
+        print_json(outcome.to_dict())
         return
-    print(outcome.summary)
+    say(outcome.summary)
     print_table(["", "labels bought", "test error, %"], outcome.rows())
-    print(f"Figure: {outcome.figure}")
-    print(f"One split as a campaign: {outcome.campaign}; look around in it with `observal status {outcome.campaign}`.")
-    print(f"Its report: {outcome.report}")
+    say(f"Figure: {outcome.figure}")
+    say(f"One split as a campaign: {outcome.campaign}; look around in it with `observal status {outcome.campaign}`.")
+    say(f"Its report: {outcome.report}")

@@ -1,7 +1,8 @@
-"""What commands share: options, tables, progress."""
+"""What commands share: options, tables, progress. All that a command prints goes through here, made safe to show."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,6 +16,42 @@ Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
 
 
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there; never a campaign.")]
+
+# What a terminal obeys and does not show: control characters, signs that turn the direction of writing, half characters.
+_UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+
+
+def printable(text: Any, lines: bool = False) -> str:
+    r"""Return text as a terminal can show it: what would steer the terminal is spelled out.
+
+    Parameters
+    ----------
+    text : object
+        What is to be shown.
+    lines : bool
+        Whether the text may have several lines.
+
+    Examples
+    --------
+    >>> print(printable("\x1b[31mred\n"))
+    \x1b[31mred\n
+    """
+
+    def spelled(found: re.Match[str]) -> str:
+        character = found[0]
+        if lines and character == "\n":
+            return character
+        return ascii(character)[1:-1]
+
+    return re.sub(f"[{_UNSEEN}]", spelled, str(text))
+
+
+def say(text: Any, error: bool = False, lines: bool = False) -> None:
+    """Print a sentence on standard output or standard error; `lines` where it may be several."""
+    print(printable(text, lines), file=sys.stderr if error else sys.stdout)
+
+
 def print_table(header: list[str], rows: Any) -> None:
     """Print a table: with rules on a terminal, plain and tab-free when piped."""
     from rich.box import SIMPLE_HEAD
@@ -22,9 +59,11 @@ def print_table(header: list[str], rows: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*header, box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
+    for name in header:
+        table.add_column(Text(printable(name)))
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # Text: brackets in a formula are not markup
+        table.add_row(*(Text(printable(cell)) for cell in row))  # Text: brackets in a formula are not markup
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
@@ -38,7 +77,7 @@ def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..
         # CPython remembers an interrupt that struck code run from a string, such as a dataclass in the making, as not handled,
         # and would end by the signal in place of our exit code; running another string makes it forget.
         exec("")
-        print("observal: interrupted; where a command has --resume, what was finished is kept.", file=sys.stderr)
+        say("observal: interrupted; where a command has --resume, what was finished is kept.", error=True)
         raise typer.Exit(130) from None
 
 
@@ -61,23 +100,30 @@ def print_pairs(pairs: list[tuple[str, str]]) -> None:
     """Print names and texts in two columns."""
     width = max(len(name) for name, _ in pairs)
     for name, text in pairs:
-        print(f"{name:<{width}}  {text}")
+        say(f"{name:<{width}}  {text}")
 
 
 def print_json(content: Any, path: Path | None = None) -> None:
-    """Print JSON, or write it to a new file."""
+    """Print JSON, or write it to a new file; what would steer a terminal is escaped, as JSON does it."""
     import json
 
-    text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
-    with path.open("x", encoding="utf-8") if path else nullcontext(sys.stdout) as file:
-        print(text, file=file)
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n"
+    # All within strings, where \\u0000 means the same: JSON itself has no such character but the line ends.
+    _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda found: f"\\u{ord(found[0]):04x}", text), path)
 
 
 def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]]) -> None:
-    """Write records as CSV to a new file, or print them."""
-    import csv
+    """Write records to a new file as CSV that no spreadsheet runs, or print them."""
+    from observal.spreadsheets import csv_text
 
-    with path.open("x", encoding="utf-8", newline="") if path else nullcontext(sys.stdout) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([["" if r[name] is None else r[name] for name in names] for r in records])
+    text = csv_text([names, *([record[name] for name in names] for record in records)])
+    _put(printable(text, lines=True) if path is None and sys.stdout.isatty() else text, path)
+
+
+def _put(text: str, path: Path | None) -> None:
+    if path is None:
+        print(text, end="")
+        return
+    from observal.writing import write_text
+
+    write_text(path, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from shlex import join
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from observal.cli.campaigns import Chances, EstimateChances, Features, Where, listed
-from observal.cli.output import Json, Seed, print_json, progress_bar
+from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
 
 def diagnose(
@@ -55,9 +56,9 @@ def diagnose(
     if as_json:
         print_json({**found.to_dict(), "notes": list(notes)})
         return
-    print(found.text())
+    say(found.text(), lines=True)
     for note in notes:
-        print(f"Note: {note}")
+        say(f"Note: {note}")
 
 
 def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
@@ -72,6 +73,7 @@ def report(
     campaign: Where,
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="The page's heading.")] = "",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write everything that is known on one page: a single HTML file that needs no network.
@@ -82,8 +84,13 @@ def report(
     from observal.campaign.reporting import write_campaign_report
 
     with progress_bar("fitting", hidden=as_json):
-        path = write_campaign_report(Campaign.open(campaign), out, title, join(["observal", *sys.argv[1:]]))
+        path = write_campaign_report(Campaign.open(campaign), out, title, _typed(), force)
     if as_json:
         print_json({"report": str(path)})
         return
-    print(f"Report: {path}")
+    say(f"Report: {path}")
+
+
+def _typed() -> str:
+    """Return the command as it was typed, but for the password of a database: others will read the report."""
+    return re.sub(r"(://[^/@\s]*?):[^/\s]*@", r"\1:***@", join(["observal", *sys.argv[1:]]))

@@ -6,6 +6,7 @@ would: a log and a pool, rows asked about and answered, and a report.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import numpy as np
 from observal.campaign import Campaign
 from observal.checks import Floats
 from observal.datasets import Dataset, Simulation, fit_policy, load_shipped, simulate
+from observal.errors import CampaignExists, ObservalError
 from observal.experiments.curves import Course, Curve, Estimate, Streams
 from observal.experiments.trials import Progress, run_all
 from observal.methods import ActiveVC, Method, NewtonVC
 
 TRIALS = 16
 LABELS = 60
+ID, LABEL = "tumour", "diagnosis"  # columns of the campaign
 # Settings as they come, but for the second, which is the first without a choice: every pool row has the same chance.
 METHODS: dict[str, Method] = {
     "NewtonVC (the default)": NewtonVC(),
@@ -70,18 +73,20 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
     world, names = make_trial(seed, scaled=False), load_shipped("breast_cancer").feature_names
     tables = {}
     for part, data in (("logged", world.logged), ("pool", world.pool)):
-        columns = {"tumour": data.ids, **dict(zip(names or (), data.X.T, strict=True)), "chance": data.propensity}
+        columns = {ID: data.ids, **dict(zip(names or (), data.X.T, strict=True)), "chance": data.propensity}
         tables[part] = pa.table(columns)
     answers = pa.array(world.logged.y.tolist(), pa.string())
     path = out / "demo.db"
-    path.unlink(missing_ok=True)  # of an earlier demo
+    _check_is_demo(path)
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
     campaign = Campaign.create(
         path,
-        tables["logged"].append_column("diagnosis", answers),
+        tables["logged"].append_column(LABEL, answers),
         tables["pool"],
-        label="diagnosis",
+        label=LABEL,
         propensity="chance",
-        id="tumour",
+        id=ID,
         label_budget=LABELS,
         seed=seed,
     )
@@ -90,7 +95,22 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
     with threadpool_limits(1):  # many small fits: threads that wait for each other only slow them down
         while batch := campaign.ask(20):
             campaign.tell(batch.ids, world.oracle(batch.ids))
-        return path, write_campaign_report(campaign, out / "report.html", title, command)
+        return path, write_campaign_report(campaign, out / "report.html", title, command, force=True)
+
+
+def _check_is_demo(path: Path) -> None:
+    """Refuse to take the place of a campaign, or of anything else, that no earlier demo made."""
+    if not os.path.lexists(path):
+        return
+    try:
+        settings = Campaign.open(path).settings
+        is_demo = (settings["id"], settings["label"]) == (ID, LABEL)
+    except ObservalError:
+        is_demo = False
+    if not is_demo:
+        raise CampaignExists(
+            f"{path} is not of an earlier demo, so it was not replaced; choose another folder (--out)."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +163,7 @@ def run_demo(
     from observal.report.figures import Line, draw_curves
 
     out.mkdir(parents=True, exist_ok=True)
+    _check_is_demo(out / "demo.db")  # before the work
     outcomes = run_all(run_trial, [(seed + trial,) for trial in range(trials)], jobs, progress)
     labels = np.arange(LABELS + 1)
     errors = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from observal.errors import InvalidInput
+from observal.writing import write_text
 
 
 class Partial:
@@ -33,9 +33,8 @@ class Partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.finished = _read(path, specification) if resume and path.exists() else {}
         lines = [{"specification": specification}, *map(_line, self.finished, self.finished.values())]
-        fresh = path.with_suffix(".tmp")  # whole lines only, even where the last one was cut
-        fresh.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        os.replace(fresh, path)
+        # Whole lines only, even where the last one was cut.
+        write_text(path, "".join(json.dumps(line) + "\n" for line in lines), force=True)
 
     def add(self, key: tuple[Any, ...], value: Any) -> None:
         """Keep a finished piece; it is in the file when this returns."""

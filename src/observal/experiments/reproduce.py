@@ -6,7 +6,6 @@ test error: it is done here, said under the figure, and done nowhere else in the
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -27,6 +26,8 @@ from observal.methods.active18 import Active18
 from observal.methods.active_vc import ActiveVC
 from observal.methods.base import Method
 from observal.methods.passive import Passive
+from observal.spreadsheets import csv_text
+from observal.writing import write_text
 
 TITLES = {"passive": "Passive", "active18": "Active18", "activevc": "ActiveVC"}
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -327,14 +328,13 @@ def write_files(outcome: Reproduction, folder: Path) -> None:
     """Write ``results.json``, ``curves.csv`` and the figure; of the methods, the figure shows the paper's three."""
     from observal.report.figures import Line, draw_curves
 
-    (folder / "results.json").write_text(json.dumps(outcome.details(), indent=1, ensure_ascii=False), encoding="utf-8")
-    with (folder / "curves.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["policy", "method", "labels", "error", "error_se"])
-        for policy, found in outcome.best.items():
-            for variant, best in found.items():
-                pairs = zip(best.mean.tolist(), best.se.tolist(), strict=True)
-                writer.writerows((policy, variant, labels, *pair) for labels, pair in enumerate(pairs))
+    write_text(folder / "results.json", json.dumps(outcome.details(), indent=1, ensure_ascii=False), force=True)
+    rows: list[tuple[Any, ...]] = [("policy", "method", "labels", "error", "error_se")]
+    for policy, found in outcome.best.items():
+        for variant, best in found.items():
+            pairs = zip(best.mean.tolist(), best.se.tolist(), strict=True)
+            rows += [(policy, variant, labels, *pair) for labels, pair in enumerate(pairs)]
+    write_text(folder / "curves.csv", csv_text(rows), force=True)
     labels = np.arange(outcome.spec.max_labels + 1)
     panels = {
         f"{policy.capitalize()} policy": [

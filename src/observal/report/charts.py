@@ -90,9 +90,7 @@ def draw(
         handles, labels = axes.get_legend_handles_labels()
         if handles:
             options: Any = {"loc": "outside lower center", "ncols": 2} if below else {}
-            legend = figure.legend(handles, labels, **options) if below else axes.legend(handles, labels)
-            for text in legend.get_texts():
-                text.set_parse_math(False)
+            (figure if below else axes).legend(handles, labels, **options)
         buffer = StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return Chart(_for_page(buffer.getvalue(), name, alt), alt, caption)
@@ -104,17 +102,22 @@ def _for_page(svg: str, name: str, alt: str) -> str:
 
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: _tag_for_page(tag[0], name), svg)  # tags alone: a class may be called id="x"
     svg = re.sub(
         r'^<svg[^>]*?viewBox="([^"]*)"[^>]*>',
         rf'<svg viewBox="\1" role="img" aria-labelledby="{name}-alt" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">',
         svg,
     )
-    for colour, css in CSS_NAMES.items():
-        svg = svg.replace(colour, css)
     end = svg.index(">") + 1
     return f'{svg[:end]}<title id="{name}-alt">{escape(alt)}</title>{svg[end:]}'
+
+
+def _tag_for_page(tag: str, name: str) -> str:
+    tag = re.sub(r'\bid="', f'id="{name}-', tag)
+    tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", tag)
+    for colour, css in CSS_NAMES.items():
+        tag = tag.replace(colour, css)
+    return tag
 
 
 def label(text: Any) -> str:
@@ -252,8 +255,8 @@ def map_chart(
                 alpha=0.9,
                 label=f"asked: {label(name)}",
             )
-        axes.set_xlabel(label(names[0]), parse_math=False)
-        axes.set_ylabel(label(names[1]), parse_math=False)
+        axes.set_xlabel(label(names[0]))
+        axes.set_ylabel(label(names[1]))
         axes.set_xlim(*x)
         axes.set_ylim(*y)
 

@@ -9,6 +9,7 @@ from textwrap import fill
 from typing import Any
 
 from observal.checks import Floats, Ints
+from observal.writing import writing
 
 # Okabe and Ito's colours: told apart by colour-blind readers; markers and dashes do it in print.
 STYLES: tuple[tuple[str, str, str], ...] = (
@@ -93,8 +94,14 @@ def draw_curves(
             axis.legend(frameon=False, loc="upper right", handlelength=3.2)
         figure.text(0.012, 0.018, text, ha="left", va="bottom", fontsize=8.5, color="#333333", linespacing=1.3)
         for path in paths:
-            metadata = {"Date": None} if str(path).endswith(".svg") else None
-            figure.savefig(path, dpi=160, metadata=metadata)
+            save_figure(figure, path, dpi=160)
+
+
+def save_figure(figure: Any, path: str | Path, dpi: int) -> None:
+    """Write a matplotlib figure whole or not at all, in place of the one that is there; the ending says the format."""
+    kind = Path(path).suffix[1:]
+    with writing(path, force=True) as file:
+        figure.savefig(file, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
 
 
 def figure_style(font_size: float) -> Any:
@@ -105,6 +112,7 @@ def figure_style(font_size: float) -> Any:
         "axes.spines.right": False,
         "svg.hashsalt": "observal",  # equal numbers give an equal file
         "svg.fonttype": "none",
+        "text.parse_math": False,  # a dollar in a name is a dollar
     }
 
 

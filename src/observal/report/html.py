@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ import numpy as np
 from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
-from observal.errors import InvalidInput
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.projection import asked_positions, telling_pair
 from observal.types import Interval
 from observal.weights import plain_importance
+from observal.writing import check_target, write_text
 
 LAST_ROWS = 12
 MOST_ROUNDS = 60  # rows of the table of rounds; beyond it, some are left out
@@ -26,8 +25,8 @@ MOST_CLOUD, MOST_MARKS = 50_000, 400
 __all__ = ["ReportContent", "render_report", "write_report"]
 
 
-def write_report(path: str | Path, content: ReportContent) -> Path:
-    """Write a report to a file, replacing it only when the new one is complete.
+def write_report(path: str | Path, content: ReportContent, force: bool = False) -> Path:
+    """Write a report to a file, whole or not at all.
 
     Parameters
     ----------
@@ -35,6 +34,8 @@ def write_report(path: str | Path, content: ReportContent) -> Path:
         Where to; its folder is made if need be.
     content : ReportContent
         What the report shows.
+    force : bool
+        Whether a file that is there may be replaced; a campaign never is.
 
     Returns
     -------
@@ -54,17 +55,10 @@ def write_report(path: str | Path, content: ReportContent) -> Path:
     >>> "<h1>Ten labels</h1>" in page, "10 labels" in page
     (True, True)
     """
-    target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(f"A report is a file, but {target} is a folder; name a file such as report.html in it.")
+    target = check_target(path, force)
     page = render_report(content)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        partial.write_bytes(page.encode("utf-8", "replace"))  # an id may hold half a character
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(target, page, force)
     return target
 
 

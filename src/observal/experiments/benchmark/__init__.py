@@ -27,6 +27,7 @@ from observal.experiments.benchmark.specification import (
 from observal.experiments.curves import Curve
 from observal.experiments.partial import Partial
 from observal.experiments.trials import Progress, stream_all
+from observal.writing import write_text
 
 __all__ = [
     "PEERS",
@@ -95,7 +96,7 @@ def write_files(report: BenchmarkReport, folder: Path) -> None:
     """Write ``results.json`` and the figures."""
     from observal.experiments.benchmark.figure import draw_benchmark, draw_ingredients
 
-    (folder / "results.json").write_text(json.dumps(report.to_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
+    write_text(folder / "results.json", json.dumps(report.to_dict(), indent=1, ensure_ascii=False), force=True)
     draw_benchmark(report, [folder / "figure.png", folder / "figure.svg"])
     if len(report.spec.methods) > 2:  # ours are variants of one another
         draw_ingredients(report, [folder / "ingredients.png", folder / "ingredients.svg"])

@@ -13,7 +13,7 @@ import numpy as np
 from observal.experiments.benchmark.cells import Cell
 from observal.experiments.benchmark.report import BenchmarkReport
 from observal.experiments.benchmark.specification import ALL_LABELS, ALL_LABELS_TREES
-from observal.report.figures import STYLES, figure_style
+from observal.report.figures import STYLES, figure_style, save_figure
 
 COLUMNS = 4
 """Panels in a row: one for each logging policy."""
@@ -67,7 +67,7 @@ def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None
         figure.legend(handles=handles, loc="upper left", ncols=legend_columns, frameon=False, handlelength=2.8)
         figure.text(0.008, 0.08 / height, caption, ha="left", va="bottom", fontsize=7.5, color="#333333")
         for path in paths:
-            figure.savefig(path, dpi=130, metadata={"Date": None} if str(path).endswith(".svg") else None)
+            save_figure(figure, path, dpi=130)
 
 
 def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> None:
@@ -92,7 +92,7 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
             axis.set_axisbelow(True)
         axes[0].invert_yaxis()
         for path in paths:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
+            save_figure(figure, path, dpi=150)
 
 
 def _draw_panel(

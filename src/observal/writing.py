@@ -1,0 +1,244 @@
+"""Files that appear whole or not at all, and that never take the place of a campaign.
+
+Every file observal writes goes through :func:`writing`: the content goes to a temporary file in the same folder, onto the
+disk, and only then gets its name. Whatever goes wrong, what was there before is untouched.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from observal.errors import InvalidInput
+
+_DATABASE = b"SQLite format 3\x00"
+_COMPANIONS = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
+_LONGEST = 200  # bytes of a name that a temporary name repeats; file systems allow 255
+
+
+def check_target(path: str | Path, force: bool = False) -> Path:
+    """Return a path that may be written to, or refuse it; ask before a long computation, :func:`writing` asks again.
+
+    Parameters
+    ----------
+    path : path
+        Where a file is to be written.
+    force : bool
+        Whether a file that is there may be replaced. A database, such as a campaign, and what belongs to one may never be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> check_target(folder / "report.html").name
+    'report.html'
+    >>> (folder / "report.html").touch()
+    >>> check_target(folder / "report.html", force=True).name
+    'report.html'
+    """
+    target = Path(path)
+    if "\0" in str(target):
+        raise InvalidInput(f"A file name cannot have a zero byte, but {str(target)!r} has one; give another name.")
+    if target.is_dir() or not target.name:
+        raise InvalidInput(f"A file is to be written, but {target} is a folder; name a file in it.")
+    if _is_database(target) or _is_companion(target):
+        raise InvalidInput(f"{target} is a campaign or part of one, which is never overwritten; choose another path.")
+    if target.exists() and not target.is_file():
+        raise InvalidInput(f"{target} is a device or a pipe and not a file; choose another path.")
+    if os.path.lexists(target) and not force:
+        raise _exists(target)
+    return target
+
+
+@contextmanager
+def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file to write to; it gets its name when the block ends, complete and on disk.
+
+    If the block raises, if the disk is full or if someone interrupts, what was at `path` stays as it was and nothing else is
+    left. What a process that was killed left behind is removed by the next one that writes the same file.
+
+    Parameters
+    ----------
+    path : path
+        Where the file is to be; its folder must exist.
+    force : bool
+        Whether a file that is there may be replaced; see :func:`check_target`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> with writing(path) as file:
+    ...     _ = file.write(b"whole")
+    >>> path.read_text(), len(list(path.parent.iterdir()))
+    ('whole', 1)
+    """
+    target = check_target(path, force)
+    remove_stale(target)
+    partial = target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        with _make(partial) as file:
+            _hold(file.fileno())
+            _copy_mode(target, file.fileno())
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        check_target(target, force)  # something may have come there since
+        if force:
+            os.replace(partial, target)
+        else:
+            _name_new(partial, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(partial)):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str, force: bool = False) -> None:
+    """Write text in UTF-8 as :func:`writing` does; half a character, which UTF-8 cannot hold, becomes a question mark."""
+    with writing(path, force) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+def remove_stale(path: str | Path) -> None:
+    """Remove the temporary files that killed processes left beside `path`.
+
+    Only files of this user go, with a name that observal gives to temporary files (``.NAME.PID-RANDOM.part``, or
+    ``NAME.PID.part`` of a campaign that was being made), whose process is gone and which no process has locked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / ".note.txt.999999999-0123abcd.part").touch()
+    >>> remove_stale(folder / "note.txt")
+    >>> list(folder.iterdir())
+    []
+    """
+    target = Path(path)
+    name = re.escape(_short(target.name))
+    temporary = re.compile(rf"(?:\.{name}\.(\d+)-[0-9a-f]{{8}}|{name}\.(\d+))\.part(?:-wal|-shm|-journal)?")
+    with suppress(OSError):  # of a folder that is not there or cannot be read, the writer itself will tell
+        for entry in list(os.scandir(target.parent)):
+            if (found := temporary.fullmatch(entry.name)) and _is_abandoned(entry, int(found[1] or found[2])):
+                with suppress(OSError):
+                    os.unlink(entry)
+
+
+def _is_abandoned(entry: os.DirEntry[str], process: int) -> bool:
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    if os.name != "posix":
+        return True  # there, a file that is open cannot be removed
+    if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+        return False
+    try:
+        os.kill(process, 0)
+        return False
+    except (ProcessLookupError, OverflowError):
+        pass
+    except OSError:  # it is there, and someone else's
+        return False
+    import fcntl
+
+    # A process of another machine or container has numbers of its own, but it holds a lock: one of ours, or SQLite's.
+    try:
+        with open(os.open(entry, os.O_RDWR | os.O_NOFOLLOW), "rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _make(partial: Path) -> BinaryIO:
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return open(os.open(partial, flags, 0o666), "w+b")  # the system takes the umask off
+
+
+def _hold(descriptor: int) -> None:
+    """Lock a temporary file, so that nobody takes it for one that a killed process left."""
+    if os.name == "posix":
+        import fcntl
+
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _copy_mode(target: Path, descriptor: int) -> None:
+    """Give a new file the permissions of the one that it replaces: a private file stays private."""
+    if os.name == "posix":
+        with suppress(OSError):
+            os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode) & 0o777)
+
+
+def _name_new(partial: Path, target: Path) -> None:
+    """Give a finished file its name, unless something has it: of two writers, one wins and the other is refused."""
+    try:
+        os.link(partial, target, follow_symlinks=False)
+    except FileExistsError:
+        raise _exists(target) from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EACCES):
+            raise
+        try:  # a file system without hard links: take the name first
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            raise _exists(target) from None
+        try:
+            os.replace(partial, target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        with suppress(OSError):  # the file is there; some file systems cannot promise more
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _exists(target: Path) -> InvalidInput:
+    return InvalidInput(f"{target} already exists; choose another path, or pass --force (force=True) to replace it.")
+
+
+def _is_database(path: Path) -> bool:
+    """Tell whether a file is an SQLite database, also through links."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except OSError:
+        return False
+
+
+def _is_companion(path: Path) -> bool:
+    """Tell whether a path is where SQLite keeps, or will keep, a part of a database; also through links."""
+    for place in (path, Path(os.path.realpath(path))):
+        for ending in _COMPANIONS:
+            if place.name.casefold().endswith(ending) and len(place.name) > len(ending):
+                return _is_database(place.with_name(place.name[: -len(ending)]))
+    return False
+
+
+def _short(name: str) -> str:
+    if len(os.fsencode(name)) <= _LONGEST:
+        return name
+    import hashlib
+
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
