@@ -90,8 +90,8 @@ def main():
 
 
 def compare_reading(folder, where):
-    from observal.campaign.pieces import read_array
-    from observal.campaign.store import open_store
+    from observal.journal.sql.chunks import read_array
+    from observal.journal.sql.store import open_store
 
     store = open_store(where)
     with store.reading() as transaction:

@@ -11,7 +11,7 @@ import pytest
 
 import observal as ob
 from observal.campaign import Campaign, load_model
-from observal.campaign.answers import LabelReader
+from observal.journal.answers import LabelReader
 from observal.errors import CampaignExists, ConflictingAnswer, InvalidInput, InvalidLabel, NotACampaign, UnknownRow
 from tests.campaigns import METHOD, make_campaign, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
@@ -133,7 +133,7 @@ def test_a_correction_in_a_closed_round_keeps_its_decisions(campaign):
     before = campaign.result()
     row = before.queries["id"].tolist()[0]
     campaign.tell([row], [OTHER[truth_of(row)]], correct=True)
-    after = Campaign.open(campaign._store.name).result()
+    after = Campaign.open(campaign._journal.name).result()
     assert after.decisions["id"].tolist()[:32] == before.decisions["id"].tolist()
     assert after.queries["label"][0] == OTHER[truth_of(row)]
 
@@ -298,7 +298,7 @@ def test_a_campaign_goes_on_where_another_process_left_it(tmp_path, place, reque
         Campaign.open(where).tell(batch.ids, labels_of(batch.ids))
         asked += batch.ids
     assert asked == expected
-    with pytest.raises(CampaignExists, match="never overwrites"):
+    with pytest.raises(CampaignExists, match="already exists; choose another path"):
         make_campaign(where)
 
 
@@ -385,7 +385,7 @@ def test_a_file_that_is_not_a_model_is_refused(tmp_path):
         (lambda c, w: c.ask(3, "a\nb"), "needs a name"),
         (lambda c, w: c.ask(3, "x" * 101), "100 characters"),
         (lambda c, w: make_campaign(w / "n.db", overlap=0), "overlap must be"),
-        (lambda c, w: make_campaign(w / "n.db", seed=-1), "seed must be"),
+        (lambda c, w: make_campaign(w / "n.db", random_state=-1), "random_state must be"),
         (lambda c, w: make_campaign(w / "n.db", label_budget=1.5), "label_budget must be"),
         (lambda c, w: make_campaign(w / "n.db", method=ob.NewtonVC), "method must be one such as"),
         (lambda c, w: make_campaign(w / "no" / "n.db"), "no folder"),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from observal.campaign import Campaign
-from observal.campaign.integrity import START, chunk_digest, data_digest, entry_digest
+from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from tests.campaigns import make_campaign, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture

@@ -23,6 +23,17 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`.
+
+    Examples
+    --------
+    >>> check_whole("overlap", 2, 1)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, but is {value!r}; give such a number.")
+
+
 def check_features(X: Any, what: str) -> Any:
     """Return X as a two-dimensional finite float array (or CSR matrix)."""
     if hasattr(X, "tocsr"):

@@ -79,7 +79,7 @@ def init(
             kept_only_labelled=kept_only_labelled,
             log_rows=log_rows,
             method=NewtonVC() if batch is None else NewtonVC(batch=batch),
-            seed=seed,
+            random_state=seed,
             overlap=overlap,
             progress=progress,
         )

@@ -65,7 +65,7 @@ def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
     from observal.campaign import Campaign
 
     campaign = Campaign.open(where)
-    problem = campaign.session().problem
+    problem = campaign.problem
     return problem.logged, problem.pool, campaign.settings["features"], campaign.status().notes
 
 
@@ -81,7 +81,7 @@ def report(
     Example: observal report campaign.db -o report.html
     """
     from observal.campaign import Campaign
-    from observal.campaign.reporting import write_campaign_report
+    from observal.report.campaign import write_campaign_report
 
     with progress_bar("fitting", hidden=as_json):
         path = write_campaign_report(Campaign.open(campaign), out, title, _typed(), force)

@@ -68,7 +68,7 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
     import pyarrow as pa
     from threadpoolctl import threadpool_limits
 
-    from observal.campaign.reporting import write_campaign_report
+    from observal.report.campaign import write_campaign_report
 
     world, names = make_trial(seed, scaled=False), load_shipped("breast_cancer").feature_names
     tables = {}
@@ -88,7 +88,7 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
         propensity="chance",
         id=ID,
         label_budget=LABELS,
-        seed=seed,
+        random_state=seed,
     )
     command = f"observal demo --out {out} --seed {seed}"
     title = "Tumours that an old scorecard did not look at"

@@ -1,4 +1,4 @@
-"""A campaign's database: one transaction per command, a journal that only grows, and data in pieces.
+"""A campaign's database: one transaction per command, a journal that only grows, and data in chunks.
 
 SQLite: the write-ahead log with full synchronisation, so that an acknowledged label survives a power cut; writers
 take turns by ``BEGIN IMMEDIATE``. PostgreSQL: writers take turns by an advisory lock. Every transaction has a connection of
@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,25 +20,14 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from observal.campaign.integrity import START, chunk_digest, data_digest, entry_digest
-from observal.campaign.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
+from observal.journal.events import Event
+from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
+from observal.journal.sql.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
 from observal.writing import remove_stale
 
 PATIENCE = 120  # seconds that a command waits for the others' transactions
 _LOCK = 0x0B5E_C0DE  # of PostgreSQL's advisory locks; any number that others are unlikely to use
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line of the journal: what happened, when, by whom."""
-
-    sequence: int
-    time: str
-    actor: str
-    kind: str
-    payload: dict[str, Any]
-    digest: str = ""
 
 
 class Transaction:
@@ -69,8 +57,8 @@ class Transaction:
             raise self._damaged(f"the journal's end, after entry {after + len(found)}, was changed or removed")
         return found
 
-    def append(self, actor: str, kind: str, payload: dict[str, Any]) -> None:
-        """Add an event; it counts once the transaction is committed."""
+    def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
+        """Add an event and return it; it counts once the transaction is committed."""
         last, before = self._head()
         time = datetime.now(UTC).isoformat(timespec="microseconds")
         # Unicode as it is, except lone surrogates, which no database stores.
@@ -80,6 +68,7 @@ class Transaction:
         self._connection.execute(sa.insert(journal), row)
         self._connection.execute(sa.delete(head))
         self._connection.execute(sa.insert(head), {"sequence": last + 1, "digest": digest})
+        return Event(last + 1, time, actor, kind, payload, digest)
 
     def _head(self) -> tuple[int, str]:
         """Return the sequence number and digest of the last event."""
@@ -187,7 +176,7 @@ def refuse_existing(where: str | Path) -> None:
             raise InvalidInput(f"There is no folder {address.parent} to make {address.name} in; make it first.")
 
 
-def create_store(where: str | Path, fill: Callable[[Transaction], None]) -> Store:
+def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store:
     """Make a new database and fill it; an interruption or an error leaves nothing behind under its name.
 
     Examples
@@ -303,7 +292,7 @@ def sentences(name: str) -> Iterator[None]:
 
 def _refuse_existing(exists: bool, name: str) -> None:
     if exists:
-        raise CampaignExists(f"There is something at {name} already, and init never overwrites; give another place.")
+        raise CampaignExists(f"{name} already exists; choose another path.")
 
 
 def _move_new(partial: Path, address: Path) -> None:

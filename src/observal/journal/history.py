@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from observal.campaign.encoding import decode_plan
-from observal.campaign.ledger import Ledger
-from observal.campaign.results import Entry
-from observal.campaign.store import Event
+from observal.journal.events import Event
+from observal.journal.ledger import Ledger
+from observal.journal.results import Entry
 
 
 def entries(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
@@ -25,9 +24,9 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
             f"a log of {payload['log_rows']} rows, a pool of {payload['pool_rows']} rows, "
             f"{'no limit' if budget is None else budget} labels to buy, seed {payload['seed']}"
         )
-        return text, {k: v for k, v in payload.items() if k not in ("arrays", "encoder")}
+        return text, {k: v for k, v in payload.items() if k not in ("arrays", "encoder", "method")}
     if event.kind == "round":
-        plan = decode_plan(payload["plan"])
+        plan = payload["plan"]
         asked = len(payload["ids"])
         others = plan.positions.size - asked
         text = f"round {payload['round']} opens with {asked} rows" + (

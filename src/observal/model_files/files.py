@@ -34,7 +34,7 @@ def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
     """
     from sklearn.pipeline import Pipeline
 
-    from observal.campaign.estimator import CampaignClassifier
+    from observal.model_files.estimator import CampaignClassifier
 
     steps: list[tuple[str, Any]] = [("classifier", CampaignClassifier(classifier))]
     if encoder is not None:
@@ -103,8 +103,8 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     >>> load_model(folder + "/model.skops").predict([[0.9], [-0.9]]).tolist()
     ['good', 'bad']
     """
-    from observal.campaign.model_checks import check_model
-    from observal.campaign.model_reader import ModelReader
+    from observal.model_files.checks import check_model
+    from observal.model_files.reader import ModelReader
 
     if isinstance(trusted, str):
         raise InvalidInput(f"trusted must be a list of full names, but is the text {trusted!r:.60}; put it in a list.")

@@ -1,12 +1,14 @@
-"""Labels as people write them: a table with a row's id and its label, matched to the campaign by their text."""
+"""Labels as people give them: ids and labels in Python, or a table of them, matched by their value or their text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from observal.checks import is_missing
 from observal.errors import InvalidInput
@@ -17,21 +19,21 @@ SKIP = "skip"
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """An id and a label as they were written, and where: ``line 7`` of a file, say.
+    """An id and a label as they were written or given, and where: ``line 7`` of a file, say.
 
     A label of None skips the row. `cell` is the id as a spreadsheet has it, where that may differ.
     """
 
-    id: str
-    label: str | None
+    id: Any
+    label: Any
     where: str
     cell: str | None = None
 
 
 class LabelReader:
-    """Tells which class a written label means.
+    """Tells which class a label means.
 
-    A label means a class if it is written the same; failing that, if it is the same but for capitals, the same number, or
+    A label means a class if it equals it or is written the same; failing that, if it is the same but for capitals, the same number, or
     says true or false of classes 1 and 0. A way of reading under which two classes would look alike is not used.
 
     Examples
@@ -45,16 +47,20 @@ class LabelReader:
 
     def __init__(self, classes: Sequence[Any]) -> None:
         self.classes = list(classes)
+        self._code_of = {value: code for code, value in enumerate(classes)}
         self._ways: list[tuple[Callable[[str], str], dict[str, int]]] = []
         for way in (str.strip, _plain, _number):
             codes = {way(str(value)): code for code, value in enumerate(classes)}
             if len(codes) == len(self.classes):
                 self._ways.append((way, codes))
 
-    def __call__(self, text: str | None) -> int | None:
+    def __call__(self, label: Any) -> int | None:
         """Return the class's code, or None for a skip; raise LookupError where it is neither."""
-        if text is None:
+        if label is None:
             return None
+        if (code := lookup(self._code_of, label)) is not None:
+            return code
+        text = str(label)
         for written_as in (text, restored(text)):  # a class may begin as a formula does
             for way, codes in self._ways:
                 if way(written_as) in codes:
@@ -76,18 +82,18 @@ def _number(text: str) -> str:
         return plain
 
 
-def find_row(text: str, position_of: dict[str, int]) -> int | None:
-    """Return the pool position of a written id; 17.0 is found as 17, because spreadsheets write whole numbers so.
+def lookup(known: Mapping[Any, int], key: Any) -> int | None:
+    """Return what a key stands for, or None; a key that cannot be one, such as a list, stands for nothing.
 
     Examples
     --------
-    >>> find_row("17.0", {"17": 3}), find_row("18", {"17": 3})
+    >>> lookup({"a": 3}, "a"), lookup({"a": 3}, ["a"])
     (3, None)
     """
-    for form in (text, text.strip(), text.strip().removesuffix(".0")):
-        if form in position_of:
-            return position_of[form]
-    return None
+    try:
+        return known.get(key)
+    except TypeError:
+        return None
 
 
 def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
@@ -98,13 +104,20 @@ def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
     >>> written([7], [float("nan")])[0].label is None
     True
     """
-    rows, values = list(ids), list(labels)
+    rows, values = _listed(ids), _listed(labels)
     if len(rows) != len(values):
         raise InvalidInput(f"tell needs one label per id, but got {len(rows)} ids and {len(values)} labels.")
     return [
-        WrittenAnswer(str(row), None if is_missing(value) else str(value), f"answer {number}")
+        WrittenAnswer(row, None if is_missing(value) else value, f"answer {number}")
         for number, (row, value) in enumerate(zip(rows, values, strict=True), start=1)
     ]
+
+
+def _listed(values: Any) -> list[Any]:
+    """Return values as a list, and one value alone as a list of it."""
+    if isinstance(values, np.ndarray):
+        return list(values.ravel().tolist())
+    return [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
 
 
 def read_answers(
@@ -134,7 +147,7 @@ def read_answers(
         raise InvalidInput(f"{source} must be text in UTF-8, but is not; save it again as CSV in UTF-8.") from None
     read = _read_json if str(source).endswith(".json") else _read_csv
     rows = read(source, text.removeprefix("\ufeff"), id_name, label_name)
-    answers = [answer for answer in rows if answer.label is not None and answer.label.strip()]
+    answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip()]
     return answers, len(rows) - len(answers)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.campaign.pieces import read_array, read_whole_table, write_array, write_table
-from observal.campaign.store import Transaction
+from observal.checks import Ints
 from observal.errors import InvalidInput, NotACampaign
-from observal.types import LoggedData, Pool
+from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
+from observal.journal.sql.store import Transaction
+from observal.types import LoggedData, Pool, Problem
 
 ROWS = "pool.rows"
+SOME = 1000  # rows that are read one by one; more are read with all the others
 Progress = Callable[..., None] | None
 
 
@@ -63,9 +65,7 @@ def write_problem(
     return forms
 
 
-def read_problem(
-    transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool = True
-) -> tuple[LoggedData, Pool]:
+def read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool = True) -> Problem:
     """Return the stored log and pool; without ids, rows are named by their positions, which is faster."""
     try:
         return _read_problem(transaction, forms, classes, with_ids)
@@ -76,9 +76,7 @@ def read_problem(
         raise NotACampaign(f"The campaign's data make no sense ({said}), so it is damaged; use a copy.") from None
 
 
-def _read_problem(
-    transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool
-) -> tuple[LoggedData, Pool]:
+def _read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool) -> Problem:
     arrays = {name: read_array(transaction, name, form) for name, form in forms.items()}
     values = class_array(classes)
     y: NDArray[Any] = values[arrays["log.codes"]]
@@ -98,7 +96,7 @@ def _read_problem(
         _ids(transaction, "pool.ids") if with_ids else None,
         arrays.get("pool.cost"),
     )
-    return logged, pool
+    return Problem(logged, pool)
 
 
 def class_array(classes: list[Any]) -> NDArray[Any]:
@@ -134,7 +132,12 @@ def storable_ids(ids: NDArray[Any], what: str) -> Any:
         raise InvalidInput(f"{what} must have ids that are text in UTF-8, but one is not; rename it.") from None
 
 
+def read_pool_ids(transaction: Transaction, positions: Ints) -> NDArray[Any]:
+    """Return the ids of some pool rows; the chunks that hold them are read, and no others."""
+    if positions.size > SOME:
+        return np.asarray(_ids(transaction, "pool.ids")[positions])
+    return np.asarray(read_rows(transaction, "pool.ids", positions.tolist()).column("id").to_numpy())
+
+
 def _ids(transaction: Transaction, name: str) -> NDArray[Any]:
-    column = read_whole_table(transaction, name).column("id")
-    values = column.to_numpy()
-    return np.asarray(values)
+    return np.asarray(read_whole_table(transaction, name).column("id").to_numpy())

@@ -1,4 +1,4 @@
-"""What a campaign hands back: rows to label, what became of told labels, where it stands, what happened."""
+"""What sessions and campaigns hand back: rows to label, what became of told labels, where things stand, what happened."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from observal.campaign.agreement import Agreement
+from observal.journal.agreement import Agreement
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +132,8 @@ class Status:
         Why nothing is left to ask; empty while something is.
     method : str
         How rows are chosen, with the settings that are not the default.
-    seed : int
-        Of everything random.
+    random_state : int
+        Seed of everything random.
     notes : tuple of str
         What was done to the data, and what to know.
     """
@@ -156,7 +156,7 @@ class Status:
     agreement: Agreement | None
     stopped: str
     method: str
-    seed: int
+    random_state: int
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class Status:
             kind = f"{self.agreement.kind}'s kappa {kappa}"
             lines.append(("agreement", f"{self.agreement.share:.1%} on {self.agreement.rows} rows, {kind}"))
         lines.append(("state", f"finished: {self.stopped}" if self.stopped else "not finished"))
-        lines.append(("method", f"{self.method}, seed {self.seed}"))
+        lines.append(("method", f"{self.method}, seed {self.random_state}"))
         return lines + [("note", note) for note in self.notes]
 
 

@@ -1,8 +1,8 @@
 """The tables of a campaign's database and how an older schema becomes the newest.
 
 The journal is the truth. No other table says what was asked or answered: that is derived from the journal whenever a
-campaign is read (:mod:`observal.campaign.ledger`). Another table holds the data, in chunks. Two small ones hold the digest of
-each chunk and of the journal's last entry (:mod:`observal.campaign.integrity`).
+campaign is read (:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small ones hold the digest of
+each chunk and of the journal's last entry (:mod:`observal.journal.sql.integrity`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def revisions() -> list[str]:
     >>> revisions()[0], revisions()[-1] == NEWEST
     ('0001', True)
     """
-    return [script.revision for script in _scripts().walk_revisions()][::-1]
+    from alembic.script import ScriptDirectory
+
+    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
 
 
 def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
@@ -89,8 +91,7 @@ def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
     ...     schema_version(connection) == NEWEST
     True
     """
-    from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
+    from alembic import command
 
     found = schema_version(connection)
     if found == to:
@@ -100,17 +101,14 @@ def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
             f"The campaign has schema {found}, which a newer observal made (this one knows up to {NEWEST}); "
             "update observal."
         )
-    scripts: Any = _scripts()
-
-    def steps(revision: Any, context: Any) -> Any:
-        return scripts._upgrade_revs(to, revision)
-
-    with EnvironmentContext(Config(), scripts, fn=steps) as environment:
-        environment.configure(connection=connection, version_table=VERSION_TABLE)
-        environment.run_migrations()
+    config = _config()
+    config.attributes["connection"] = connection  # migrations/env.py takes it from there
+    command.upgrade(config, to)
 
 
-def _scripts() -> Any:
-    from alembic.script import ScriptDirectory
+def _config() -> Any:
+    from alembic.config import Config
 
-    return ScriptDirectory(_MIGRATIONS, version_locations=[_MIGRATIONS])
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    return config

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from observal.diagnosis import diagnose
+from observal.journal.loop import LabelLoop
 from observal.report.content import ReportContent
 from observal.report.html import write_report
 from observal.writing import check_target
-
-if TYPE_CHECKING:
-    from observal.campaign.campaign import Campaign
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 POINTS = 8  # rounds of the error curve: each costs a cross-fit
 
 
 def write_campaign_report(
-    campaign: Campaign, path: str | Path, title: str = "", command: str = "", force: bool = False
+    campaign: LabelLoop, path: str | Path, title: str = "", command: str = "", force: bool = False
 ) -> Path:
     """Write the report of a campaign and return where it is.
 
     Parameters
     ----------
-    campaign : Campaign
+    campaign : Campaign or Session
         At any time: the report tells what is known so far.
     path : path
         The HTML file to write.
@@ -38,10 +35,8 @@ def write_campaign_report(
         Whether a file that is there may be replaced; a campaign never is.
     """
     check_target(path, force)
-    status, settings, session = campaign.status(), campaign.settings, campaign.session()
-    result = session.result()
-    result = replace(result, stopped=status.stopped or result.stopped)
-    problem, names = session.problem, settings["features"]
+    status, settings, result, problem = campaign.status(), campaign.settings, campaign.result(), campaign.problem
+    names = settings["features"]
     return write_report(
         path,
         ReportContent(
@@ -49,14 +44,14 @@ def write_campaign_report(
             logged=problem.logged,
             pool=problem.pool,
             result=result,
-            diagnosis=diagnose(problem.logged, problem.pool, feature_names=names, seed=status.seed),
+            diagnosis=diagnose(problem.logged, problem.pool, feature_names=names, seed=status.random_state),
             feature_names=names,
             settings=_settings(status),
             versions={name: version(name) for name in PACKAGES},
-            seed=status.seed,
+            seed=status.random_state,
             command=command,
             notes=status.notes,
-            error_history=[(result.rounds[k].labels, session.intervals(k)["error"]) for k in _rounds(result.rounds)],
+            error_history=[(result.rounds[k].labels, campaign.intervals(k)["error"]) for k in _rounds(result.rounds)],
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
         force,

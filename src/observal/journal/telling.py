@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from observal.campaign.answers import LabelReader, WrittenAnswer, find_row
-from observal.campaign.ledger import Ledger
 from observal.errors import ConflictingAnswer, InvalidLabel, UnknownRow
+from observal.journal.answers import LabelReader, WrittenAnswer
+from observal.journal.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Changes:
     blank: int = 0
 
 
-def judge(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, correct: bool) -> Changes:
+def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, correct: bool) -> Changes:
     """Return what an annotator's answers would change, or refuse them all with the place of the first wrong one.
 
     Parameters
@@ -28,7 +28,7 @@ def judge(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, corr
     answers : sequence of WrittenAnswer
         As they were written.
     ledger : Ledger
-        Where the campaign stands.
+        Where things stand.
     annotator : str
         Who answers.
     correct : bool
@@ -44,8 +44,8 @@ def judge(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, corr
         if known and before is not None:
             if not correct:
                 raise ConflictingAnswer(
-                    f"{answer.where}: row {answer.id!r} has the label {ledger.settings['classes'][before]!r} already, but "
-                    f"{(answer.label or 'a skip').strip()!r} was told; nothing was stored, so say that it is a correction "
+                    f"{answer.where}: row {str(answer.id)!r} has the label {ledger.settings['classes'][before]!r} already, but "
+                    f"{'a skip' if code is None else answer.label!r} was told; nothing was stored, so say that it is a correction "
                     "(--correct, or correct=True) or take the row out."
                 )
             corrected.append((position, before, code))
@@ -60,18 +60,18 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, t
     told: dict[int, tuple[WrittenAnswer, int | None]] = {}
     blank = 0
     for answer in answers:
-        position = find_row(answer.id, ledger.position_of)
+        position = ledger.find(answer.id)
         if position is None and answer.cell is not None:
-            position = find_row(answer.cell, ledger.position_of)
+            position = ledger.find(answer.cell)
         if position is None:
             raise UnknownRow(
-                f"{answer.where}: row {answer.id!r} was never asked for; nothing was stored, so correct the id or take "
+                f"{answer.where}: row {str(answer.id)!r} was never asked for; nothing was stored, so correct the id or take "
                 "the row out."
             )
         try:
             code = code_of(answer.label)
         except LookupError:
-            if answer.label is not None and not answer.label.strip():
+            if isinstance(answer.label, str) and not answer.label.strip():
                 blank += 1
                 continue
             raise InvalidLabel(
@@ -81,7 +81,7 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, t
         first, first_code = told.setdefault(position, (answer, code))
         if first_code != code:
             raise ConflictingAnswer(
-                f"{answer.where}: row {answer.id!r} has another label than in {first.where}; nothing was stored, so keep "
+                f"{answer.where}: row {str(answer.id)!r} has another label than in {first.where}; nothing was stored, so keep "
                 "one of the two."
             )
     return told, blank

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from alembic import op
 
-from observal.campaign.integrity import START, chunk_digest, data_digest, entry_digest
-from observal.campaign.migrations.m0001_journal_and_data import guard_postgresql, guard_sqlite
+from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
+from observal.journal.sql.migrations.versions.m0001_journal_and_data import guard_postgresql, guard_sqlite
 
 revision = "0002"
 down_revision = "0001"

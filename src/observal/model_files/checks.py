@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.campaign.model_types import own_classes
 from observal.errors import NotPredictable
+from observal.model_files.listed import own_classes
 
 _MOST_FEATURES = 1 << 20
 
@@ -114,7 +114,7 @@ def check_model(model: Any) -> None:
     """
     from sklearn.pipeline import Pipeline
 
-    from observal.campaign.estimator import CampaignClassifier
+    from observal.model_files.estimator import CampaignClassifier
     from observal.tables import TableEncoder, TableTransformer
 
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else []

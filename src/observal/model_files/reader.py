@@ -1,7 +1,7 @@
 """Reading what skops wrote: each node of a file becomes an object of a listed class, or the file is refused.
 
 skops' own loader imports and calls what a file names, once a user trusts the name. Here nothing is imported: a name is a key
-into the lists of :mod:`observal.campaign.model_types`. Only the kinds of node that a model needs are read.
+into the lists of :mod:`observal.model_files.listed`. Only the kinds of node that a model needs are read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.archive import Archive
-from observal.campaign.model_checks import check_estimator, make_tree
-from observal.campaign.model_types import PLAIN_TYPES, SCALARS, loss_classes, own_classes, sklearn_classes
 from observal.errors import InvalidInput
+from observal.model_files.checks import check_estimator, make_tree
+from observal.model_files.listed import PLAIN_TYPES, SCALARS, loss_classes, own_classes, sklearn_classes
 from observal.rebuild import build
 
 _DEEPEST = 100

@@ -1,6 +1,6 @@
-"""Log and pool in a campaign's database: arrays as plain bytes, raw rows and ids as Arrow, all in pieces.
+"""Log and pool in a campaign's database: arrays as plain bytes, raw rows and ids as Arrow, all in chunks.
 
-A piece is at most 16 MB. Features are read back at the speed of the disk; a few raw rows are read without the others.
+A chunk is at most 16 MB. Features are read back at the speed of the disk; a few raw rows are read without the others.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.campaign.store import Transaction
 from observal.errors import NotACampaign
+from observal.journal.sql.store import Transaction
 
 MOST_BYTES = 16 * 2**20
-TABLE_BYTES = 2**20  # of raw rows in a piece: small, because a few rows are read at a time
+TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are read at a time
 
 
 def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def write_table(transaction: Transaction, name: str, table: Any) -> None:
     import pyarrow as pa
 
     for k, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):  # or each piece would hold all its values
+        if pa.types.is_dictionary(column.type):  # or each chunk would hold all its values
             table = table.set_column(k, column.name, table.column(k).cast(column.type.value_type))
     per_row = max(1, table.nbytes // max(1, table.num_rows))
     step = max(1, TABLE_BYTES // per_row)

@@ -1,30 +1,27 @@
-"""What the journal adds up to: rounds, who holds which row, who answered what, and each row's label.
+"""What the journal adds up to: rounds, who holds which row, who answered what, each row's label, and whether to stop.
 
-A ledger is only ever made by going through the journal's events in order, so it can be thrown away and made again. The
-rules that decide what an event may say are here too, as functions that change nothing.
+A ledger is only ever made by going through the journal's events in order, so it can be thrown away and made again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from observal.campaign.encoding import decode_method, decode_plan
-from observal.campaign.integrity import START
-from observal.campaign.payloads import check_payload, check_plan
-from observal.campaign.store import Event
 from observal.errors import NotACampaign
+from observal.journal.answers import lookup
+from observal.journal.events import Event
 from observal.types import Plan
 
 
 class Ledger:
-    """The state of a campaign after some of its events.
+    """The state of a session or campaign after some of its events.
 
     Attributes
     ----------
-    settings : dict
-        What the campaign was made with: the payload of its first event.
+    settings : mapping
+        What it was made with: the payload of its first event.
     plans : list of Plan
         One per round, as recorded when it was opened.
     responses : dict
@@ -33,13 +30,11 @@ class Ledger:
         Pool position → class code, or None for a skipped row; only rows that are settled.
     holders : dict
         Pool position → the annotators who have the row and have not responded.
-    stopped : str
-        Why nothing is left to ask; empty while something may be.
 
     Examples
     --------
     >>> ledger = Ledger()
-    >>> ledger.settings = {"overlap": 2, "pool_rows": 9, "classes": ["no", "yes"]}
+    >>> ledger.settings = {"overlap": 2}
     >>> ledger.follow([Event(1, "", "ann", "answered", {"answers": [[7, 1]]})])
     >>> ledger.labels
     {}
@@ -50,18 +45,17 @@ class Ledger:
 
     def __init__(self) -> None:
         self.sequence = 0
-        self.digest = START
+        self.digest = ""
         self.data_digest = ""
-        self.settings: dict[str, Any] = {}
+        self.settings: Mapping[str, Any] = {}
         self.plans: list[Plan] = []
         self.ids: dict[int, Any] = {}
-        self.position_of: dict[str, int] = {}
-        self.round_of: dict[int, int] = {}
+        self._position_of: dict[Any, int] = {}  # by id, and by its text where no other id is written so
         self.responses: dict[int, dict[str, int | None]] = {}
         self.labels: dict[int, int | None] = {}
         self.holders: dict[int, list[str]] = {}
         self.corrections = 0
-        self.stopped = ""
+        self.recorded_stop = ""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -74,6 +68,14 @@ class Ledger:
     def bought(self) -> int:
         """Rows that have a label."""
         return sum(code is not None for code in self.labels.values())
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing is left to ask, the method's reason or a spent budget; empty while something may be."""
+        budget = self.settings["label_budget"]
+        if self.recorded_stop or self.open_rows or budget is None or self.bought < budget:
+            return self.recorded_stop
+        return f"the label budget of {budget} is spent"
 
     @property
     def open_rows(self) -> list[int]:
@@ -100,6 +102,16 @@ class Ledger:
         wanted = self.overlap if len(responses) < self.overlap else len(responses) + 1
         return len(responses) + len(holders) < wanted
 
+    def find(self, id_: Any) -> int | None:
+        """Return the pool position of a row that was asked for, by its id or its text.
+
+        17.0 is found as 17, because spreadsheets write whole numbers so.
+        """
+        text = str(id_)
+        forms = (id_, text, text.strip(), text.strip().removesuffix(".0"))
+        found = (lookup(self._position_of, form) for form in forms)
+        return next((position for position in found if position is not None), None)
+
     def response(self, position: int, annotator: str) -> tuple[bool, int | None]:
         """Return whether there is a response that another one would replace, and which it is.
 
@@ -122,10 +134,7 @@ class Ledger:
                     "update observal, or use a copy of the campaign."
                 )
             try:
-                check_payload(event.kind, event.payload, self.settings)
                 change(event)
-            except NotACampaign:
-                raise
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise NotACampaign(
                     f"The journal's entry {event.sequence} ({event.kind!r}) makes no sense ({' '.join(str(error).split())[:80]}), "
@@ -134,7 +143,6 @@ class Ledger:
             self.sequence, self.digest = event.sequence, event.digest
 
     def _on_created(self, event: Event) -> None:
-        decode_method(event.payload["method"])  # so that one that cannot be is refused by every command
         self.settings = event.payload
         self.data_digest = event.payload.get("data", "")
 
@@ -142,16 +150,15 @@ class Ledger:
         self.data_digest = event.payload["data"]
 
     def _on_round(self, event: Event) -> None:
-        plan = decode_plan(event.payload["plan"])
-        check_plan(plan, self.settings["pool_rows"], len(self.settings["classes"]))
+        plan: Plan = event.payload["plan"]
         self.plans.append(plan)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             self.ids[position] = id_
-            self.position_of[str(id_)] = position
-            self.round_of[position] = len(self.plans)
+            self._position_of[id_] = position
+            self._position_of.setdefault(str(id_), position)
 
     def _on_finished(self, event: Event) -> None:
-        self.stopped = event.payload["reason"]
+        self.recorded_stop = event.payload["reason"]
 
     def _on_asked(self, event: Event) -> None:
         for position in event.payload["rows"]:
@@ -178,7 +185,7 @@ class Ledger:
         holders = self.holders.get(position, [])
         if annotator in holders:
             holders.remove(annotator)
-        self.stopped = ""  # another answer may leave something to ask
+        self.recorded_stop = ""  # another answer may leave something to ask
         if len(responses) < self.overlap:
             return
         ranked = Counter(c for c in responses.values() if c is not None).most_common(2)

@@ -53,19 +53,18 @@ def _is_record(path: str | Path) -> bool:
         return False
 
 
-def read_record(path: str | Path, entries: tuple[str, ...], replace: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the entries that :func:`write_record` wrote; those named in `replace` are taken from there instead."""
-    replace = replace or {}
+def read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what :func:`write_record` wrote; entries that are `given` are taken from there instead."""
     with open_archive(path, "a file that observal saved", "give the path used with save(), or a copy") as archive:
         record = _record(path, archive)
-        for name, value in replace.items():
+        for name, value in given.items():
             _check_same_type(name, record[name], value)
-        return {
-            name: replace[name]
-            if name in replace
-            else decode(record[name], lambda number: archive.array(f"{number}.npy"), name)
-            for name in entries
+        decoded = {
+            name: decode(value, lambda number: archive.array(f"{number}.npy"), name)
+            for name, value in record.items()
+            if name not in given
         }
+        return decoded | given
 
 
 def _record(path: str | Path, archive: Archive) -> dict[str, Any]:

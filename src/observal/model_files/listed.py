@@ -54,12 +54,12 @@ def full_name(kind: type[Any]) -> str:
 def own_classes() -> dict[str, type[Any]]:
     """Return observal's own classes that a model may hold, by full name, old names included."""
     from observal import hypotheses as h
-    from observal.campaign.estimator import CampaignClassifier
     from observal.learners.features import FeatureMap
     from observal.methods.committee_vc import ConstantClassifier
     from observal.methods.exact import FiniteClassifier
     from observal.methods.linear import LinearClassifier
     from observal.methods.newton_vc import NewtonClassifier
+    from observal.model_files.estimator import CampaignClassifier
     from observal.tables import ColumnRule, TableEncoder, TableTransformer
 
     members = (h.Constant, h.HalfPlane, h.KnownPredictions, h.Rectangle, h.TangentHalfPlane, h.Threshold)

@@ -1,0 +1,261 @@
+"""A campaign: labels bought over days, machines and several people, kept in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from observal.checks import check_whole
+from observal.errors import InvalidLabel
+from observal.journal.agreement import Agreement, agreement
+from observal.journal.encoding import encode
+from observal.journal.events import OBSERVAL
+from observal.journal.ledger import Ledger
+from observal.journal.loop import LabelLoop
+from observal.journal.memory import MemoryJournal
+from observal.journal.replay import Replay
+from observal.journal.results import Batch, Check, Entry, Receipt, Status
+from observal.journal.settings import ANYONE, new_settings, versions
+from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.contents import ROWS, write_problem
+from observal.journal.sql.journal import SqlJournal, SqlTransaction
+from observal.journal.sql.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
+from observal.methods import Method
+from observal.model_files import load_model, save_model
+from observal.session import Session
+from observal.types import LoggedData, Pool, Problem
+from observal.writing import check_target
+
+__all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]
+
+Progress = Callable[..., None] | None
+
+
+class Campaign(LabelLoop):
+    """Labels bought over days, by several people, without losing one.
+
+    Make one with :meth:`create` (tables) or :meth:`create_from_arrays`, and come back to it with :meth:`open`. It is an
+    SQLite file, or a PostgreSQL database where a team shares one.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob, tempfile
+    >>> from observal.campaign import Campaign
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, "good", "bad")
+    >>> shown = rng.random(200) < 0.4
+    >>> logged = ob.LoggedData(X[:200], np.where(shown, y[:200], None), propensity=0.4)
+    >>> path = tempfile.mkdtemp() + "/campaign.db"
+    >>> campaign = Campaign.create_from_arrays(path, logged, ob.Pool(X[200:], propensity=0.4), label_budget=20)
+    >>> while batch := campaign.ask(5):
+    ...     receipt = campaign.tell(batch.ids, [y[200 + i] for i in batch.ids])
+    >>> Campaign.open(path).status().labels
+    20
+    >>> campaign.result().estimator.score(X, y) > 0.9
+    True
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(SqlJournal(store))
+
+    # -- beginning ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        where: str | Path,
+        logged: Any,
+        pool: Any,
+        *,
+        label: str,
+        propensity: Any = None,
+        id: str | None = None,
+        label_budget: int | None = None,
+        features: Sequence[str] | None = None,
+        classes: Sequence[Any] | None = None,
+        cost: str | None = None,
+        floor: float | None = None,
+        kept_only_labelled: bool = False,
+        log_rows: int | None = None,
+        method: Method | None = None,
+        random_state: int = 0,
+        overlap: int = 1,
+        progress: Progress = None,
+    ) -> Self:
+        """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
+
+        Parameters
+        ----------
+        where : path or ``postgresql://`` address
+            Nothing may be there yet.
+        logged : table, or list of tables
+            What the old policy saw; several logs are one campaign.
+        pool : table
+            The rows that can be asked about.
+        label, propensity, id, features, classes, cost, floor, kept_only_labelled
+            As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
+        log_rows : int, optional
+            The number of rows behind a log that kept only its labelled ones.
+        label_budget, method, random_state, overlap
+            As for :meth:`create_from_arrays`.
+        progress : callable, optional
+            Called with (done, total, what).
+
+        Examples
+        --------
+        >>> import pandas as pd, tempfile
+        >>> from observal.campaign import Campaign
+        >>> log = pd.DataFrame({"id": [1, 2, 3], "age": [30, 40, 50], "bad": [0, None, 1], "q0": [0.5, 0.1, 1.0]})
+        >>> pool = pd.DataFrame({"id": [7, 8], "age": [35, 45], "q0": [0.2, 0.8]})
+        >>> path = tempfile.mkdtemp() + "/campaign.db"
+        >>> campaign = Campaign.create(path, log, pool, label="bad", propensity="q0", id="id", label_budget=2)
+        >>> sorted(campaign.ask(2).ids)
+        [7, 8]
+        """
+        from observal.tables import TableRoles, load_problem, read_table
+
+        refuse_existing(where)
+        if progress:
+            progress(0, 1, "reading")
+        logs = list(logged) if isinstance(logged, list | tuple) else [logged]
+        roles = TableRoles(label, None, id, cost, None if features is None else tuple(features))
+        rows = read_table(pool, id)
+        loaded = load_problem(
+            [read_table(log, id) for log in logs],
+            rows,
+            roles,
+            propensity=propensity,
+            classes=classes,
+            floor=floor,
+            kept_only_labelled=kept_only_labelled,
+            n_rows=log_rows,
+            seed=random_state,
+        )
+        about = {
+            "id": id or ("id" if "id" not in rows.column_names else "row"),
+            "label": label,
+            "features": list(loaded.encoder.names),
+            "encoder": loaded.encoder.to_dict(),
+            "notes": list(loaded.notes),
+        }
+        problem = Problem(loaded.logged, loaded.pool)
+        settings = new_settings(problem, method, label_budget, random_state, overlap, about)
+        return cls._make(where, problem, rows, settings, progress)
+
+    @classmethod
+    def create_from_arrays(
+        cls,
+        where: str | Path,
+        logged: LoggedData,
+        pool: Pool,
+        *,
+        label_budget: int | None = None,
+        method: Method | None = None,
+        random_state: int = 0,
+        overlap: int = 1,
+    ) -> Self:
+        """Make a campaign from records in memory.
+
+        Parameters
+        ----------
+        where : path or ``postgresql://`` address
+            Nothing may be there yet.
+        logged, pool : LoggedData, Pool
+            With dense features.
+        label_budget : int, optional
+            The most rows to have labelled; without one the method decides.
+        method : Method, optional
+            How rows are chosen; :class:`~observal.NewtonVC` by default.
+        random_state : int
+            Seed of everything random.
+        overlap : int
+            How many annotators each row goes to; the majority decides.
+        """
+        import pyarrow as pa
+
+        problem = Problem(logged, pool)
+        settings = new_settings(problem, method, label_budget, random_state, overlap)
+        columns = {} if hasattr(pool.X, "tocsr") else dict(zip(settings["features"], pool.X.T, strict=True))
+        return cls._make(where, problem, pa.table(columns), settings, None)
+
+    @classmethod
+    def _make(
+        cls, where: str | Path, problem: Problem, rows: Any, settings: dict[str, Any], progress: Progress
+    ) -> Self:
+        # Before anything is written: what cannot be stored, and whether the method can work on the data.
+        encode(settings["method"])
+        classes = [
+            value if isinstance(value, bool | int | float | str) else str(value) for value in settings["classes"]
+        ]
+        if len({str(value) for value in classes}) < len(classes):
+            raise InvalidLabel(f"Classes must be written differently, but they are {classes}; rename one of them.")
+        Replay(problem, settings["method"], settings["seed"])
+
+        def fill(stored: Transaction) -> None:
+            arrays = write_problem(stored, problem.logged, problem.pool, rows, progress)
+            details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": stored.data_digest()}
+            SqlTransaction(stored, str(where)).append(OBSERVAL, "created", {**settings, **details})
+
+        return cls(create_store(where, fill))
+
+    @classmethod
+    def open(cls, where: str | Path) -> Self:
+        """Return the campaign at a path or ``postgresql://`` address, of this or an older version."""
+        return cls(open_store(where))
+
+    # -- asking and telling -------------------------------------------------------------------------------------
+
+    def ask(self, n: int | None = None, annotator: str = ANYONE) -> Batch:
+        """Return at most `n` open rows for an annotator, all that are free by default.
+
+        Rows that the annotator has come first, so asking again returns the same. A row is handed to no one else, unless
+        the campaign wants several annotators for each. The next round opens when all rows of this one are settled.
+        """
+        if n is not None:
+            check_whole("n", n, 1)
+        with self._writing() as transaction:
+            asked = self._ask(transaction, n, annotator)
+            rows, name = transaction.pool_rows(asked.positions), self._ledger.settings["id"]
+            if name in rows.column_names:
+                rows = rows.drop_columns([name])
+            return Batch(
+                ids=tuple(asked.ids),
+                round=asked.round,
+                query_probability=tuple(asked.query_probability),
+                reason=tuple(asked.reason),
+                rows=rows.add_column(0, name, [asked.ids]),
+                finished=bool(self._ledger.stopped),
+                note=asked.note,
+            )
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def check(self) -> Check:
+        """Read all of the campaign and compare it with its digests; raise NotACampaign where something was changed."""
+        with self._journal.reading() as transaction:
+            self._ledger = Ledger()
+            ledger, stored = self._follow(transaction), transaction.stored
+            if problem := stored.structure_problem():
+                raise damaged(self._journal.name, f"its database file was changed ({problem})")
+            transaction.problem(ledger.settings)
+            read_whole_table(stored, ROWS)
+            chunks = stored.chunk_names()
+            for name, chunk in chunks:
+                stored.read_chunk(name, chunk)
+            return Check(ledger.sequence, len(chunks), ledger.bought, ledger.digest)
+
+    def session(self) -> Session:
+        """Return the campaign as a session in memory, which is not connected with it: telling it stores nothing here."""
+        with self._journal.reading() as transaction:
+            settings = self._follow(transaction).settings
+            return Session.over(MemoryJournal(transaction.problem(settings), transaction.events(Ledger())))
+
+    def export(self, path: str | Path, force: bool = False) -> None:
+        """Write the classifier, with what turns raw rows into numbers, to a file for :func:`load_model`.
+
+        A file that is there is replaced only with `force`, and a campaign never.
+        """
+        check_target(path, force)
+        save_model(path, self.estimator, self._ledger.settings["encoder"], force)

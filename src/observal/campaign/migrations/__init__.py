@@ -1,1 +1,0 @@
-"""The schema's history: one file per revision, run by Alembic in order, never changed once released."""

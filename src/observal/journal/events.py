@@ -1,0 +1,128 @@
+"""Journal entries: what happened, when, by whom.
+
+========== =====================================================================================
+kind       payload
+========== =====================================================================================
+created    the settings: names of columns, sizes, classes, method, label budget
+upgraded   the digest of all data, where an older version had written none
+round      the plan of a round, and the ids of the rows it asks about
+asked      the rows that were handed to an annotator
+released   the rows that were taken back from one
+answered   rows and class codes; None is a skip
+corrected  rows, the code before and the code now
+finished   why the method has nothing left to ask
+========== =====================================================================================
+
+Rows are positions in the pool. What comes from a file or database is checked before it is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from observal.types import Plan
+
+OBSERVAL = "observal"
+"""Who writes what no person did."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the journal; its plan or method is an object, not its encoding."""
+
+    sequence: int
+    time: str
+    actor: str
+    kind: str
+    payload: Mapping[str, Any]
+    digest: str = ""
+
+
+_CREATED = {
+    "id": str,
+    "label": str,
+    "features": list,
+    "notes": list,
+    "seed": int,
+    "overlap": int,
+    "classes": list,
+    "log_rows": int,
+    "revealed": int,
+    "pool_rows": int,
+}
+
+
+def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise ValueError where a journal entry holds something that observal never writes.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of entry.
+    payload : mapping
+        What it holds.
+    settings : mapping
+        The payload of the first entry; empty where this is the first.
+
+    Examples
+    --------
+    >>> check_payload("answered", {"answers": [[3, 1]]}, {"pool_rows": 9, "classes": ["no", "yes"]})
+    >>> check_payload("answered", {"answers": [[9, 1]]}, {"pool_rows": 9, "classes": ["no", "yes"]})
+    Traceback (most recent call last):
+    ...
+    ValueError: there is no pool row 9
+    """
+    require((kind == "created") == (not settings), "it stands in the wrong place")
+    if kind == "created":
+        _check_created(payload)
+    elif kind in ("finished", "upgraded"):
+        names = ("reason",) if kind == "finished" else ("data", "schema")
+        require(all(isinstance(payload[name], str) for name in names), "it has no text")
+    elif kind == "round":
+        check_plan(payload["plan"], settings["pool_rows"], len(settings["classes"]))
+        require(len(payload["ids"]) == payload["plan"].asked.size, "it has another number of ids")
+        require(isinstance(payload["observal"], str), "it names no version")
+    elif kind in ("asked", "released"):
+        require(kind == "asked" or isinstance(payload["annotator"], str), "it names nobody")
+        _check_rows(payload["rows"], settings)
+    elif kind in ("answered", "corrected"):  # the ledger refuses kinds that it does not know
+        _check_rows([answer[0] for answer in payload["answers"]], settings)
+        codes = [code for answer in payload["answers"] for code in answer[1:]]
+        most = len(settings["classes"])
+        require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
+
+
+def check_plan(plan: Any, pool_rows: int, n_classes: int) -> None:
+    """Raise ValueError where a plan names rows or classes that there are none of."""
+    require(isinstance(plan, Plan), "it has no plan")
+    inside = plan.positions.max(initial=-1) < pool_rows and plan.inferred.max(initial=-1) < n_classes
+    require(bool(inside), "its plan names what there is not")
+    require(np.unique(plan.positions).size == plan.positions.size, "its plan names a row twice")
+
+
+def _check_created(payload: Mapping[str, Any]) -> None:
+    for name, kind in _CREATED.items():
+        require(type(payload[name]) is kind, f"its {name} is not as it should be")
+    require(payload["encoder"] is None or isinstance(payload["encoder"], dict), "its encoder is not as it should be")
+    budget, classes = payload["label_budget"], payload["classes"]
+    require(budget is None or (type(budget) is int and budget >= 0), "its label_budget is not as it should be")
+    counts = (payload["seed"], payload["overlap"] - 1, payload["log_rows"] - 1, payload["pool_rows"] - 1)
+    require(min(counts) >= 0, "a count is too small")
+    require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
+    texts = [*payload["features"], *payload["notes"]]
+    require(all(isinstance(text, str) for text in texts), "a name is not text")
+
+
+def _check_rows(rows: Any, settings: Mapping[str, Any]) -> None:
+    for row in rows:
+        require(type(row) is int and 0 <= row < settings["pool_rows"], f"there is no pool row {row!r:.20}")
+
+
+def require(condition: bool, otherwise: str) -> None:
+    """Raise ValueError with a text unless a condition holds."""
+    if not condition:
+        raise ValueError(otherwise)

@@ -1,0 +1,309 @@
+"""Ask, tell, release; status, history, rounds, result: the verbs of a session and of a campaign, over any journal.
+
+This is the only place where state changes, and it changes by appending to the journal. Every verb that changes something is
+one transaction: what it returns is stored when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Ints
+from observal.journal.answers import WrittenAnswer, read_answers, written
+from observal.journal.events import OBSERVAL, Event
+from observal.journal.history import entries
+from observal.journal.ledger import Ledger
+from observal.journal.replay import Replay
+from observal.journal.results import Entry, Receipt, Status
+from observal.journal.settings import ANYONE, check_annotator, observal_version
+from observal.journal.status import status_of, why_nothing
+from observal.journal.telling import validate_answers
+from observal.types import ACTION_NAMES, Interval, Plan, Problem, Round, RunResult, Stop, Table
+
+
+class Transaction(Protocol):
+    """What a journal offers while it is read or written."""
+
+    def events(self, ledger: Ledger) -> list[Event]:
+        """Return the events that a ledger has not followed yet."""
+        ...
+
+    def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
+        """Add an event and return it; it counts once the block has ended."""
+        ...
+
+    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+        """Return log and pool; without ids, rows may be named by their positions."""
+        ...
+
+    def pool_ids(self, positions: Ints) -> NDArray[Any]:
+        """Return the ids of some pool rows."""
+        ...
+
+
+class Journal(Protocol):
+    """Where events are kept: in memory or in a database."""
+
+    name: str
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """Yield a :class:`Transaction` that sees one state and changes nothing."""
+        ...
+
+    def writing(self) -> AbstractContextManager[Any]:
+        """Yield a :class:`Transaction` that no other writer overlaps; a block that raises stores nothing."""
+        ...
+
+
+class Asked(NamedTuple):
+    """Rows that an annotator has now, and why there are none where there are none."""
+
+    positions: list[int]
+    ids: list[Any]
+    round: int
+    query_probability: list[float]
+    reason: list[str]
+    note: str
+
+
+class LabelLoop:
+    """Buying labels over a journal. Its public faces are :class:`observal.Session` and :class:`observal.Campaign`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._ledger = Ledger()
+        self._replay: Replay | None = None
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def _ask(self, transaction: Transaction, n: int | None, annotator: str) -> Asked:
+        """Hand out at most `n` open rows, those that the annotator has first; open a round where none is open."""
+        ledger = self._ledger
+        check_annotator(annotator, ledger.overlap)
+        if not ledger.open_rows and not ledger.recorded_stop:
+            self._open_round(transaction)
+        rows = ledger.held_by(annotator)
+        more = ledger.free_for(annotator)[: None if n is None else max(0, n - len(rows))]
+        if more:
+            self._append(transaction, annotator, "asked", {"rows": more})
+        return self._shown(ledger.held_by(annotator)[:n], annotator)
+
+    def _shown(self, positions: list[int], annotator: str) -> Asked:
+        ledger = self._ledger
+        if not positions:
+            return Asked([], [], len(ledger.plans), [], [], why_nothing(ledger, annotator))
+        plan = ledger.plans[-1]
+        place = {p: i for i, p in enumerate(plan.positions.tolist())}
+        at = [place[p] for p in positions]
+        reasons = [plan.reasons[code] for code in plan.reason[at]]
+        ids = [ledger.ids[p] for p in positions]
+        return Asked(positions, ids, len(ledger.plans), plan.query_probability[at].tolist(), reasons, "")
+
+    def tell(
+        self, ids: Iterable[Any], labels: Iterable[Any], annotator: str = ANYONE, correct: bool = False
+    ) -> Receipt:
+        """Store answers; all of them or, if one is refused, none.
+
+        Parameters
+        ----------
+        ids : iterable
+            Of rows that were asked for, in any order and of any round.
+        labels : iterable
+            One of the classes each, also as text; None, NaN or ``"skip"`` skips the row, and ``""`` means "not yet". A skip buys
+            no label, and a label told later takes its place: it is kept even where the budget is already spent.
+        annotator : str
+            Who answers.
+        correct : bool
+            Let another answer replace one that is there. Closed rounds keep their decisions and are refitted.
+        """
+        return self._tell(written(ids, labels), 0, annotator, correct)
+
+    def tell_file(
+        self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | bytes | None = None
+    ) -> Receipt:
+        """Store the answers of a CSV or JSON file, as :meth:`tell` does; an empty label means "not yet".
+
+        `text` is the content where it has been read already.
+        """
+        settings = self._read().settings
+        answers, blank = read_answers(path, settings["id"], settings["label"], text)
+        return self._tell(answers, blank, annotator, correct)
+
+    def _tell(self, answers: list[WrittenAnswer], blank: int, annotator: str, correct: bool) -> Receipt:
+        with self._writing() as transaction:
+            check_annotator(annotator, self._ledger.overlap)
+            changes = validate_answers(answers, self._ledger, annotator, correct)
+            if changes.new:
+                self._append(transaction, annotator, "answered", {"answers": changes.new})
+            if changes.corrected:
+                self._append(transaction, annotator, "corrected", {"answers": changes.corrected})
+        skips = sum(code is None for _, code in changes.new)
+        stored = len(changes.new) - skips
+        return Receipt(stored, skips, len(changes.corrected), changes.unchanged, blank + changes.blank)
+
+    def release(self, annotator: str) -> int:
+        """Take back the open rows that an annotator has, so that others can have them; return how many."""
+        with self._writing() as transaction:
+            rows = self._ledger.held_by(annotator)
+            if rows:
+                self._append(transaction, OBSERVAL, "released", {"annotator": annotator, "rows": rows})
+            return len(rows)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """Return where things stand; nothing is fitted for it."""
+        return status_of(self._read())
+
+    def history(self) -> list[Entry]:
+        """Return the journal in words, the first event first."""
+        with self._journal.reading() as transaction:
+            ledger = self._follow(transaction)
+            return entries(transaction.events(Ledger()), ledger)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with: the payload of the journal's first event."""
+        return dict(self._read().settings)
+
+    @property
+    def problem(self) -> Problem:
+        """Log and pool."""
+        with self._journal.reading() as transaction:
+            problem: Problem = transaction.problem(self._follow(transaction).settings)
+            return problem
+
+    @property
+    def labels(self) -> int:
+        """Labels bought so far, also in the round that is still open."""
+        return self._read().bought
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing is left to ask; empty while something is, or may be."""
+        return self._read().stopped
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is known that nothing is left to ask: the budget is spent, or the last ``ask`` found nothing."""
+        return bool(self.stopped)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What was decided, a plan for each round that was opened."""
+        return tuple(self._read().plans)
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Closed rounds; round 0 is the log alone. A round is fitted when it is first read."""
+        replay = self._replayed()
+        return tuple(replay.round(k) for k in range(replay.closed + 1))
+
+    @property
+    def estimator(self) -> Any:
+        """The classifier of the last closed round."""
+        replay = self._replayed()
+        return replay.round(replay.closed).estimator
+
+    def intervals(self, round_: int = -1) -> dict[str, Interval]:
+        """Return what the labels up to a closed round say of its classifier, on the whole population."""
+        replay = self._replayed()
+        return replay.intervals(range(replay.closed + 1)[round_])
+
+    def result(self) -> RunResult:
+        """Return what is known now: the classifier of the last closed round, and every decision up to it."""
+        replay = self._replayed()
+        rounds = tuple(replay.round(k) for k in range(replay.closed + 1))
+        decisions, codes = self._decisions(self._ledger.plans[: replay.closed])
+        bought = np.array([code is not None for code in codes], dtype=bool)
+        queries = {name: decisions[name][bought] for name in ("id", "round", "query_probability")}
+        label = replay.problem.logged.classes[[code for code in codes if code is not None]]
+        return RunResult(
+            rounds[-1].estimator,
+            rounds,
+            Table(**queries, label=label, reason=decisions["reason"][bought]),
+            decisions,
+            replay.intervals(replay.closed),
+            self._ledger.stopped or "not finished: there is more to ask",
+        )
+
+    def _decisions(self, plans: list[Plan]) -> tuple[Table, list[int | None]]:
+        """Return every decision of some rounds, and the class code of each row, None where it has none."""
+        positions = _joined([plan.positions for plan in plans], np.int64)
+        with self._journal.reading() as transaction:
+            ids = transaction.pool_ids(positions)
+        table = Table(
+            id=ids,
+            round=_joined([np.full(p.positions.size, k) for k, p in enumerate(plans, start=1)], np.int64),
+            query_probability=_joined([plan.query_probability for plan in plans], np.float64),
+            action=ACTION_NAMES[_joined([plan.action for plan in plans], np.int8)],
+            reason=_joined([np.asarray(p.reasons, dtype=object)[p.reason] for p in plans], object),
+        )
+        return table, [self._ledger.labels.get(p) for p in positions.tolist()]
+
+    # -- machinery ----------------------------------------------------------------------------------------------
+
+    def _read(self) -> Ledger:
+        with self._journal.reading() as transaction:
+            return self._follow(transaction)
+
+    def _follow(self, transaction: Transaction) -> Ledger:
+        """Read on in the journal."""
+        try:
+            self._ledger.follow(transaction.events(self._ledger))
+        except BaseException:
+            self._ledger = Ledger()  # it may have followed some of the events
+            raise
+        return self._ledger
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        try:
+            with self._journal.writing() as transaction:
+                self._follow(transaction)
+                yield transaction
+        except BaseException:
+            self._ledger = Ledger()  # it may have followed events that were then not stored
+            raise
+
+    def _append(self, transaction: Transaction, actor: str, kind: str, payload: Mapping[str, Any]) -> None:
+        """Write an event and follow it, without reading it back."""
+        self._ledger.follow([transaction.append(actor, kind, payload)])
+
+    def _replayed(self, transaction: Transaction | None = None) -> Replay:
+        """Return the method's states up to the last closed round."""
+        if transaction is None:
+            with self._journal.reading() as reading:
+                self._follow(reading)
+                return self._replayed(reading)
+        settings = self._ledger.settings
+        if self._replay is None:
+            problem = transaction.problem(settings, with_ids=False)
+            self._replay = Replay(problem, settings["method"], settings["seed"])
+        self._replay.follow(self._ledger.plans, self._ledger.labels)
+        return self._replay
+
+    def _open_round(self, transaction: Transaction) -> None:
+        """Record what the method decides next: rounds until one has rows to ask for, or that nothing is left."""
+        ledger = self._ledger
+        while not ledger.open_rows:
+            reason, budget = ledger.stopped, ledger.settings["label_budget"]
+            plan = Stop(reason) if reason else self._replayed(transaction).next_plan()
+            if isinstance(plan, Stop):
+                self._append(transaction, OBSERVAL, "finished", {"reason": plan.reason})
+                return
+            if budget is not None:
+                plan = plan.cut(budget - ledger.bought)
+            ids = transaction.pool_ids(plan.asked).tolist()
+            payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
+            self._append(transaction, OBSERVAL, "round", payload)
+
+
+def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([*parts, np.empty(0, dtype)])

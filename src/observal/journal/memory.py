@@ -1,0 +1,67 @@
+"""A journal in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from observal.checks import Ints
+from observal.journal.events import Event
+from observal.journal.ledger import Ledger
+from observal.types import Problem
+
+
+class MemoryJournal:
+    """Events in a list, and the problem they are about.
+
+    Parameters
+    ----------
+    problem : Problem
+        Log and pool.
+    events : iterable of Event
+        What happened so far.
+    """
+
+    name = "the session"
+
+    def __init__(self, problem: Problem, events: Iterable[Event] = ()) -> None:
+        self._problem = problem
+        self._events = list(events)
+
+    @contextmanager
+    def reading(self) -> Iterator[Self]:
+        """Yield the journal for reading."""
+        yield self
+
+    @contextmanager
+    def writing(self) -> Iterator[Self]:
+        """Yield the journal for writing; what was written in a block that raises is taken back."""
+        before = len(self._events)
+        try:
+            yield self
+        except BaseException:
+            del self._events[before:]
+            raise
+
+    def events(self, ledger: Ledger) -> list[Event]:
+        """Return the events that a ledger has not followed yet."""
+        return self._events[ledger.sequence :]
+
+    def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
+        """Add an event and return it."""
+        time = datetime.now(UTC).isoformat(timespec="microseconds")
+        self._events.append(Event(len(self._events) + 1, time, actor, kind, payload))
+        return self._events[-1]
+
+    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+        """Return log and pool."""
+        return self._problem
+
+    def pool_ids(self, positions: Ints) -> NDArray[Any]:
+        """Return the ids of some pool rows."""
+        ids: NDArray[Any] = self._problem.pool.ids
+        return ids[positions]

@@ -1,0 +1,101 @@
+"""What a method makes of recorded plans and answers: its states, round by round.
+
+Decisions are never made twice: plans come from the journal, and the states are folded over them. The same plans and answers
+give the same states on every machine, up to floating-point rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from observal.methods import Method
+from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+
+Codes = tuple[int | None, ...]
+
+
+class Replay:
+    """A method's states after each closed round; state 0 is the log alone.
+
+    Parameters
+    ----------
+    problem : Problem
+        Log and pool.
+    method : Method
+        Whose states they are.
+    random_state : int
+        Seed of everything random.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> problem = ob.Problem(ob.LoggedData(X, X[:, 0] > 0, 0.5), ob.Pool(X, 0.1))
+    >>> replay = Replay(problem, ob.NewtonVC(batch=3), random_state=0)
+    >>> plan = replay.next_plan()
+    >>> replay.follow([plan], {int(row): 1 for row in plan.asked})
+    >>> replay.round(1).labels
+    3
+    """
+
+    def __init__(self, problem: Problem, method: Method, random_state: int) -> None:
+        self.problem, self._method, self._random_state = problem, method, random_state
+        self._states = [method.begin(problem, self._rng(0, 0))]
+        self._answers: list[Codes] = []  # that each closed round was closed with
+        self._described: dict[int, Round] = {}
+
+    @property
+    def closed(self) -> int:
+        """Rounds that are closed."""
+        return len(self._states) - 1
+
+    def follow(self, plans: Sequence[Plan], labels: Mapping[int, int | None]) -> None:
+        """Close every round whose rows all have a label or were skipped; rounds with other answers than before are redone.
+
+        Parameters
+        ----------
+        plans : sequence of Plan
+            One per round, in order.
+        labels : mapping
+            Pool position → class code, or None where the row was skipped.
+        """
+        for k, plan in enumerate(plans):
+            rows = plan.asked.tolist()
+            if any(row not in labels for row in rows):
+                return
+            codes = tuple(labels[row] for row in rows)
+            if k < self.closed and self._answers[k] == codes:
+                continue
+            if k < self.closed:
+                del self._states[k + 1 :], self._answers[k:]
+                self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
+            self._close(plan, codes)
+
+    def _close(self, plan: Plan, codes: Codes) -> None:
+        answers = Answers(
+            np.array([code or 0 for code in codes], dtype=np.int64),
+            np.array([code is not None for code in codes], dtype=bool),
+        )
+        rng = self._rng(len(self._states), 1)
+        self._states.append(self._method.advance(self.problem, self._states[-1], plan, answers, rng))
+        self._answers.append(codes)
+
+    def next_plan(self) -> Plan | Stop:
+        """Return what the method decides after the last closed round."""
+        return self._method.plan(self.problem, self._states[-1], self._rng(len(self._states), 0))
+
+    def round(self, k: int) -> Round:
+        """Return a closed round as people see it. It is fitted when it is first read, not when it is replayed."""
+        if k not in self._described:
+            self._described[k] = self._method.describe(self.problem, self._states[k])
+        return self._described[k]
+
+    def intervals(self, k: int) -> dict[str, Interval]:
+        """Return what the labels up to a closed round say of its classifier."""
+        return self._method.intervals(self.problem, self._states[k])
+
+    def _rng(self, round_: int, purpose: int) -> np.random.Generator:
+        # A stream of its own for each round and purpose: a replay elsewhere draws what the first run would have drawn.
+        return np.random.default_rng([self._random_state, round_, purpose])

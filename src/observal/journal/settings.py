@@ -1,0 +1,104 @@
+"""What a session or campaign is made with, checked: the payload of its journal's first event."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from observal.checks import check_whole
+from observal.errors import InvalidInput
+from observal.methods import Method, NewtonVC
+from observal.types import Problem
+
+ANYONE = "anyone"
+"""Who answers where no one says."""
+_LONGEST_NAME = 100
+
+
+def new_settings(
+    problem: Problem,
+    method: Method | None,
+    label_budget: int | None,
+    random_state: int,
+    overlap: int = 1,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the settings for the journal's first event.
+
+    Parameters
+    ----------
+    problem : Problem
+        Log and pool.
+    method, label_budget, random_state, overlap
+        As for :class:`observal.Session`.
+    about : mapping, optional
+        What else to record: names of columns, the encoder, notes.
+    """
+    check_whole("overlap", overlap, 1)
+    check_whole("random_state", random_state, 0)
+    if label_budget is not None:
+        check_whole("label_budget", label_budget, 0)
+    method = NewtonVC() if method is None else method
+    if isinstance(method, type) or not hasattr(method, "begin"):
+        raise InvalidInput(f"method must be one such as NewtonVC(), but is {method!r}; make one with its settings.")
+    logged, pool = problem.logged, problem.pool
+    unnamed = {"id": "id", "label": "label", "features": [f"x{k}" for k in range(pool.X.shape[1])]}
+    return {
+        **unnamed,
+        "encoder": None,
+        "notes": [],
+        **(about or {}),
+        "label_budget": None if label_budget is None else int(label_budget),
+        "seed": int(random_state),
+        "overlap": int(overlap),
+        "method": method,
+        "classes": logged.classes.tolist(),
+        "log_rows": len(logged),
+        "revealed": int(logged.revealed.sum()),
+        "pool_rows": len(pool),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what computes.
+
+    Examples
+    --------
+    >>> "numpy" in versions()
+    True
+    """
+    packages = ("observal", "numpy", "scipy", "scikit-learn", "pyarrow", "sqlalchemy")
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}
+
+
+def observal_version() -> str:
+    """Return the version of observal.
+
+    Examples
+    --------
+    >>> observal_version() == versions()["observal"]
+    True
+    """
+    return importlib.metadata.version("observal")
+
+
+def check_annotator(annotator: str, overlap: int) -> None:
+    """Refuse a name that cannot be told from another's.
+
+    Examples
+    --------
+    >>> check_annotator("Ann", 2)
+    """
+    if not isinstance(annotator, str) or not annotator.strip() or not annotator.isprintable():
+        raise InvalidInput(f"An annotator needs a name that can be printed, but got {annotator!r}; give one.")
+    if len(annotator) > _LONGEST_NAME:
+        raise InvalidInput(
+            f"An annotator's name may have {_LONGEST_NAME} characters, but has {len(annotator)}; give a shorter one."
+        )
+    if overlap > 1 and annotator == ANYONE:
+        raise InvalidInput(
+            f"Each row goes to {overlap} different people, so it must know who you are; "
+            "give your name (--annotator NAME, or annotator=)."
+        )

@@ -1,0 +1,1 @@
+"""A journal in SQLite or PostgreSQL, with the data it is about."""

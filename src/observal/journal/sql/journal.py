@@ -1,0 +1,116 @@
+"""A journal in a database: plans and methods are encoded on the way in, and checked on the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from observal.checks import Ints
+from observal.codec import gone_settings
+from observal.errors import NotACampaign
+from observal.journal.encoding import decode_method, decode_plan, encode
+from observal.journal.events import Event, check_payload, require
+from observal.journal.ledger import Ledger
+from observal.journal.sql.chunks import read_rows
+from observal.journal.sql.contents import ROWS, read_pool_ids, read_problem
+from observal.journal.sql.store import Store, Transaction, damaged
+from observal.types import Problem
+
+_ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
+_COSTS = {"log.cost", "pool.cost"}
+_ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1")
+
+
+class SqlJournal:
+    """The journal of a campaign's database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.name = store.name
+
+    @contextmanager
+    def reading(self) -> Iterator[SqlTransaction]:
+        """Yield a transaction that sees one state of the campaign and changes nothing."""
+        with self._store.reading() as transaction:
+            yield SqlTransaction(transaction, self.name)
+
+    @contextmanager
+    def writing(self) -> Iterator[SqlTransaction]:
+        """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
+        with self._store.writing() as transaction:
+            yield SqlTransaction(transaction, self.name)
+
+
+class SqlTransaction:
+    """What can be done with the journal within one transaction."""
+
+    def __init__(self, stored: Transaction, name: str) -> None:
+        self.stored = stored
+        self._name = name
+
+    def events(self, ledger: Ledger) -> list[Event]:
+        """Return the events that a ledger has not followed yet; what observal cannot have written raises NotACampaign."""
+        found, settings, data = [], ledger.settings, ledger.data_digest
+        for event in self.stored.events(ledger.sequence, ledger.digest):
+            try:
+                payload = _decoded(event.kind, event.payload)
+                check_payload(event.kind, payload, settings)
+            except NotACampaign:
+                raise
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                raise NotACampaign(
+                    f"The journal's entry {event.sequence} ({event.kind!r:.40}) makes no sense "
+                    f"({' '.join(str(error).split())[:80]}), so {self._name} is damaged; "
+                    "go on with a copy from before the damage."
+                ) from None
+            settings = payload if event.kind == "created" else settings
+            data = payload.get("data", "") if event.kind in ("created", "upgraded") else data
+            found.append(replace(event, payload=payload))
+        if data != self.stored.data_digest():
+            raise damaged(self._name, "chunks of its data were changed, added or removed")
+        return found
+
+    def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
+        """Add an event and return it; it counts once the transaction is committed."""
+        encoded = {name: encode(value) if name in ("plan", "method") else value for name, value in payload.items()}
+        return replace(self.stored.append(actor, kind, encoded), payload=payload)
+
+    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+        """Return log and pool; without ids, rows are named by their positions, which is faster."""
+        return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids)
+
+    def pool_ids(self, positions: Ints) -> NDArray[Any]:
+        """Return the ids of some pool rows."""
+        return read_pool_ids(self.stored, positions)
+
+    def pool_rows(self, positions: list[int]) -> Any:
+        """Return some pool rows as they came, as an Arrow table."""
+        return read_rows(self.stored, ROWS, positions)
+
+
+def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored payload with its plan or method as an object."""
+    if kind == "round":
+        plain = all(isinstance(id_, str | int) for id_ in payload["ids"])
+        require(isinstance(payload["ids"], list) and plain, "an id is neither text nor a whole number")
+        return {**payload, "plan": decode_plan(payload["plan"])}
+    if kind == "created":
+        _check_stored(payload)
+        gone = gone_settings(payload["method"])
+        return {**payload, "method": decode_method(payload["method"]), "gone": gone}
+    return dict(payload)
+
+
+def _check_stored(settings: Mapping[str, Any]) -> None:
+    """Raise ValueError where settings describe arrays or classes that observal never stores."""
+    classes, forms, n_features = settings["classes"], settings["arrays"], len(settings["features"])
+    require(all(isinstance(value, bool | int | float | str) for value in classes), "a class is not as it should be")
+    require(_ARRAYS <= set(forms) <= _ARRAYS | _COSTS, "its arrays are not as they should be")
+    for name, form in forms.items():
+        rows = settings["log_rows" if name.startswith("log.") else "pool_rows"]
+        shape = [rows, n_features] if name.endswith(".features") else [rows]
+        require(form["shape"] == shape and form["dtype"] in _ITEM_TYPES, f"its {name} is not as it should be")

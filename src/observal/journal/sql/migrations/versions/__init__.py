@@ -1,0 +1,1 @@
+"""One file per revision, run in order, never changed once released."""

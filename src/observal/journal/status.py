@@ -1,0 +1,51 @@
+"""Where things stand, read off the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from observal.codec import in_short
+from observal.journal.agreement import agreement
+from observal.journal.ledger import Ledger
+from observal.journal.results import Status
+
+
+def why_nothing(ledger: Ledger, annotator: str) -> str:
+    """Return in words why there is no row for an annotator."""
+    if ledger.stopped:
+        return f"Nothing is left to ask: {ledger.stopped}."
+    said = [f"{name} has {count}" for name, count in sorted(ledger.held().items())]
+    waiting = sum(not ledger.holders.get(p) for p in ledger.open_rows)
+    if waiting:
+        said.append(f"{waiting} wait for someone who has not answered them yet")
+    return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {', '.join(said)}."
+
+
+def status_of(ledger: Ledger) -> Status:
+    """Return where things stand."""
+    settings = ledger.settings
+    answers = Counter(name for row in ledger.responses.values() for name, code in row.items() if code is not None)
+    gone = settings.get("gone", ())
+    notes = [f"The method's setting {name} is gone in this version and is not used." for name in gone]
+    return Status(
+        log_rows=settings["log_rows"],
+        revealed=settings["revealed"],
+        pool_rows=settings["pool_rows"],
+        features=len(settings["features"]),
+        classes=tuple(settings["classes"]),
+        label_budget=settings["label_budget"],
+        labels=ledger.bought,
+        skipped=len(ledger.labels) - ledger.bought,
+        round=len(ledger.plans),
+        round_rows=int(ledger.plans[-1].asked.size) if ledger.plans else 0,
+        open_rows=len(ledger.open_rows),
+        held=dict(sorted(ledger.held().items())),
+        answers=dict(sorted(answers.items())),
+        overlap=ledger.overlap,
+        corrections=ledger.corrections,
+        agreement=agreement(ledger.responses.values(), len(settings["classes"])),
+        stopped=ledger.stopped,
+        method=in_short(settings["method"]),
+        random_state=settings["seed"],
+        notes=(*settings["notes"], *notes),
+    )
