@@ -99,7 +99,8 @@ def test_every_result_as_json(made, files):
         row["y"] = "paid"
     (files / "labels.json").write_text(json.dumps(asked))
     told = json.loads(observal("tell", made, files / "labels.json", "--json"))
-    assert told == {"labels": 3, "skips": 0, "corrected": 0, "unchanged": 0, "bought": 3, "label_budget": 20}
+    counts = {"labels": 3, "skips": 0, "corrected": 0, "unchanged": 0, "blank": 0}
+    assert told == {**counts, "bought": 3, "label_budget": 20}
     assert json.loads(observal("status", made, "--json"))["labels"] == 3
     assert "error_interval" in json.loads(observal("status", made, "--json", "--interval"))
     assert [e["kind"] for e in json.loads(observal("history", made, "--json"))][:2] == ["created", "round"]
