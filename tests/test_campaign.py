@@ -11,8 +11,8 @@ import pytest
 
 import observal as ob
 from observal.campaign import Campaign, load_model
-from observal.journal.answers import LabelReader
 from observal.errors import CampaignExists, ConflictingAnswer, InvalidInput, InvalidLabel, NotACampaign, UnknownRow
+from observal.journal.answers import LabelReader
 from tests.campaigns import METHOD, make_campaign, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observal.campaign import Campaign
+from observal.codec import gone_settings
+from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
 from observal.journal.encoding import decode_method, decode_plan, encode
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.schema import NEWEST, migrate, revisions, schema_version
 from observal.journal.sql.store import create_store, open_store
-from observal.codec import gone_settings
-from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
 from observal.types import ASKED, Plan
 from tests.campaigns import make_campaign, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture

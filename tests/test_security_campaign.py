@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from observal.campaign import Campaign
-from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
+from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from tests.campaigns import make_campaign, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.test_campaign_store import FIRST, PLACES, address, engine_of

@@ -18,13 +18,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from observal.campaign.answers import read_answers
+from observal.campaign.reporting import write_campaign_report
 from typer.testing import CliRunner
 
 import observal as ob
 from observal import writing
 from observal.campaign import Campaign
-from observal.campaign.answers import read_answers
-from observal.campaign.reporting import write_campaign_report
 from observal.cli import app
 from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError

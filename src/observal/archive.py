@@ -29,6 +29,10 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 _ONCE = 1 << 20
 
 
+class Damaged(ValueError):
+    """What is wrong with a file, for the sentence that :func:`open_archive` makes of it."""
+
+
 def seal(file: IO[bytes]) -> None:
     """Write the digest of all members into the comment of a complete zip."""
     with zipfile.ZipFile(file) as archive:
@@ -59,14 +63,14 @@ class Archive:
     def _check_members(self) -> None:
         infos = self._archive.infolist()
         if len(self._members) < len(infos):
-            raise _Damaged("a member stands in it twice")
+            raise Damaged("a member stands in it twice")
         for info in infos:
             if not _NAME.fullmatch(info.filename):
-                raise _Damaged(f"it has a member {info.filename!r:.60}")
+                raise Damaged(f"it has a member {info.filename!r:.60}")
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
-                raise _Damaged(f"{info.filename} is compressed or encrypted")
+                raise Damaged(f"{info.filename} is compressed or encrypted")
         if sum(info.file_size for info in infos) > self.path.stat().st_size:
-            raise _Damaged("its members claim to be larger than the file")
+            raise Damaged("its members claim to be larger than the file")
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -74,12 +78,12 @@ class Archive:
     def check_digest(self) -> None:
         """Refuse a file whose members are not those that were written; one without a digest passes."""
         if self._archive.comment and self._archive.comment != _COMMENT + _digest(self._archive).encode():
-            raise _Damaged("its content does not fit its digest")
+            raise Damaged("its content does not fit its digest")
 
     def require_digest(self) -> None:
         """Refuse a file without a digest."""
         if not self._archive.comment:
-            raise _Damaged("its digest is gone")
+            raise Damaged("its digest is gone")
 
     def json(self, name: str) -> Any:
         """Return what a JSON member holds."""
@@ -92,11 +96,11 @@ class Archive:
             shape, by_column, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
             size = math.prod(shape)
             if dtype.hasobject or (dtype.kind not in _KINDS and dtype not in records):
-                raise _Damaged(f"{name} holds values of type {dtype!s:.40}")
+                raise Damaged(f"{name} holds values of type {dtype!s:.40}")
             if any(n < 0 for n in shape) or (size and not dtype.itemsize):
-                raise _Damaged(f"{name} has the shape {shape}")
+                raise Damaged(f"{name} has the shape {shape}")
             if member.tell() + size * dtype.itemsize != info.file_size:
-                raise _Damaged(f"{name} claims {size} values, which is not what it holds")
+                raise Damaged(f"{name} claims {size} values, which is not what it holds")
             data = member.read()
         array: NDArray[Any] = np.ndarray(shape, dtype, data, order="F" if by_column else "C").copy(order="K")
         _check_values(name, array)
@@ -104,22 +108,18 @@ class Archive:
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         if name not in self._members:
-            raise _Damaged(f"it has no member {name!r:.60}")
+            raise Damaged(f"it has no member {name!r:.60}")
         return self._members[name]
 
 
 def _check_values(name: str, array: NDArray[Any]) -> None:
     """Refuse bytes that no boolean and no character has."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise _Damaged(f"{name} holds truth values that are neither true nor false")
+        raise Damaged(f"{name} holds truth values that are neither true nor false")
     if array.dtype.kind == "U" and array.size:
         codes = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
         if codes.max() > _LAST_CHARACTER:
-            raise _Damaged(f"{name} holds text with characters that do not exist")
-
-
-class _Damaged(ValueError):
-    """What is wrong with a file, for the sentence that :func:`open_archive` makes of it."""
+            raise Damaged(f"{name} holds text with characters that do not exist")
 
 
 @contextmanager
@@ -144,5 +144,5 @@ def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
     except ObservalError:
         raise
     except Exception as error:
-        seen = str(error) if isinstance(error, _Damaged) else type(error).__name__
+        seen = str(error) if isinstance(error, Damaged) else type(error).__name__
         raise InvalidInput(f"{path} is not {kind}, or it is damaged ({seen}); {remedy}.") from error

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from observal.archive import Damaged
 from observal.errors import NotPredictable
 from observal.model_files.listed import own_classes
 
@@ -33,7 +34,7 @@ def make_tree(arguments: Any, state: Any) -> Any:
         and state["node_count"] == len(nodes)
     )
     if not sound:
-        raise ValueError("a tree whose parts do not fit together")
+        raise Damaged("a tree whose parts do not fit together")
     inner = nodes["left_child"] != -1
     _check_links(inner, nodes["left_child"], nodes["right_child"], nodes["feature"], n_features)
     tree = Tree(n_features, n_classes, n_outputs)
@@ -46,9 +47,9 @@ def _check_links(inner: NDArray[Any], left: NDArray[Any], right: NDArray[Any], f
     here = np.flatnonzero(inner)
     for link in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
         if inner.size == 0 or (link <= here).any() or (link >= inner.size).any():
-            raise ValueError("a tree whose nodes lead nowhere")
+            raise Damaged("a tree whose nodes lead nowhere")
     if here.size and not (feature[inner].min() >= 0 and feature[inner].max() < n):
-        raise ValueError("a tree that reads features beyond the last one")
+        raise Damaged("a tree that reads features beyond the last one")
 
 
 def check_estimator(estimator: Any) -> None:
@@ -74,7 +75,7 @@ def check_estimator(estimator: Any) -> None:
         if isinstance(estimator, BaseGradientBoosting):
             fits = fits and members.ndim == 2 and _starts_right(state, members.shape[1])
     if not fits:
-        raise ValueError("trees that do not fit their estimator")
+        raise Damaged("trees that do not fit their estimator")
 
 
 def _starts_right(state: dict[str, Any], n_trees: int) -> bool:
@@ -97,7 +98,7 @@ def _boosted_fits(state: dict[str, Any], n_features: Any) -> bool:
 
     categorical = vars(state["_bin_mapper"])["is_categorical_"]
     if state["_preprocessor"] is not None or categorical.shape != (n_features,) or categorical.any():
-        raise ValueError("boosted trees with categories")
+        raise Damaged("boosted trees with categories")
     for predictor in (one for iteration in state["_predictors"] for one in iteration):
         nodes = predictor.nodes
         if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or nodes["is_categorical"].any():
@@ -119,20 +120,20 @@ def check_model(model: Any) -> None:
 
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else []
     if not steps or not isinstance(steps[-1], CampaignClassifier) or len(steps) > 2:
-        raise ValueError("it holds no campaign's classifier")
+        raise Damaged("it holds no campaign's classifier")
     classifier = steps[-1].classifier
     for step in steps[:-1]:
         if not (isinstance(step, TableTransformer) and isinstance(step.encoder, TableEncoder)):
-            raise ValueError("it has a step that observal does not make")
+            raise Damaged("it has a step that observal does not make")
         _ = step.encoder.names
     classes = classifier.classes_
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not callable(classifier.predict):
-        raise ValueError("its classifier has no classes")
+        raise Damaged("its classifier has no classes")
     if type(classifier) in own_classes().values():
         with suppress(NotPredictable):  # a row of a matrix predicts its own rows only
             predicted = classifier.predict(np.ones((1, _n_features(classifier))))
             if predicted.shape != (1,) or predicted[0] not in classes.tolist():
-                raise ValueError("its classifier predicts something else than its classes")
+                raise Damaged("its classifier predicts something else than its classes")
 
 
 def _n_features(classifier: Any) -> int:
@@ -144,7 +145,7 @@ def _n_features(classifier: Any) -> int:
         return int(classifier.coef_.shape[1])
     feature = getattr(getattr(classifier, "member", None), "feature", 1)
     if not 0 <= feature < _MOST_FEATURES:
-        raise ValueError(f"its classifier reads feature {feature}")
+        raise Damaged(f"its classifier reads feature {feature}")
     return max(2, feature + 1)
 
 
@@ -158,7 +159,7 @@ def _check_features(classifier: Any) -> None:
     n = features.mean.size
     for made in features.transformers:
         if not isinstance(made, RBFSampler | SplineTransformer):
-            raise ValueError(f"its features are made by {type(made).__name__}")
+            raise Damaged(f"its features are made by {type(made).__name__}")
         n += made.random_weights_.shape[1] if isinstance(made, RBFSampler) else made.n_features_out_
     if any(column.shape != features.mean.shape for column in columns) or classifier.coef_.shape != (1, n):
-        raise ValueError("its features and weights do not fit together")
+        raise Damaged("its features and weights do not fit together")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.archive import Archive
+from observal.archive import Archive, Damaged
 from observal.errors import InvalidInput
 from observal.model_files.checks import check_estimator, make_tree
 from observal.model_files.listed import PLAIN_TYPES, SCALARS, loss_classes, own_classes, sklearn_classes
@@ -81,7 +81,7 @@ class ModelReader:
             self._refuse(node)
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ValueError("too many levels")
+            raise Damaged("too many levels")
         made = reader(node)  # type: ignore[misc]
         self._depth -= 1
         return made
@@ -109,7 +109,7 @@ class ModelReader:
         name = self._listed(node, ("builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"))
         kinds = self._items(node["key_types"], "builtins.list")
         if not all(isinstance(kind, type) for kind in kinds) or len(kinds) != len(node["content"]):
-            raise ValueError("keys without types")
+            raise Damaged("keys without types")
         pairs = {kind(key): self._read(item) for kind, (key, item) in zip(kinds, node["content"].items(), strict=True)}
         if name == "sklearn.utils._bunch.Bunch":
             from sklearn.utils import Bunch
@@ -121,7 +121,7 @@ class ModelReader:
     def _scalar(node: Any) -> Any:
         value = json.loads(node["content"])
         if isinstance(value, dict | list):
-            raise ValueError("a value that is no number and no text")
+            raise Damaged("a value that is no number and no text")
         return value
 
     def _array(self, node: Any) -> Any:
@@ -152,14 +152,14 @@ class ModelReader:
 
     def _object(self, node: Any) -> Any:
         name = f"{node['__module__']}.{node['__class__']}"
+        if name == "scipy.interpolate._bsplines.BSpline":
+            return self._spline(node["content"]["content"])
         state = self._read(node["content"]) if node.get("content") is not None else {}
         state = {} if state is None else state
         if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
-            raise ValueError(f"a state of {name} that is no set of attributes")
+            raise Damaged(f"a state of {name} that is no set of attributes")
         if name in own_classes():
             return _own(own_classes()[name], state)
-        if name == "scipy.interpolate._bsplines.BSpline":
-            return _spline(state)
         trusted = name in self._trusted
         kind: Any = _trusted_class(name) if trusted else sklearn_classes()[self._listed(node, sklearn_classes())]
         made = kind.__new__(kind)
@@ -171,6 +171,13 @@ class ModelReader:
             check_estimator(made)
         return made
 
+    def _spline(self, parts: Any) -> Any:
+        """Make a spline by its constructor, which checks that its parts fit together; its compiled code does not."""
+        from scipy.interpolate import BSpline
+
+        t, c = (self._read(parts[name if name in parts else f"_{name}"]) for name in ("t", "c"))
+        return BSpline(t, c, *(self._read(parts[name]) for name in ("k", "extrapolate", "axis")))
+
     def _tree(self, node: Any) -> Any:
         self._listed(node, ("sklearn.tree._tree.Tree",))
         return make_tree(self._read(node["__reduce__"]["args"]), self._read(node["content"]))
@@ -179,7 +186,7 @@ class ModelReader:
         kind = loss_classes()[self._listed(node, loss_classes())]
         arguments, state = self._read(node["__reduce__"]["args"]), self._read(node["content"])
         if state or not all(isinstance(one, float | int) for one in arguments):
-            raise ValueError("a loss with other settings than numbers")
+            raise Damaged("a loss with other settings than numbers")
         return kind(*arguments)
 
 
@@ -190,7 +197,7 @@ def _trusted_class(name: str) -> Any:
 
 def _index(value: Any) -> int | None:
     if value is not None and not isinstance(value, int):
-        raise ValueError("a slice without numbers")
+        raise Damaged("a slice without numbers")
     return value
 
 
@@ -200,10 +207,3 @@ def _own(kind: type[Any], state: dict[str, Any]) -> Any:
         return build(kind, {field.name: state[field.name] for field in dataclasses.fields(kind) if field.init})
     (name,) = kind._get_param_names()
     return kind(state[name])
-
-
-def _spline(state: dict[str, Any]) -> Any:
-    """Make a spline by its constructor, which checks that its parts fit together; its compiled code does not."""
-    from scipy.interpolate import BSpline
-
-    return BSpline(state["t"], state["c"], int(state["k"]), bool(state["extrapolate"]), int(state.get("axis", 0)))

@@ -1,0 +1,170 @@
+"""What attackers and bad disks do to files, and a watch over what happens when such a file is opened."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+import zipfile
+
+from observal.archive import seal
+
+_STARTS = ("os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "subprocess.Popen", "os.kill", "os.forkpty")
+_CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.truncate", "os.symlink", "os.link")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_watching: list[list[str]] = []
+
+
+def _note(event, arguments):
+    if not _watching:
+        return
+    if event in _STARTS or event in _CHANGES or event in ("exec_module", "pty.spawn"):
+        _watching[-1].append(f"{event} {arguments!r:.200}")
+    elif event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING:
+        where = str(arguments[0])
+        if "__pycache__" not in where and "numba" not in where:  # of Python's own, on a first import
+            _watching[-1].append(f"open to write {where}")
+    elif event == "import" and str(arguments[0]).partition(".")[0] in ("planted", "antigravity", "this"):
+        _watching[-1].append(f"import {arguments[0]}")
+
+
+sys.addaudithook(_note)
+
+
+@contextlib.contextmanager
+def nothing_happens():
+    """Fail if a process is started, a file is written or removed, or a module that a file named is imported."""
+    seen: list[str] = []
+    _watching.append(seen)
+    try:
+        yield
+    finally:
+        _watching.pop()
+    assert not seen, seen
+
+
+def members_of(path):
+    """Return the members of a zip by name, in order."""
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_members(path, members, sealed=False, comment=b"", compression=zipfile.ZIP_STORED):
+    """Write a zip with these members; `sealed` gives it the digest that a forger would."""
+    with path.open("w+b") as file:
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+            archive.comment = comment
+        if sealed:
+            seal(file)
+    return path
+
+
+def comment_of(path):
+    """Return a zip's comment."""
+    with zipfile.ZipFile(path) as archive:
+        return archive.comment
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    """Return an npy member with a header of our choice."""
+    text = header.encode("latin-1")
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+def _spots(value, spots):
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            spots.append((value, key))
+            _spots(value[key], spots)
+    return spots
+
+
+NAMES = [
+    *("os:system", "observal.__main__:x", "observal.nope:x", "builtins:eval", "observal.types:Pool", "Plan", "Pool"),
+    *(
+        "NewtonVC",
+        "ExactDBAL",
+        "observal.journal.record_file:os",
+        "builtins",
+        "os",
+        "system",
+        "numpy",
+        "ndarray",
+        "list",
+        "Tree",
+    ),
+]
+VALUES = [None, -1, 0, 1, 2, 10**30, 0.5, -1e308, True, "", "x", "nan", "1.npy", [], {}, [[]], {"array": 0}, "auto"]
+
+
+def mutated_json(rng, text: bytes) -> bytes:
+    """Return JSON with a value replaced, dropped, swapped with another, or a name exchanged."""
+    content = json.loads(text)
+    for _ in range(int(rng.integers(1, 4))):
+        spots = _spots(content, [])
+        if not spots:
+            break
+        (holder, key), (other, its) = (spots[int(i)] for i in rng.integers(0, len(spots), 2))
+        kind = rng.integers(4)
+        if kind == 0:
+            holder[key] = VALUES[int(rng.integers(len(VALUES)))]
+        elif kind == 1:
+            holder[key] = json.loads(json.dumps(other[its]))
+        elif kind == 2:
+            del holder[key]
+        else:
+            named = [
+                s for s in spots if isinstance(s[1], str) and s[1] in ("type", "__class__", "__module__", "__loader__")
+            ]
+            holder, key = named[int(rng.integers(len(named)))] if named else (holder, key)
+            holder[key] = NAMES[int(rng.integers(len(NAMES)))]
+    return json.dumps(content).encode()
+
+
+def mutated_bytes(rng, content: bytes) -> bytes:
+    """Return bytes with some flipped, cut off, or a piece of them copied elsewhere."""
+    out = bytearray(content)
+    kind = rng.integers(4)
+    if kind == 0:
+        del out[int(rng.integers(len(out))) :]
+    elif kind == 1:
+        begin, to, n = rng.integers(0, len(out), 3)
+        out[int(to) : int(to + n % 64)] = out[int(begin) : int(begin + n % 64)]
+    else:
+        for where in rng.integers(0, len(out), int(rng.integers(1, 5))):
+            out[int(where)] ^= 1 << int(rng.integers(8))
+    return bytes(out)
+
+
+def mutations(rng, path, number, to):
+    """Write `number` mutations of a file to `to`, and yield for each whether it was given a digest that fits."""
+    whole, members, comment = path.read_bytes(), members_of(path), comment_of(path)
+    for k in range(number):
+        changed = dict(members)
+        name = list(members)[int(rng.integers(len(members)))]
+        if k % 3 == 0:
+            to.write_bytes(mutated_bytes(rng, whole))
+            yield False
+            continue
+        if k % 3 == 1 or rng.integers(2):
+            name = next(n for n in ("record.json", "schema.json") if n in members)
+            changed[name] = mutated_json(rng, members[name])
+        else:
+            changed[name] = mutated_bytes(rng, members[name])
+        sealed = bool(rng.integers(2))
+        write_members(to, changed, sealed, b"" if sealed else comment)
+        yield sealed
+
+
+def zip_bomb(inner: str, size: int) -> bytes:
+    """Return a zip whose one member is small here and `size` bytes when read."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(inner, "w", force_zip64=True) as file:
+        for _ in range(size >> 20):
+            file.write(bytes(1 << 20))
+    return out.getvalue()

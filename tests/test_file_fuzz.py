@@ -1,0 +1,84 @@
+"""Thousands of damaged and forged files: one sentence or the same answers, and nothing else ever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+
+import numpy as np
+import pytest
+from observal.model_files.files import save_model
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+import observal as ob
+from observal.campaign import load_model
+from observal.errors import ObservalError
+from tests.campaigns import METHOD, small_data
+from tests.hostile import mutations, nothing_happens
+from tests.test_session import session
+
+FEW = 150
+MANY = int(os.environ.get("OBSERVAL_FUZZ", "2000"))
+SIZES = [pytest.param(FEW, 0, id="few"), pytest.param(MANY, 1, id="many", marks=pytest.mark.slow)]
+
+
+def opened(read, path):
+    """Return what was read, or None where the file was refused; any other error fails the test."""
+    with nothing_happens(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return read(path)
+        except ObservalError as error:
+            sentence = str(error)
+    assert "\n" not in sentence
+    return None
+
+
+def said(live):
+    """Return everything that a session holds of people's answers and of its own decisions."""
+    result = live.result()
+    tables = [{name: column.tolist() for name, column in t.columns.items()} for t in (result.queries, result.decisions)]
+    return tables, live._answers, [p.positions.tolist() for p in live.plans], live.problem.logged.X.tolist()
+
+
+@pytest.mark.parametrize(("number", "seed"), SIZES)
+def test_mutated_sessions(tmp_path, number, seed):
+    live, truth = session(label_budget=6)
+    query = live.ask(3)
+    live.tell(query.ids, [truth[i] for i in query.ids])
+    live.save(tmp_path / "run")
+    right = said(live)
+    refused = 0
+    for forged in mutations(np.random.default_rng(seed), tmp_path / "run", number, tmp_path / "mutated"):
+        copy = opened(ob.Session.load, tmp_path / "mutated")
+        refused += copy is None
+        if copy is not None and not forged:
+            assert said(copy) == right
+    assert number / 2 < refused <= number
+
+
+@pytest.mark.parametrize(("number", "seed"), SIZES)
+@pytest.mark.parametrize("kind", ["newton", "forest", "boosted", "logistic"])
+def test_mutated_models(tmp_path, number, seed, kind):
+    X = small_data()[1].X
+    y = np.where(X @ [1.0, -0.5] > 0.3, "good", "bad")
+    if kind == "newton":
+        classifier = ob.run(*small_data(), lambda ids: y[ids], METHOD, label_budget=8).estimator
+    else:
+        trees = {"forest": RandomForestClassifier(2), "boosted": HistGradientBoostingClassifier(max_iter=2)}
+        classifier = {**trees, "logistic": LogisticRegression()}[kind].fit(X, y)
+    save_model(tmp_path / "m.skops", classifier, None)
+    right = classifier.predict(X).tolist()
+    refused, number = 0, number // 4
+    for forged in mutations(np.random.default_rng(seed), tmp_path / "m.skops", number, tmp_path / "mutated"):
+        model = opened(load_model, tmp_path / "mutated")
+        refused += model is None
+        if model is not None and not forged:
+            assert model.predict(X).tolist() == right
+        elif model is not None:
+            with contextlib.suppress(Exception), nothing_happens(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.predict(X)  # may fail, but the process lives
+    assert number / 2 < refused <= number

@@ -1,0 +1,334 @@
+"""Session files as an attacker or a bad disk would make them: each is refused in one sentence, and nothing happens."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+import observal as ob
+from observal import codec
+from observal.codec import decode, encode, gone_settings
+from observal.errors import InvalidInput, NotACampaign
+from observal.types import Plan
+from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
+from tests.test_session import session
+
+
+@pytest.fixture
+def saved(tmp_path):
+    live, truth = session(label_budget=6)
+    query = live.ask(3)
+    live.tell(query.ids, [truth[i] for i in query.ids])
+    live.save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A module that leaves a file behind when it is imported."""
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'touched')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    assert "planted" not in sys.modules
+    assert not (tmp_path / "touched").exists()
+
+
+def forged(path, change, to="forged"):
+    """Write a copy of a session whose record was changed, with the digest that a forger would give it."""
+    members = members_of(path)
+    content = json.loads(members["record.json"])
+    change(content["record"])
+    members["record.json"] = json.dumps(content).encode()
+    return write_members(path.with_name(to), members, sealed=True)
+
+
+def refused(path, match="."):
+    with nothing_happens(), pytest.raises(InvalidInput, match=match) as error:
+        ob.Session.load(path)
+    assert "\n" not in str(error.value)
+
+
+NAMES = [
+    *("observal.__main__:x", "observal.nope:x", "observal.journal.record_file:os", "observal.cli:main", "os:system"),
+    *(
+        "builtins:eval",
+        "planted:x",
+        "subprocess:Popen",
+        "observal.session:Session",
+        "antigravity:x",
+        "",
+        7,
+        None,
+        ["Plan"],
+    ),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("entry", ["logged", "pool", "method"])
+def test_only_listed_classes_are_rebuilt(saved, planted, name, entry):
+    refused(forged(saved, lambda record: record[entry].update(type=name)), "does not have")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_journal_names_only_listed_classes_too(planted, name):
+    from observal.campaign.encoding import decode_method, decode_plan
+
+    for read in (decode_plan, decode_method):
+        with nothing_happens(), pytest.raises(NotACampaign):
+            read({"type": name, "fields": {"command": "true"}})
+
+
+def deep(levels):
+    value = 0
+    for _ in range(levels):
+        value = {"list": [value]}
+    return value
+
+
+JSON_ATTACKS = [
+    (lambda r: r.update(plans=deep(200)), "too many levels"),
+    (lambda r: r["logged"]["fields"].update(X={"array": 99}), "no member"),
+    (lambda r: r["logged"]["fields"].update(X={"array": "../../etc/passwd"}), "array number"),
+    (lambda r: r["logged"]["fields"].update(X={"array": -1}), "array number"),
+    (lambda r: r["logged"]["fields"].update(propensity="all"), "propensities"),
+    (lambda r: r["logged"]["fields"].update(classes=5), "two classes"),
+    (lambda r: r["logged"]["fields"].pop("y"), "cannot be made"),
+    (lambda r: r["pool"]["fields"].update(ids={"objects": [{"list": []}] * 60}), "cannot be made|distinct"),
+    (lambda r: r["pool"]["fields"].update(X={"csr": {"data": 1}}), "cannot be read"),
+    (lambda r: r["pool"]["fields"].update(ids={"text": ["eval", "1"]}), "cannot be read"),
+    (lambda r: r["pool"]["fields"].update(ids={"date": ["date", "tomorrow"]}), "cannot be read"),
+    (lambda r: r["method"]["fields"].update(confidence="high"), "another type than float"),
+    (lambda r: r["method"]["fields"].update(hypotheses=3), "another type"),
+    (lambda r: r.update(method=3), "method must be"),
+    (lambda r: r.update(logged=r["pool"]), "holds no session"),
+    (lambda r: r.update(plans={"list": [r["pool"]]}), "holds no session"),
+    (lambda r: r.update(plans=None), "holds no session"),
+    (lambda r: r.update(codes={"list": [0]}), "holds no session"),
+    (lambda r: r.update(codes={"list": [0, 2]}), "not one of the 2 classes"),
+    (lambda r: r.update(codes={"list": [0, True]}), "not one of the 2 classes"),
+    (lambda r: r.update(codes={"list": [0, "good"]}), "not one of the 2 classes"),
+    (lambda r: r.update(random_state=-1), "random_state"),
+    (lambda r: r.update(label_budget="7"), "label_budget"),
+    (lambda r: r.pop("codes"), "damaged"),
+    (lambda r: r["plans"]["list"].append(r["plans"]["list"][-1]), "asked about before"),
+    (lambda r: r["plans"]["list"][0]["fields"].update(reasons={"tuple": []}), "reason"),
+    (lambda r: r["plans"]["list"][0]["fields"].update(reasons={"tuple": [1, 2, 3, 4]}), "another type"),
+    (
+        lambda r: r["plans"]["list"][0]["fields"].update(positions=r["logged"]["fields"]["ids"]),
+        "one length|of each kind",
+    ),
+    (lambda r: r["plans"]["list"][0]["fields"].update(shuffled="no"), "another type than bool"),
+]
+
+
+@pytest.mark.parametrize(("change", "match"), JSON_ATTACKS)
+def test_what_does_not_fit_is_refused(saved, change, match):
+    refused(forged(saved, change), match)
+
+
+ARRAYS = [
+    (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"), "claims"),
+    (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (40000000000, 2)}", bytes(64)), "claims"),
+    (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -8)}", bytes(64)), "shape"),
+    (npy("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000000,)}"), "shape"),
+    (npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", b"\x80\x04cos\nsystem\n."), "type object"),
+    (npy("{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,)}", bytes(8)), "values of type"),
+    (npy("{'descr': '|V8', 'fortran_order': False, 'shape': (8,)}", bytes(64)), "values of type"),
+    (npy("{'descr': '<c16', 'fortran_order': False, 'shape': (4,)}", bytes(64)), "values of type"),
+    (npy("{'descr': '|b1', 'fortran_order': False, 'shape': (64,)}", bytes([7] * 64)), "truth"),
+    (npy("{'descr': '<U1', 'fortran_order': False, 'shape': (16,)}", b"\xff" * 64), "characters"),
+    (npy("__import__('os').system('true')"), "damaged"),
+    (npy("(" * 2000), "damaged"),
+    (b"\x93NUMPY\x09\x00", "damaged"),
+    (b"", "damaged"),
+]
+
+
+@pytest.mark.parametrize(("array", "match"), ARRAYS)
+def test_arrays_are_checked_before_they_take_memory(saved, array, match):
+    members = members_of(saved) | {"0.npy": array}
+    path = write_members(saved.with_name("forged"), members, sealed=True)
+    tracemalloc.start()
+    try:
+        refused(path, match)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("column", ["positions", "action", "inferred", "reason", "query_probability"])
+@pytest.mark.parametrize("value", [-3, 100, 10**15])
+def test_plans_that_lead_out_of_the_pool_are_refused(saved, column, value):
+    members = members_of(saved)
+    fields = json.loads(members["record.json"])["record"]["plans"]["list"][0]["fields"]
+    name = f"{fields[column]['array']}.npy"
+    with zipfile.ZipFile(saved) as archive, archive.open(name) as member:
+        array = np.lib.format.read_array(member)
+    array = array.astype(np.float64 if column == "query_probability" else np.int64)
+    array[0] = value
+    with saved.with_name("a.npy").open("wb") as file:
+        np.lib.format.write_array(file, array)
+    members[name] = saved.with_name("a.npy").read_bytes()
+    refused(write_members(saved.with_name("forged"), members, sealed=True), "plan needs|beyond the pool")
+
+
+def test_zips_that_are_not_what_they_claim(saved, tmp_path):
+    members = members_of(saved)
+    path = tmp_path / "odd"
+    refused(write_members(path, members, compression=zipfile.ZIP_DEFLATED), "compressed")
+    path.write_bytes(zip_bomb("record.json", 200 << 20))
+    assert path.stat().st_size < 1 << 20
+    refused(path, "compressed")
+    for name in ("../evil.npy", "/tmp/evil.npy", "a/b.npy", "record.exe", "CON", "x\n.npy"):
+        refused(write_members(path, members | {name: b""}, sealed=True), "has a member")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("record.json", members["record.json"])
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("record.json", members["record.json"])
+    refused(path, "twice")
+    whole = saved.read_bytes()
+    for end in (0, 1, 100, len(whole) // 2, len(whole) - 1, len(whole) - 40):
+        path.write_bytes(whole[:end])
+        refused(path, "damaged")
+    for text in ("[" * 100_000, '{"format": 2, "record": ' + "[" * 100_000, '{"format": "2", "record": {}}', "\xff"):
+        write_members(path, {"record.json": text.encode("latin-1")}, sealed=True)
+        refused(path)
+    refused(tmp_path, "no file")
+    refused(tmp_path / "nothing", "no file")
+
+
+def test_a_changed_file_does_not_fit_its_digest(saved, tmp_path):
+    members, comment = members_of(saved), comment_of(saved)
+    content = json.loads(members["record.json"])
+    content["record"]["codes"]["list"].reverse()
+    changed = members | {"record.json": json.dumps(content).encode()}
+    refused(write_members(tmp_path / "a", changed, comment=comment), "digest")
+    refused(write_members(tmp_path / "b", changed), "digest is gone")
+    changed["record.json"] = json.dumps({**content, "format": 1}).encode()
+    refused(write_members(tmp_path / "c", changed, comment=comment), "digest")
+    refused(write_members(tmp_path / "d", members, comment=b"observal sha256 0"), "digest")
+    write_members(tmp_path / "e", members, comment=comment)
+    assert ob.Session.load(tmp_path / "e").labels == 2
+
+
+def old_shape(value):
+    """Return a record as version 0.1 wrote it."""
+    old = {new: name for name, new in codec.OLD_NAMES.items()}
+    if isinstance(value, dict):
+        value = {key: old_shape(item) for key, item in value.items()}
+        return {**value, "type": old[value["type"]]} if "type" in value else value
+    return [old_shape(item) for item in value] if isinstance(value, list) else value
+
+
+def test_files_of_version_0_1_open(saved, tmp_path):
+    members = members_of(saved)
+    content = json.loads(members["record.json"])
+    members["record.json"] = json.dumps({"format": 1, "record": old_shape(content["record"])}).encode()
+    copy = ob.Session.load(write_members(tmp_path / "old", members))
+    assert copy.ask().ids.tolist() == ob.Session.load(saved).ask().ids.tolist()
+    assert copy.labels == 2
+    with pytest.raises(InvalidInput, match="saved with ExactDBAL"):
+        ob.Session.load(tmp_path / "old", method=ob.NewtonVC())
+
+
+def test_every_listed_class_goes_through_json_and_has_its_old_name():
+    half = ob.FiniteClass([[1, -1, 1], [1, 1, -1]])
+    methods = [ob.Active18(), ob.ActiveVC(epochs=(2, 4)), ob.NewtonVC(ridge=0.1), ob.Passive(passes=2)]
+    methods += [ob.ExactDBAL(kind(), gamma=0.1) for kind in (ob.Stumps, ob.HalfPlanes, ob.Rectangles)]
+    for method in methods:
+        for recorded in (encode(method), old_shape(encode(method))):
+            assert decode(json.loads(json.dumps(recorded))) == method
+    copy = decode(json.loads(json.dumps(old_shape(encode(ob.ExactDBAL(half, gamma=0.1))))))
+    assert copy.hypotheses.predictions.packed.tolist() == half.predictions.packed.tolist()
+    assert set(codec.OLD_NAMES.values()) == set(codec.CLASSES)
+
+
+def test_a_renamed_setting_is_read_under_its_new_name(monkeypatch):
+    monkeypatch.setitem(codec.RENAMED, "NewtonVC", {"rows_per_round": "batch"})
+    recorded = {"type": "NewtonVC", "fields": {"rows_per_round": 7, "magic": 1}}
+    assert decode(recorded) == ob.NewtonVC(batch=7)
+    assert gone_settings(recorded) == ["magic"]
+
+
+INLINE = [
+    {"array": "O", "values": [1]},
+    {"array": "<M8[s]", "values": [1]},
+    {"array": "V8", "values": [1]},
+    {"array": "f8,f8", "values": [1]},
+    {"array": "<i8", "values": [1.5]},
+    {"array": "<i8", "values": ["1"]},
+    {"array": "<i8", "values": [10**30]},
+    {"array": "|i1", "values": [1000]},
+    {"array": "<f8", "values": [[1], [1, 2]]},
+    {"array": "<f8", "values": "123"},
+    {"array": "<f8"},
+    {"array": 0},
+    {"float": "one"},
+    {"tuple": "ab"},
+    {"fields": {}},
+    [1],
+    deep(500),
+]
+
+
+@pytest.mark.parametrize("value", INLINE)
+def test_values_within_a_journal_are_checked(value):
+    with nothing_happens(), pytest.raises(InvalidInput) as error:
+        decode(value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_sparse_matrix_that_points_outside_is_refused():
+    arrays = {0: np.ones(2), 1: np.array([0, 9]), 2: np.array([0, 1, 2])}
+    recorded = {"data": {"array": 0}, "indices": {"array": 1}, "indptr": {"array": 2}}
+    good = decode({"csr": {**recorded, "shape": {"tuple": [2, 10]}}}, arrays.__getitem__)
+    assert good.shape == (2, 10)
+    for shape in ([2, 5], [3, 10], [2, 1 << 40], [2], [2.0, 10], [2, -1]):
+        with pytest.raises(InvalidInput):
+            decode({"csr": {**recorded, "shape": {"tuple": shape}}}, arrays.__getitem__)
+
+
+def test_a_plan_is_checked_when_it_is_made():
+    good = (np.arange(2), np.ones(2), np.zeros(2, np.int8), np.zeros(2, np.int64), np.zeros(2, np.int8), ("why",))
+    assert Plan(*good).asked.tolist() == [0, 1]
+    bad = {
+        0: np.array([-1, 0]),
+        1: np.array([0.5, np.nan]),
+        2: np.array([0, 3]),
+        3: np.array([0, -1]),
+        4: np.array([0, 1]),
+    }
+    for k, column in bad.items():
+        with pytest.raises(InvalidInput, match="A plan needs"):
+            Plan(*good[:k], column, *good[k + 1 :])
+        with pytest.raises(InvalidInput, match="of each kind"):
+            Plan(*good[:k], column[:1], *good[k + 1 :])
+
+
+def test_saving_leaves_nothing_behind_and_follows_no_link(tmp_path, monkeypatch):
+    live, _ = session()
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "run.part").symlink_to(tmp_path / "other")
+    live.save(tmp_path / "run")
+    assert (tmp_path / "other").read_text() == "mine"
+    before = (tmp_path / "run").read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np.lib.format, "write_array", full)
+        with pytest.raises(OSError, match="No space"):
+            live.save(tmp_path / "run")
+    assert (tmp_path / "run").read_bytes() == before
+    (tmp_path / "run.part").write_text("of a process that was killed")
+    live.save(tmp_path / "run")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "run"]
+    with pytest.raises(InvalidInput, match="is a folder"):
+        live.save(tmp_path)
