@@ -10,7 +10,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from observal.model_files.files import make_model, save_model
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -29,6 +28,7 @@ from sklearn.tree import DecisionTreeClassifier
 import observal as ob
 from observal.campaign import load_model
 from observal.errors import InvalidInput
+from observal.model_files.files import make_model, save_model
 from observal.tables import TableEncoder
 from tests.campaigns import small_data
 from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb

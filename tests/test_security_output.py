@@ -18,8 +18,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observal.campaign.answers import read_answers
-from observal.campaign.reporting import write_campaign_report
 from typer.testing import CliRunner
 
 import observal as ob
@@ -28,6 +26,8 @@ from observal.campaign import Campaign
 from observal.cli import app
 from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError
+from observal.journal.answers import read_answers
+from observal.report.campaign import write_campaign_report
 from observal.report.figures import Line, draw_curves
 from observal.report.html import ReportContent, render_report, write_report
 from observal.spreadsheets import csv_rows, csv_text, guarded, restored

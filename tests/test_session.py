@@ -301,7 +301,7 @@ def test_a_damaged_file_gives_one_sentence(tmp_path):
     for text in ("[]", "{}", '{"format": 1, "record": {}}', '{"format": 1, "record": []}'):
         with zipfile.ZipFile(tmp_path / "odd", "w") as archive:
             archive.writestr("record.json", text)
-        with pytest.raises(InvalidInput, match="not a file that observal saved|holds no session"):
+        with pytest.raises(InvalidInput, match=r"not a file that observal saved|holds no session"):
             ob.Session.load(tmp_path / "odd")
 
 

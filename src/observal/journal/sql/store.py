@@ -24,7 +24,7 @@ from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, N
 from observal.journal.events import Event
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.journal.sql.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
-from observal.writing import remove_stale
+from observal.writing import check_target, remove_stale
 
 PATIENCE = 120  # seconds that a command waits for the others' transactions
 _LOCK = 0x0B5E_C0DE  # of PostgreSQL's advisory locks; any number that others are unlikely to use
@@ -172,6 +172,7 @@ def refuse_existing(where: str | Path) -> None:
     address = _address(where)
     if isinstance(address, Path):
         _refuse_existing(os.path.lexists(address), str(address))
+        check_target(address)  # beside another campaign, names such as c.db-wal are taken
         if not address.parent.is_dir():
             raise InvalidInput(f"There is no folder {address.parent} to make {address.name} in; make it first.")
 

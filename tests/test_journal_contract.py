@@ -1,0 +1,271 @@
+"""The contract of asking and telling, the same for every backend: memory, a session's file, SQLite, PostgreSQL."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import observal as ob
+from observal.campaign import Campaign
+from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
+from tests.campaigns import METHOD, small_data, truth_of
+from tests.postgres import postgres  # noqa: F401  a fixture
+
+OTHER = {"good": "bad", "bad": "good"}
+
+
+class Backend:
+    """Makes a loop of asking and telling, and hands it back as another process would find it."""
+
+    def __init__(self, kind, folder, new_database):
+        self.kind, self.folder, self._new_database = kind, folder, new_database
+        self._live = None
+
+    def make(self, **settings):
+        settings = {"label_budget": 24, "method": METHOD, "random_state": 3, **settings}
+        if self.kind in ("memory", "file"):
+            self._live = ob.Session(*small_data(), **settings)
+        else:
+            where = self._new_database() if self.kind == "postgresql" else self.folder / "c.db"
+            self._live = Campaign.create_from_arrays(where, *small_data(), **settings)
+        return self
+
+    @property
+    def now(self):
+        """What stands in the backend: a file is written and read again, a database is opened anew."""
+        if self.kind == "file":
+            self._live.save(self.folder / "run.observal")
+            self._live = ob.Session.load(self.folder / "run.observal")
+        elif self.kind != "memory":
+            self._live = Campaign.open(self._live._journal.name)
+        return self._live
+
+
+@pytest.fixture(params=["memory", "file", "sqlite", "postgresql"])
+def backend(request, tmp_path):
+    new_database = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    return Backend(request.param, tmp_path, new_database)
+
+
+def ids_of(query):
+    return [] if query is None else list(query.ids)
+
+
+def labels_of(ids):
+    return [truth_of(int(i)) for i in ids]
+
+
+def finish(backend, n=None, annotator="anyone"):
+    while ids := ids_of(backend.now.ask(n, annotator)):
+        backend.now.tell(ids, labels_of(ids), annotator)
+    return backend.now
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return ob.run(*small_data(), labels_of, METHOD, label_budget=24, random_state=3)
+
+
+@pytest.mark.parametrize("n", [5, None])
+def test_every_backend_gives_the_run(backend, alone, n):
+    result = finish(backend.make(), n).result()
+    assert sorted(result.queries["id"].tolist()) == sorted(alone.queries["id"].tolist())
+    for column in ("id", "round", "query_probability", "action", "reason"):
+        assert result.decisions[column].tolist() == alone.decisions[column].tolist()
+    X = small_data()[1].X
+    assert result.estimator.predict(X).tolist() == alone.estimator.predict(X).tolist()
+    assert np.array_equal(result.estimator.coef_, alone.estimator.coef_)
+    assert result.intervals == alone.intervals
+    assert result.stopped == alone.stopped == "the label budget of 24 is spent"
+
+
+def test_asking_again_gives_the_same_rows_and_changes_nothing(backend):
+    backend.make()
+    first = ids_of(backend.now.ask(3))
+    entries = len(backend.now.history())
+    assert ids_of(backend.now.ask(3)) == first
+    assert ids_of(backend.now.ask(2)) == first[:2]
+    assert len(backend.now.history()) == entries
+    assert ids_of(backend.now.ask(5))[:3] == first
+
+
+def test_reading_changes_nothing(backend):
+    backend.make()
+    backend.now.ask(3)
+    before = [(e.kind, e.actor, dict(e.details)) for e in backend.now.history()]
+    now = backend.now
+    for _ in range(2):
+        _ = now.finished, now.stopped, now.labels, now.rounds, now.plans, now.estimator, now.problem, now.settings
+        now.status()
+        now.result()
+        now.intervals()
+    assert [(e.kind, e.actor, dict(e.details)) for e in backend.now.history()] == before
+
+
+def test_finished_is_known_without_asking_once_the_budget_is_spent(backend):
+    backend.make(label_budget=8)
+    assert not backend.now.finished
+    ids = ids_of(backend.now.ask())
+    backend.now.tell(ids, labels_of(ids))
+    now = backend.now
+    assert now.finished
+    assert now.stopped == now.status().stopped == now.result().stopped == "the label budget of 8 is spent"
+    assert not now.ask()
+
+
+def test_a_budget_of_nothing(backend):
+    now = backend.make(label_budget=0).now
+    assert now.finished
+    assert not now.ask()
+    assert now.result().rounds[-1].labels == 0
+
+
+def test_telling_twice_changes_nothing_and_a_change_must_be_a_correction(backend):
+    backend.make()
+    ids = ids_of(backend.now.ask(4))
+    assert str(backend.now.tell(ids, labels_of(ids))) == "4 labels stored."
+    entries = len(backend.now.history())
+    assert str(backend.now.tell(ids, labels_of(ids))) == "4 answers already known; nothing changed."
+    wrong = OTHER[truth_of(int(ids[0]))]
+    with pytest.raises(ConflictingAnswer, match="correct=True"):
+        backend.now.tell(ids[:1], [wrong])
+    assert len(backend.now.history()) == entries
+    assert backend.now.tell(ids[:1], [wrong], correct=True).corrected == 1
+    assert backend.now.status().corrections == 1
+    assert backend.now.labels == 4
+
+
+def test_the_third_argument_of_tell_is_the_annotator(backend):
+    backend.make()
+    ids = ids_of(backend.now.ask(2, "ann"))
+    backend.now.tell(ids, labels_of(ids), "ann")
+    assert dict(backend.now.status().answers) == {"ann": 2}
+
+
+def test_wrong_answers_store_nothing(backend):
+    backend.make()
+    ids = ids_of(backend.now.ask(3))
+    before = len(backend.now.history())
+    for told, labels, error in (
+        ([*ids, 9999], [*labels_of(ids), "good"], UnknownRow),
+        (ids, ["great", *labels_of(ids[1:])], InvalidLabel),
+        ([ids[0], ids[0]], ["good", "bad"], ConflictingAnswer),
+        (ids, ["good"], InvalidInput),
+    ):
+        with pytest.raises(error):
+            backend.now.tell(told, labels, correct=True)
+    assert len(backend.now.history()) == before
+    assert backend.now.labels == 0
+
+
+@pytest.mark.parametrize("skip", [None, float("nan"), "skip"])
+def test_a_skip_buys_nothing_and_a_later_label_takes_its_place(backend, skip):
+    backend.make()
+    ids = ids_of(backend.now.ask())
+    assert backend.now.tell(ids, [skip] * len(ids)).skips == len(ids)
+    assert (backend.now.labels, backend.now.status().skipped) == (0, len(ids))
+    assert not set(ids) & set(ids_of(backend.now.ask()))
+    backend.now.tell(ids[:1], labels_of(ids[:1]))
+    assert finish(backend).labels == 24
+    assert ids[0] in backend.now.result().queries["id"]
+
+
+def test_blank_means_not_yet(backend):
+    backend.make()
+    ids = ids_of(backend.now.ask(3))
+    receipt = backend.now.tell(ids, ["", *labels_of(ids[1:])])
+    assert (receipt.labels, receipt.skips, receipt.blank) == (2, 0, 1)
+    assert ids[0] in ids_of(backend.now.ask())
+
+
+def test_a_late_correction_keeps_decisions_and_refits(backend):
+    before = finish(backend.make()).result()
+    row = before.queries["id"].tolist()[0]
+    backend.now.tell([row], [OTHER[truth_of(int(row))]], correct=True)
+    after = backend.now.result()
+    assert after.decisions["id"].tolist() == before.decisions["id"].tolist()
+    assert after.queries["label"].tolist()[0] == OTHER[truth_of(int(row))]
+    assert not np.array_equal(after.estimator.coef_, before.estimator.coef_)
+    backend.now.tell([row], [truth_of(int(row))], correct=True)
+    assert np.array_equal(backend.now.result().estimator.coef_, before.estimator.coef_)
+
+
+def test_a_label_taken_back_leaves_one_to_buy(backend):
+    row = finish(backend.make(label_budget=8)).result().queries["id"].tolist()[0]
+    backend.now.tell([row], [None], correct=True)
+    assert not backend.now.finished
+    assert len(ids_of(backend.now.ask())) == 1
+    assert finish(backend).labels == 8
+
+
+def test_people_get_different_rows_and_released_rows_go_on(backend):
+    backend.make()
+    ann, bob = ids_of(backend.now.ask(3, "ann")), ids_of(backend.now.ask(3, "bob"))
+    assert not set(ann) & set(bob)
+    assert backend.now.release("ann") == 3
+    assert backend.now.release("ann") == 0
+    assert set(ann) <= set(ids_of(backend.now.ask(None, "cleo")))
+    backend.now.tell(ann, labels_of(ann), "ann")  # late, and still counts
+    assert backend.now.labels == 3
+
+
+def test_several_people_per_row_and_the_majority(backend):
+    backend.make(overlap=2, label_budget=8)
+    with pytest.raises(InvalidInput, match="who you are"):
+        backend.now.ask(3)
+    ids = ids_of(backend.now.ask(None, "ann"))
+    backend.now.tell(ids, labels_of(ids), "ann")
+    assert backend.now.labels == 0
+    assert ids_of(backend.now.ask(None, "bob")) == ids
+    backend.now.tell(ids, [OTHER[truth_of(int(ids[0]))], *labels_of(ids[1:])], "bob")
+    assert backend.now.labels == 7
+    assert ids_of(backend.now.ask(None, "cleo")) == ids[:1]
+    backend.now.tell(ids[:1], labels_of(ids[:1]), "cleo")
+    assert backend.now.result().queries["label"].tolist() == labels_of(ids)
+    assert backend.now.status().agreement.kind == "Fleiss"
+
+
+def test_a_block_that_fails_stores_nothing(backend, monkeypatch):
+    backend.make()
+    before = len(backend.now.history())
+    now = backend.now
+    monkeypatch.setattr(type(now), "_shown", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        now.ask(3)
+    monkeypatch.undo()
+    assert len(now.history()) == len(backend.now.history()) == before
+    assert len(ids_of(now.ask(3))) == 3
+
+
+def test_asking_in_an_open_round_fits_nothing_and_reads_no_features(backend, monkeypatch):
+    backend.make()
+    first = ids_of(backend.now.ask(2))
+    now = backend.now
+
+    def refuse(*arguments, **options):
+        raise AssertionError("something was read or fitted")
+
+    monkeypatch.setattr("observal.journal.sql.contents.read_array", refuse)
+    monkeypatch.setattr("observal.journal.replay.Replay.next_plan", refuse)
+    monkeypatch.setattr("observal.journal.replay.Replay.follow", refuse)
+    assert ids_of(now.ask(2)) == first
+    now.tell(first, labels_of(first))
+    assert now.status().labels == 2
+
+
+def test_what_was_just_written_is_not_read_back(backend, monkeypatch):
+    """Every event that a verb appends reaches the ledger directly: the journal is read once, at the start."""
+    now = backend.make().now
+    kinds = []
+    follow = type(now._ledger).follow
+
+    def spy(ledger, events):
+        events = list(events)
+        kinds.append([event.kind for event in events])
+        follow(ledger, events)
+
+    monkeypatch.setattr("observal.journal.ledger.Ledger.follow", spy)
+    monkeypatch.setattr("observal.journal.sql.journal.decode_plan", None)  # would raise if a plan were decoded
+    now.ask(3)
+    assert kinds[-2:] == [["round"], ["asked"]]
+    assert all("round" not in some for some in kinds[:-2])
