@@ -56,10 +56,10 @@ def own_classes() -> dict[str, type[Any]]:
     from observal import hypotheses as h
     from observal.campaign.estimator import CampaignClassifier
     from observal.learners.features import FeatureMap
-    from observal.methods.committee_vc import ConstantClassifier
-    from observal.methods.exact import FiniteClassifier
-    from observal.methods.linear import LinearClassifier
-    from observal.methods.newton_vc import NewtonClassifier
+    from observal.methods.committee import ConstantClassifier
+    from observal.methods.newton.method import NewtonClassifier
+    from observal.methods.paper.exact import FiniteClassifier
+    from observal.methods.paper.linear import LinearClassifier
     from observal.tables import ColumnRule, TableEncoder, TableTransformer
 
     members = (h.Constant, h.HalfPlane, h.KnownPredictions, h.Rectangle, h.TangentHalfPlane, h.Threshold)
