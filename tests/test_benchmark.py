@@ -26,9 +26,9 @@ from observal.experiments.benchmark.scores import (
 )
 from observal.experiments.benchmark.specification import run_unit
 from observal.experiments.curves import Curve
-from observal.methods.active18 import Active18
-from observal.methods.active_vc import ActiveVC
-from observal.methods.newton_vc import NewtonVC
+from observal.methods.newton.method import NewtonVC
+from observal.methods.paper.active18 import Active18
+from observal.methods.paper.active_vc import ActiveVC
 from tests.reference import benchmark as slow
 
 LINEAR = GENERATED[1]

@@ -11,9 +11,9 @@ import observal as ob
 from observal.datasets import fit_policy, make_linear, simulate
 from observal.errors import InvalidInput
 from observal.experiments.curves import Course, Curve, Estimate, Streams, labels_to_reach, online_sizes, replay
-from observal.methods.active18 import Active18
-from observal.methods.active_vc import ActiveVC
-from observal.methods.passive import Passive
+from observal.methods.paper.active18 import Active18
+from observal.methods.paper.active_vc import ActiveVC
+from observal.methods.paper.passive import Passive
 from observal.types import Problem
 
 from .reference import curves as slow

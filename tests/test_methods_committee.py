@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.methods.committee_vc import CommitteeVC, ConstantClassifier, resampled, settledness
+from observal.methods.committee import CommitteeVC, ConstantClassifier, resampled, settledness
 from observal.types import Problem
 from tests.pool_worlds import World
 

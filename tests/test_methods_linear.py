@@ -14,10 +14,10 @@ import scipy.sparse as sp
 import observal as ob
 from observal.datasets import Certainty, Uncertainty, make_linear, simulate
 from observal.errors import InvalidInput, InvalidLabel
-from observal.methods import linear
-from observal.methods.active18 import Active18
-from observal.methods.active_vc import ActiveVC
-from observal.methods.passive import Passive
+from observal.methods.paper import linear
+from observal.methods.paper.active18 import Active18
+from observal.methods.paper.active_vc import ActiveVC
+from observal.methods.paper.passive import Passive
 from observal.types import Answers, Problem, Stop
 from tests.reference import linear_methods as twin
 
@@ -381,6 +381,6 @@ def test_labels_help_and_active_vc_leads(policy):
 
 @pytest.mark.parametrize("module", ["linear", "passive", "active18", "active_vc"])
 def test_examples(module):
-    found = doctest.testmod(importlib.import_module(f"observal.methods.{module}"))
+    found = doctest.testmod(importlib.import_module(f"observal.methods.paper.{module}"))
     assert found.attempted > 0
     assert found.failed == 0

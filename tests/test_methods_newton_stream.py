@@ -12,9 +12,9 @@ from scipy.stats import binomtest
 from threadpoolctl import threadpool_limits
 
 import observal as ob
-from observal.methods import newton_stream
-from observal.methods.newton_stream import STREAM_REASONS, stream_plan
-from observal.methods.newton_vc import NewtonVC
+from observal.methods.newton import stream as newton_stream
+from observal.methods.newton.method import NewtonVC
+from observal.methods.newton.stream import STREAM_REASONS, stream_plan
 from observal.types import ASKED, PASSED, Problem
 from tests.pool_worlds import World, one_class
 from tests.reference import pooling as twin

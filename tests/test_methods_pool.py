@@ -20,9 +20,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.methods.committee_vc import CommitteeVC
-from observal.methods.newton_vc import NewtonVC
-from observal.methods.pooling import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
+from observal.methods.committee import CommitteeVC
+from observal.methods.newton.method import NewtonVC
+from observal.methods.pool import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
 from observal.types import Problem
 from tests.pool_worlds import World, one_class
 from tests.reference import pooling as twin
@@ -384,9 +384,7 @@ def test_a_bad_setting_gives_one_sentence(make):
     assert not re.search(r"\.\s+[A-Z]", message)
 
 
-@pytest.mark.parametrize(
-    "name", ["pooling", "pooling_interval", "newton_vc", "newton_model", "newton_stream", "committee_vc"]
-)
+@pytest.mark.parametrize("name", ["pool", "intervals", "newton.method", "newton.model", "newton.stream", "committee"])
 def test_examples_run(name):
     failed, _ = doctest.testmod(importlib.import_module(f"observal.methods.{name}"))
     assert failed == 0

@@ -1,4 +1,4 @@
-"""Slow twin of what pool methods share: the docstrings of ``methods/pooling*.py`` in plain loops, one row at a time."""
+"""Slow twin of ``methods/pool.py`` and ``methods/intervals.py``: their docstrings in plain loops, one row at a time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from observal.checks import Floats, Signs
 from observal.errors import InvalidInput
 from observal.experiments.trials import Progress, run_all
 from observal.hypotheses import FiniteClass
-from observal.methods.exact import ExactDBAL
+from observal.methods.paper.exact import ExactDBAL
 from observal.session import run
 from observal.types import LoggedData, Pool
 

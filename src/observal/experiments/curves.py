@@ -16,7 +16,7 @@ from observal.checks import Bools, Floats, Ints, encode_labels, frozen
 from observal.datasets import Simulation
 from observal.errors import InvalidInput
 from observal.methods.base import Method
-from observal.methods.linear import LinearClassifier, growing_epochs
+from observal.methods.paper.linear import LinearClassifier, growing_epochs
 from observal.types import Answers, Pool, Problem, Round, Stop
 
 

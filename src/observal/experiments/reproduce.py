@@ -22,10 +22,10 @@ from observal.errors import InvalidInput
 from observal.experiments.curves import Best, Course, Curve, Estimate
 from observal.experiments.partial import Partial
 from observal.experiments.trials import Progress, stream_all
-from observal.methods.active18 import Active18
-from observal.methods.active_vc import ActiveVC
 from observal.methods.base import Method
-from observal.methods.passive import Passive
+from observal.methods.paper.active18 import Active18
+from observal.methods.paper.active_vc import ActiveVC
+from observal.methods.paper.passive import Passive
 from observal.spreadsheets import csv_text
 from observal.writing import write_text
 

@@ -1,11 +1,12 @@
-"""Methods: each a frozen dataclass in a file of its own; ``base.py`` says what they must offer."""
+"""Methods: each a frozen dataclass; ``base.py`` says what they must offer.
 
-from observal.methods.active18 import Active18
-from observal.methods.active_vc import ActiveVC
+``newton/`` and ``committee.py`` choose from a pool (``pool.py``, and ``intervals.py`` for their intervals); ``paper/`` has
+the methods of the paper, which take rows in epochs.
+"""
+
 from observal.methods.base import Method
-from observal.methods.committee_vc import CommitteeVC
-from observal.methods.exact import ExactDBAL
-from observal.methods.newton_vc import NewtonVC
-from observal.methods.passive import Passive
+from observal.methods.committee import CommitteeVC
+from observal.methods.newton import NewtonVC
+from observal.methods.paper import Active18, ActiveVC, ExactDBAL, Passive
 
 __all__ = ["Active18", "ActiveVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"]

@@ -55,10 +55,10 @@ def own_classes() -> dict[str, type[Any]]:
     """Return observal's own classes that a model may hold, by full name, old names included."""
     from observal import hypotheses as h
     from observal.learners.features import FeatureMap
-    from observal.methods.committee_vc import ConstantClassifier
-    from observal.methods.exact import FiniteClassifier
-    from observal.methods.linear import LinearClassifier
-    from observal.methods.newton_vc import NewtonClassifier
+    from observal.methods.committee import ConstantClassifier
+    from observal.methods.newton.method import NewtonClassifier
+    from observal.methods.paper.exact import FiniteClassifier
+    from observal.methods.paper.linear import LinearClassifier
     from observal.model_files.estimator import CampaignClassifier
     from observal.tables import ColumnRule, TableEncoder, TableTransformer
 

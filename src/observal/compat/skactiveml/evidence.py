@@ -13,9 +13,9 @@ from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_propensity, distinct_labels
 from observal.errors import InvalidInput, InvalidPropensity
-from observal.methods.newton_model import TEMPERED, Fitter
-from observal.methods.newton_vc import NewtonVC
-from observal.methods.pooling import PoolState
+from observal.methods.newton.method import NewtonVC
+from observal.methods.newton.model import TEMPERED, Fitter
+from observal.methods.pool import PoolState
 from observal.types import LoggedData, Pool, Problem
 
 

@@ -12,7 +12,7 @@ from skactiveml.utils import MISSING_LABEL, check_scalar, is_labeled, rand_argma
 
 from observal.checks import Bools, Floats, Ints
 from observal.compat.skactiveml.evidence import Evidence, method_of
-from observal.methods.pooling import passes_gate
+from observal.methods.pool import passes_gate
 
 
 class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]

@@ -27,15 +27,15 @@ from observal.checks import Floats, check_propensity
 from observal.compat.skactiveml.budget import DoubtBudgetManager, check_update
 from observal.compat.skactiveml.evidence import Evidence, method_of
 from observal.errors import InvalidInput
-from observal.methods.newton_stream import stream_chances
-from observal.methods.newton_vc import NewtonVC
+from observal.methods.newton.method import NewtonVC
+from observal.methods.newton.stream import stream_chances
 
 
 class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     """Ask about a row of a stream when its class may still flip, and more often where an old policy hardly looked.
 
     The default method of observal, :class:`~observal.methods.NewtonVC`, on a stream: it decides on a row when it comes by,
-    as :func:`~observal.methods.newton_stream.stream_plan` does, within a budget.
+    as :func:`~observal.methods.newton.stream.stream_plan` does, within a budget.
 
     Parameters
     ----------

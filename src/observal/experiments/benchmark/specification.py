@@ -29,15 +29,15 @@ Unit = tuple[Cell, int, str]
 
 def default_methods() -> dict[str, Method]:
     """Return our methods, the one that is compared first."""
-    from observal.methods.active_vc import ActiveVC
-    from observal.methods.newton_vc import NewtonVC
+    from observal.methods.newton.method import NewtonVC
+    from observal.methods.paper.active_vc import ActiveVC
 
     return {"NewtonVC": NewtonVC(), "ActiveVC": ActiveVC(fit_intercept=True)}
 
 
 def ablated_methods() -> dict[str, Method]:
     """Return NewtonVC, and NewtonVC with each of its ingredients taken away or replaced."""
-    from observal.methods.newton_vc import NewtonVC
+    from observal.methods.newton.method import NewtonVC
 
     return {
         "NewtonVC": NewtonVC(),
@@ -59,7 +59,7 @@ def ablated_methods() -> dict[str, Method]:
 
 def tree_methods() -> dict[str, Method]:
     """Return CommitteeVC around the boosted trees that peers have too."""
-    from observal.methods.committee_vc import CommitteeVC
+    from observal.methods.committee import CommitteeVC
 
     return {"CommitteeVC, trees": CommitteeVC(boosted_trees(0))}
 

@@ -43,7 +43,7 @@ def blind_spot(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 
 def newton() -> Any:
     """Return the method that buys the labels, by default."""
-    from observal.methods.newton_vc import NewtonVC
+    from observal.methods.newton.method import NewtonVC
 
     return NewtonVC(batch=BATCH)
 
@@ -52,7 +52,7 @@ def committee() -> Any:
     """Return one around a tree whose leaves may have three rows."""
     from sklearn.tree import DecisionTreeClassifier
 
-    from observal.methods.committee_vc import CommitteeVC
+    from observal.methods.committee import CommitteeVC
 
     return CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3), batch=BATCH)
 

@@ -12,10 +12,8 @@ from scipy.stats import binom, norm
 from threadpoolctl import threadpool_limits
 
 import observal as ob
-from observal.methods import pooling_interval
-from observal.methods.newton_vc import NewtonVC
-from observal.methods.pooling import BY_LOT, FREE, GATED, REASONS, PoolState
-from observal.methods.pooling_interval import (
+from observal.methods import intervals as module
+from observal.methods.intervals import (
     CORRELATED,
     LEAST_KNOWN,
     MOST_UNLIKE,
@@ -26,6 +24,8 @@ from observal.methods.pooling_interval import (
     wilson,
     would_take,
 )
+from observal.methods.newton.method import NewtonVC
+from observal.methods.pool import BY_LOT, FREE, GATED, REASONS, PoolState
 from observal.types import ASKED, PASSED, Answers, Plan, Problem
 from tests.pool_worlds import World
 from tests.reference import pooling as twin
@@ -333,7 +333,7 @@ def test_of_many_rows_a_part_is_enough(monkeypatch):
         query = session.ask()
         session.tell(query.ids, [*world.oracle(query.ids[1:]), None])
     whole = session.result().intervals
-    monkeypatch.setattr(pooling_interval, "MOST_ROWS", 800)
+    monkeypatch.setattr(module, "MOST_ROWS", 800)
     part = session.result().intervals
     assert part == session.result().intervals  # which part is the same each time
     for name in NAMES:

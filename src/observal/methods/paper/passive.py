@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from observal.methods.linear import State, check_settings, linear_error_interval, make_plan
+from observal.methods.paper.linear import State, check_settings, linear_error_interval, make_plan
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 from observal.weights import plain_importance
 

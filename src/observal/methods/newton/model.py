@@ -17,13 +17,13 @@ from observal.checks import Floats, Ints, stack_rows
 from observal.learners.features import FeatureMap
 from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
-from observal.methods.pooling import PoolState
-from observal.methods.pooling_interval import Scores
+from observal.methods.intervals import Scores
+from observal.methods.pool import PoolState
 from observal.types import Problem
 from observal.weights import effective_sample_size
 
 if TYPE_CHECKING:
-    from observal.methods.newton_vc import NewtonVC
+    from observal.methods.newton.method import NewtonVC
 
 TEMPERED = 0.5
 SIGNIFICANT = 2.0  # standard errors by which the full weights must be better

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Signs, stack_rows
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions, rows_to_predict
-from observal.methods.stream import StreamState, check_stream_settings, fit_epochs
+from observal.methods.paper.epochs import StreamState, check_stream_settings, fit_epochs
 from observal.risk import clipped
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round
 from observal.weights import passive_clip_threshold, plain_importance

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.methods.linear import (
+from observal.methods.paper.linear import (
     LABELS_BEFORE_TEST,
     State,
     check_settings,

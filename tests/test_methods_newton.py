@@ -16,9 +16,9 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.newton import make_objective, solve
 from observal.learners.tuned_logistic import fit_logistic, leverages, near_boundary
-from observal.methods import newton_model
-from observal.methods.newton_vc import NewtonVC
-from observal.methods.pooling import GATED
+from observal.methods.newton import model as newton_model
+from observal.methods.newton.method import NewtonVC
+from observal.methods.pool import GATED
 from observal.types import Answers, Problem
 from tests.pool_worlds import World, one_class
 from tests.reference import newton as twin

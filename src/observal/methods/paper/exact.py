@@ -14,7 +14,7 @@ from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
 from observal.methods.base import TwoClassPredictions
-from observal.methods.stream import StreamState, check_stream_settings, fit_epochs
+from observal.methods.paper.epochs import StreamState, check_stream_settings, fit_epochs
 from observal.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round, Stop
 from observal.weights import (

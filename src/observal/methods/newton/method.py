@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions, rows_to_predict
-from observal.methods.pooling import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
+from observal.methods.pool import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
@@ -26,7 +26,7 @@ class NewtonVC:
     Parameters
     ----------
     batch, floor, gate_share, rows_per_label
-        How a round chooses; see :class:`~observal.methods.pooling.Choice`.
+        How a round chooses; see :class:`~observal.methods.pool.Choice`.
     tempering : "auto" or float
         Weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs less
         than the variance it saves, unless the labels at hand say that it costs too much: 1 where the fully weighted
@@ -52,7 +52,7 @@ class NewtonVC:
         pool's, or of the log's where the pool is a stream.
     order : {"pool", "stream"}
         Choose from the whole pool, or take its rows in their order and decide on each when it comes by; see
-        :func:`~observal.methods.newton_stream.stream_chances`. A stream looks at no row before its turn, also not to
+        :func:`~observal.methods.newton.stream.stream_chances`. A stream looks at no row before its turn, also not to
         standardise. A place in the stream is what it is, and rows come in no order: `rows_per_label` and `curvature` are for
         pools.
     doubt : float
@@ -143,7 +143,7 @@ class NewtonVC:
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
         """Stand before the first round: the log alone."""
-        from observal.methods.newton_model import Fitter
+        from observal.methods.newton.model import Fitter
 
         problem.require_two_classes("NewtonVC")
         return PoolState.start(problem, Fitter.of(self, problem), self.order == "stream")
@@ -160,7 +160,7 @@ class NewtonVC:
                 f"of the {judged}'s predictions, below {self.settled:.2%}"
             )
         if self.order == "stream":
-            from observal.methods.newton_stream import stream_plan
+            from observal.methods.newton.stream import stream_plan
 
             return stream_plan(self, problem, state, rng)
         order = model.judged_gaps if self.curvature else model.pool_margins
@@ -190,11 +190,11 @@ class NewtonVC:
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for error, precision, recall and prevalence, costs aside.
 
-        See :mod:`observal.methods.pooling_interval`.
+        See :mod:`observal.methods.intervals`.
         """
         from threadpoolctl import threadpool_limits
 
-        from observal.methods.pooling_interval import population_intervals
+        from observal.methods.intervals import population_intervals
 
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_gaps(rows))

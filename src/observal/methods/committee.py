@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, stack_rows
 from observal.errors import InvalidInput
-from observal.methods.pooling import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
+from observal.methods.pool import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FOLDS = 10  # of the intervals: estimators of all kinds are too slow for more
@@ -29,7 +29,7 @@ class CommitteeVC:
     members : int
         Fits in the committee.
     batch, floor, gate_share, rows_per_label
-        How a round chooses; see :class:`~observal.methods.pooling.Choice`.
+        How a round chooses; see :class:`~observal.methods.pool.Choice`.
     tempering : float
         Weights are raised to this power: 1 is the full correction, 0 none.
     clip : bool
@@ -135,12 +135,12 @@ class CommitteeVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.pooling_interval`.
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
 
         The ranks of earlier rounds come from members that know the labels of the rows they are asked about, and so cannot say
         which labelled rows would have been taken.
         """
-        from observal.methods.pooling_interval import population_intervals
+        from observal.methods.intervals import population_intervals
 
         X, classes = state.fit.X, problem.logged.classes
         rows, y, weights, _ = self._labelled(problem, state)

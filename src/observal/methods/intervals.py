@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.methods.pooling import FREE, GATED, PoolState
+from observal.methods.pool import FREE, GATED, PoolState
 from observal.types import ASKED, Interval, Problem
 
 FOLDS = 60  # the more, the closer a fit without the judged rows is to the classifier itself

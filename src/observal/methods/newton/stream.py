@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.methods.pooling import BY_LOT, FREE, GATED, REASONS, PoolState
+from observal.methods.pool import BY_LOT, FREE, GATED, REASONS, PoolState
 from observal.types import ASKED, PASSED, Plan, Problem
 
 if TYPE_CHECKING:
-    from observal.methods.newton_vc import NewtonVC
+    from observal.methods.newton.method import NewtonVC
 
 STREAM_REASONS = (*REASONS, "settled", "in doubt, but the log shows such rows often enough")
 SETTLED, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
