@@ -89,7 +89,7 @@ NAMES = [
     *(
         "NewtonVC",
         "ExactDBAL",
-        "observal.journal.record_file:os",
+        "observal.journal.session_file:os",
         "builtins",
         "os",
         "system",

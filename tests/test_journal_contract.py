@@ -245,7 +245,7 @@ def test_asking_in_an_open_round_fits_nothing_and_reads_no_features(backend, mon
     def refuse(*arguments, **options):
         raise AssertionError("something was read or fitted")
 
-    monkeypatch.setattr("observal.journal.sql.contents.read_array", refuse)
+    monkeypatch.setattr("observal.journal.sql.stored_problem.read_array", refuse)
     monkeypatch.setattr("observal.journal.replay.Replay.next_plan", refuse)
     monkeypatch.setattr("observal.journal.replay.Replay.follow", refuse)
     assert ids_of(now.ask(2)) == first

@@ -219,8 +219,8 @@ def mapping(**nodes):
 RUN = text("touch touched")
 OBJECT = {"content": mapping(a=RUN)}
 NAMED = [
-    ("observal.journal.record_file", "os"),
-    ("observal.journal.record_file.os", "system"),
+    ("observal.journal.session_file", "os"),
+    ("observal.journal.session_file.os", "system"),
     ("observal.model_files.reader", "importlib"),
     ("observal.cli", "main"),
     ("observal.__main__", "x"),

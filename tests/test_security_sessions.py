@@ -54,7 +54,7 @@ def refused(path, match="."):
 
 
 NAMES = [
-    *("observal.__main__:x", "observal.nope:x", "observal.journal.record_file:os", "observal.cli:main", "os:system"),
+    *("observal.__main__:x", "observal.nope:x", "observal.journal.session_file:os", "observal.cli:main", "os:system"),
     *(
         "builtins:eval",
         "planted:x",
@@ -91,8 +91,35 @@ def deep(levels):
     return value
 
 
+def events_of(record):
+    return record["events"]["list"]
+
+
+def part_of(record, kind, name):
+    """Return the pair of a payload, [name, value], that has a name; of the last event of a kind."""
+    pairs = [event["tuple"][3]["list"] for event in events_of(record) if event["tuple"][2] == kind][-1]
+    return next(pair["tuple"] for pair in pairs if pair["tuple"][0] == name)
+
+
+def plan_of(record):
+    return part_of(record, "round", "plan")[1]["fields"]
+
+
+def answers_of(record):
+    return part_of(record, "answered", "answers")[1]["list"]
+
+
+def rounds_of(record):
+    return [number for number, event in enumerate(events_of(record)) if event["tuple"][2] == "round"]
+
+
+def drop_rounds(record):
+    for number in reversed(rounds_of(record)):
+        events_of(record).pop(number)
+
+
 JSON_ATTACKS = [
-    (lambda r: r.update(plans=deep(200)), "too many levels"),
+    (lambda r: r.update(events=deep(200)), "too many levels"),
     (lambda r: r["logged"]["fields"].update(X={"array": 99}), "no member"),
     (lambda r: r["logged"]["fields"].update(X={"array": "../../etc/passwd"}), "array number"),
     (lambda r: r["logged"]["fields"].update(X={"array": -1}), "array number"),
@@ -107,23 +134,28 @@ JSON_ATTACKS = [
     (lambda r: r["method"]["fields"].update(hypotheses=3), "another type"),
     (lambda r: r.update(method=3), "method must be"),
     (lambda r: r.update(logged=r["pool"]), "holds no session"),
-    (lambda r: r.update(plans={"list": [r["pool"]]}), "holds no session"),
-    (lambda r: r.update(plans=None), "holds no session"),
-    (lambda r: r.update(codes={"list": [0]}), "holds no session"),
-    (lambda r: r.update(codes={"list": [0, 2]}), "not one of the 2 classes"),
-    (lambda r: r.update(codes={"list": [0, True]}), "not one of the 2 classes"),
-    (lambda r: r.update(codes={"list": [0, "good"]}), "not one of the 2 classes"),
+    (lambda r: part_of(r, "round", "plan").__setitem__(1, r["pool"]), "holds no session"),
+    (lambda r: r.update(events=None), "holds no session"),
+    (lambda r: r.update(events={"list": [1]}), "holds no session"),
+    (lambda r: events_of(r)[0]["tuple"].pop(), "holds no session"),
+    (lambda r: events_of(r)[0]["tuple"].__setitem__(1, 7), "names no time, person or kind"),
+    (lambda r: events_of(r)[0]["tuple"].__setitem__(2, "levitated"), "not expected"),
+    (lambda r: events_of(r)[0]["tuple"].__setitem__(2, "created"), "wrong place"),
+    (lambda r: answers_of(r)[0]["tuple"].__setitem__(1, 2), "a class is unknown"),
+    (lambda r: answers_of(r)[0]["tuple"].__setitem__(1, True), "a class is unknown"),
+    (lambda r: answers_of(r)[0]["tuple"].__setitem__(1, "good"), "a class is unknown"),
+    (lambda r: answers_of(r)[0]["tuple"].__setitem__(0, 60), "no pool row 60"),
+    (lambda r: answers_of(r)[0]["tuple"].__setitem__(0, 59), "never asked about"),
+    (drop_rounds, "never asked about"),
     (lambda r: r.update(random_state=-1), "random_state"),
     (lambda r: r.update(label_budget="7"), "label_budget"),
-    (lambda r: r.pop("codes"), "damaged"),
-    (lambda r: r["plans"]["list"].append(r["plans"]["list"][-1]), "asked about before"),
-    (lambda r: r["plans"]["list"][0]["fields"].update(reasons={"tuple": []}), "reason"),
-    (lambda r: r["plans"]["list"][0]["fields"].update(reasons={"tuple": [1, 2, 3, 4]}), "another type"),
-    (
-        lambda r: r["plans"]["list"][0]["fields"].update(positions=r["logged"]["fields"]["ids"]),
-        "one length|of each kind",
-    ),
-    (lambda r: r["plans"]["list"][0]["fields"].update(shuffled="no"), "another type than bool"),
+    (lambda r: r.pop("random_state"), "holds no session"),
+    (lambda r: r.pop("logged"), "holds no session"),
+    (lambda r: events_of(r).append(events_of(r)[rounds_of(r)[-1]]), "asked about before"),
+    (lambda r: plan_of(r).update(reasons={"tuple": []}), "reason"),
+    (lambda r: plan_of(r).update(reasons={"tuple": [1, 2, 3, 4]}), "another type"),
+    (lambda r: plan_of(r).update(positions=r["logged"]["fields"]["ids"]), "one length|of each kind"),
+    (lambda r: plan_of(r).update(shuffled="no"), "another type than bool"),
 ]
 
 
@@ -166,7 +198,7 @@ def test_arrays_are_checked_before_they_take_memory(saved, array, match):
 @pytest.mark.parametrize("value", [-3, 100, 10**15])
 def test_plans_that_lead_out_of_the_pool_are_refused(saved, column, value):
     members = members_of(saved)
-    fields = json.loads(members["record.json"])["record"]["plans"]["list"][0]["fields"]
+    fields = plan_of(json.loads(members["record.json"])["record"])
     name = f"{fields[column]['array']}.npy"
     with zipfile.ZipFile(saved) as archive, archive.open(name) as member:
         array = np.lib.format.read_array(member)
@@ -175,7 +207,7 @@ def test_plans_that_lead_out_of_the_pool_are_refused(saved, column, value):
     with saved.with_name("a.npy").open("wb") as file:
         np.lib.format.write_array(file, array)
     members[name] = saved.with_name("a.npy").read_bytes()
-    refused(write_members(saved.with_name("forged"), members, sealed=True), "plan needs|beyond the pool")
+    refused(write_members(saved.with_name("forged"), members, sealed=True), "plan needs|names what there is not")
 
 
 def test_zips_that_are_not_what_they_claim(saved, tmp_path):
@@ -206,7 +238,7 @@ def test_zips_that_are_not_what_they_claim(saved, tmp_path):
 def test_a_changed_file_does_not_fit_its_digest(saved, tmp_path):
     members, comment = members_of(saved), comment_of(saved)
     content = json.loads(members["record.json"])
-    content["record"]["codes"]["list"].reverse()
+    answers_of(content["record"]).reverse()
     changed = members | {"record.json": json.dumps(content).encode()}
     refused(write_members(tmp_path / "a", changed, comment=comment), "digest")
     refused(write_members(tmp_path / "b", changed), "digest is gone")
@@ -226,10 +258,22 @@ def old_shape(value):
     return [old_shape(item) for item in value] if isinstance(value, list) else value
 
 
+def record_of_0_1(record):
+    """Return a record with plans and answers in place of a journal, as version 0.1 wrote it."""
+    kept = {name: record[name] for name in ("logged", "pool", "method", "label_budget", "random_state")}
+    told = dict(answer["tuple"] for answer in answers_of(record))
+    rounds = [events_of(record)[number]["tuple"][3]["list"] for number in rounds_of(record)]
+    plans = {"list": [pair["tuple"][1] for pairs in rounds for pair in pairs if pair["tuple"][0] == "plan"]}
+    return old_shape({**kept, "plans": plans, "answered": {"array": 99}, "codes": {"list": list(told.values())}}), told
+
+
 def test_files_of_version_0_1_open(saved, tmp_path):
     members = members_of(saved)
-    content = json.loads(members["record.json"])
-    members["record.json"] = json.dumps({"format": 1, "record": old_shape(content["record"])}).encode()
+    record, told = record_of_0_1(json.loads(members["record.json"])["record"])
+    members["record.json"] = json.dumps({"format": 1, "record": record}).encode()
+    with (tmp_path / "rows").open("wb") as file:
+        np.lib.format.write_array(file, np.array(list(told), dtype=np.int64))
+    members["99.npy"] = (tmp_path / "rows").read_bytes()
     copy = ob.Session.load(write_members(tmp_path / "old", members))
     assert copy.ask().ids.tolist() == ob.Session.load(saved).ask().ids.tolist()
     assert copy.labels == 2
@@ -327,8 +371,11 @@ def test_saving_leaves_nothing_behind_and_follows_no_link(tmp_path, monkeypatch)
         with pytest.raises(OSError, match="No space"):
             live.save(tmp_path / "run")
     assert (tmp_path / "run").read_bytes() == before
-    (tmp_path / "run.part").write_text("of a process that was killed")
+    (tmp_path / ".run.999999999-0123abcd.part").write_text("of a process that was killed")
     live.save(tmp_path / "run")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "run"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "run", "run.part"]  # the link is somebody's own
+    (tmp_path / "letter").write_text("not a session")
+    with pytest.raises(InvalidInput, match="already exists"):
+        live.save(tmp_path / "letter")
     with pytest.raises(InvalidInput, match="is a folder"):
         live.save(tmp_path)

@@ -18,9 +18,9 @@ from observal.journal.replay import Replay
 from observal.journal.results import Batch, Check, Entry, Receipt, Status
 from observal.journal.settings import ANYONE, new_settings, versions
 from observal.journal.sql.chunks import read_whole_table
-from observal.journal.sql.contents import ROWS, write_problem
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
+from observal.journal.sql.stored_problem import ROWS, write_problem
 from observal.methods import Method
 from observal.model_files import load_model, save_model
 from observal.session import Session

@@ -1,5 +1,6 @@
 """Worlds to try methods in: generated and real data, logging policies, and the split into log, pool and test."""
 
+from observal.datasets.dataset import Dataset, Region
 from observal.datasets.generators import make_blind_spot, make_linear
 from observal.datasets.loaders import SHIPPED, list_npz, load_npz, load_shipped
 from observal.datasets.policies import (
@@ -13,7 +14,6 @@ from observal.datasets.policies import (
     Uniform,
     fit_policy,
 )
-from observal.datasets.records import Dataset, Region
 from observal.datasets.splits import Simulation, TableOracle, simulate
 
 __all__ = [

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, check_features, encode_labels
-from observal.datasets.records import RandomState, Region, dense_column, two_classes
+from observal.datasets.dataset import RandomState, Region, dense_column, two_classes
 from observal.errors import InvalidInput
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.datasets.records import Dataset, RandomState, Region
+from observal.datasets.dataset import Dataset, RandomState, Region
 from observal.errors import InvalidInput
 
 Shape = Literal["triangular", "uniform"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.datasets.records import Dataset
+from observal.datasets.dataset import Dataset
 from observal.errors import InvalidInput
 
 FOLDER_VARIABLE = "OBSERVAL_DATA"

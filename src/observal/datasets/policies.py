@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from observal.checks import Floats, check_features
+from observal.datasets.dataset import Dataset, RandomState, Region
 from observal.datasets.fitting import check_rows, dense, distance, fit_plane, hash_rows, moments, random_region
-from observal.datasets.records import Dataset, RandomState, Region
 from observal.errors import InvalidInput, InvalidPropensity
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import check_ids, check_propensity, frozen
+from observal.datasets.dataset import Dataset, RandomState
 from observal.datasets.policies import Policy
-from observal.datasets.records import Dataset, RandomState
 from observal.errors import InvalidInput, UnknownRow
 from observal.types import LoggedData, Pool
 

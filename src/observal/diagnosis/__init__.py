@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from observal.diagnosis.confounding import confounded_range
-from observal.diagnosis.record import Diagnosis, diagnose
+from observal.diagnosis.diagnose import Diagnosis, diagnose
 
 __all__ = ["Diagnosis", "confounded_range", "diagnose"]

@@ -5,9 +5,9 @@ action. The label is "the reward when that action is taken", and it was revealed
 propensity is the chance that a row's label was revealed: here, the chance of that action at that row.
 """
 
+from observal.importers.imported import Imported
 from observal.importers.libsvm import from_libsvm
 from observal.importers.obp import from_obp
-from observal.importers.records import Imported
 from observal.importers.vowpal import from_vw_cb
 
 __all__ = ["Imported", "from_libsvm", "from_obp", "from_vw_cb"]

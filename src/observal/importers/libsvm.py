@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.importers.records import Imported, dense_if_small, labels_from, propensity_from
+from observal.importers.imported import Imported, dense_if_small, labels_from, propensity_from
 from observal.types import LoggedData, Pool
 
 

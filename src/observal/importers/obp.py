@@ -10,7 +10,7 @@ import numpy as np
 from observal.checks import Bools, Floats, check_features
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.importers.bandit import action_propensity, refuse_unknown
-from observal.importers.records import Imported, labels_from, propensity_from
+from observal.importers.imported import Imported, labels_from, propensity_from
 from observal.types import LoggedData
 
 _NEEDED = ("context", "action", "reward", "pscore")

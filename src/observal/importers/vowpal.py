@@ -13,7 +13,7 @@ import numpy as np
 
 from observal.errors import InvalidInput
 from observal.importers.bandit import action_propensity, refuse_unknown
-from observal.importers.records import Imported, dense_if_small, labels_from, propensity_from
+from observal.importers.imported import Imported, dense_if_small, labels_from, propensity_from
 from observal.types import LoggedData, Pool
 
 

@@ -34,7 +34,7 @@ class Ledger:
     Examples
     --------
     >>> ledger = Ledger()
-    >>> ledger.settings = {"overlap": 2}
+    >>> ledger.settings, ledger.ids = {"overlap": 2}, {7: "L7"}
     >>> ledger.follow([Event(1, "", "ann", "answered", {"answers": [[7, 1]]})])
     >>> ledger.labels
     {}
@@ -138,7 +138,7 @@ class Ledger:
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise NotACampaign(
                     f"The journal's entry {event.sequence} ({event.kind!r}) makes no sense ({' '.join(str(error).split())[:80]}), "
-                    "so the campaign is damaged; go on with a copy from before the damage."
+                    "so it is damaged; go on with a copy from before the damage."
                 ) from None
             self.sequence, self.digest = event.sequence, event.digest
 
@@ -153,6 +153,8 @@ class Ledger:
         plan: Plan = event.payload["plan"]
         self.plans.append(plan)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
+            if position in self.ids:
+                raise ValueError(f"pool row {position} was asked about before")
             self.ids[position] = id_
             self._position_of[id_] = position
             self._position_of.setdefault(str(id_), position)
@@ -178,6 +180,8 @@ class Ledger:
             self.corrections += 1
 
     def _respond(self, position: int, annotator: str, code: int | None) -> None:
+        if position not in self.ids:
+            raise ValueError(f"pool row {position} was never asked about")
         responses = self.responses.setdefault(position, {})
         if self.overlap == 1:
             responses.clear()

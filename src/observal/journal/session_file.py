@@ -1,22 +1,30 @@
-"""A session in one file: log, pool, method, and the journal."""
+"""A session in one file: log, pool, method, and the journal; nothing in it can run code.
+
+The file is a zip of NumPy arrays plus ``record.json``. What it may name is the list in :mod:`observal.codec`; what it may
+hold is checked by :mod:`observal.archive`.
+"""
 
 from __future__ import annotations
 
+import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from observal.archive import Archive, open_archive, seal
+from observal.codec import Arrays, decode, encode, recorded_name, unsaved
 from observal.errors import InvalidInput, ObservalError
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
-from observal.journal.record_file import read_record, write_record
 from observal.journal.settings import new_settings, observal_version
 from observal.methods import Method
 from observal.types import LoggedData, Plan, Pool, Problem
+from observal.writing import writing
 
-_SETTINGS = ("label_budget", "random_state", "overlap")
+_FORMAT = 2  # 1, of version 0.1, had no digest and longer names of classes
 _COLUMNS = ("time", "actor", "kind", "payload")
 
 
@@ -26,8 +34,8 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
     Ids of rows and settings that the log and the method have are not written twice.
     """
     first, *later = events
-    settings = {"random_state": first.payload["seed"]} | {name: first.payload.get(name) for name in _SETTINGS[::2]}
-    write_record(
+    settings = {"random_state": first.payload["seed"]} | {n: first.payload[n] for n in ("label_budget", "overlap")}
+    _write_record(
         path,
         {
             "logged": problem.logged,
@@ -59,14 +67,14 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
     method : Method, optional
         Needed only where the method could not be saved, such as one with callables.
     """
-    record = read_record(path, {"method": method} if method is not None else {})
+    record = _read_record(path, {"method": method} if method is not None else {})
     try:
         if not (isinstance(record["logged"], LoggedData) and isinstance(record["pool"], Pool)):
             raise TypeError("it has no log or no pool")
         problem = Problem(record["logged"], record["pool"])
-        made = {name: record[name] for name in _SETTINGS if name in record}
-        settings = new_settings(problem, record["method"], **made)
-        later = _events(record, problem) if "events" in record else _events_of_0_1(record)
+        overlap = record.get("overlap", 1)  # version 0.1 had none
+        settings = new_settings(problem, record["method"], record["label_budget"], record["random_state"], overlap)
+        later = _events(record) if "events" in record else _events_of_0_1(record)
         events = [Event(1, record.get("made", ""), OBSERVAL, "created", settings)]
         for number, event in enumerate(later, start=2):
             if event.kind == "round":
@@ -84,7 +92,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
     return MemoryJournal(problem, events)
 
 
-def _events(record: dict[str, Any], problem: Problem) -> list[Event]:
+def _events(record: dict[str, Any]) -> list[Event]:
     events = []
     for time, actor, kind, pairs in record["events"]:
         if not all(isinstance(text, str) for text in (time, actor, kind)):
@@ -109,3 +117,74 @@ def _events_of_0_1(record: dict[str, Any]) -> list[Event]:
     told = [[row, code] for row, code in answers.items()]
     events = [Event(0, "", OBSERVAL, "round", payload) for payload in rounds]
     return [*events, Event(0, "", "anyone", "answered", {"answers": told})] if told else events
+
+
+# -- the zip -----------------------------------------------------------------------------------------------------
+
+
+def _write_record(path: str | Path, record: dict[str, Any], replaceable: tuple[str, ...] = ()) -> None:
+    """Write `record`, whole or not at all; a file at `path` is replaced only if it was written here, too.
+
+    What cannot be stored is refused now, except within entries that `replaceable` names: those can be handed in again
+    when the file is read.
+    """
+    arrays: Arrays = []
+    encoded = {name: encode(value, arrays, name) for name, value in record.items()}
+    for name, value in encoded.items():
+        if name not in replaceable and (lost := unsaved(value)):
+            raise InvalidInput(
+                f"{lost} cannot be stored in a file, so nothing was saved; use numbers, text or dates instead."
+            )
+    text = json.dumps({"format": _FORMAT, "record": encoded})
+    with writing(path, force=_is_record(path)) as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("record.json", text)
+            for number, array in enumerate(arrays):
+                with archive.open(f"{number}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        seal(file)
+
+
+def _is_record(path: str | Path) -> bool:
+    """Tell whether a file is one that :func:`_write_record` wrote."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "record.json" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what :func:`_write_record` wrote; entries that are `given` are taken from there instead."""
+    with open_archive(path, "a file that observal saved", "give the path used with save(), or a copy") as archive:
+        record = _record(path, archive)
+        for name, value in given.items():
+            _check_same_type(name, record[name], value)
+        decoded = {
+            name: decode(value, lambda number: archive.array(f"{number}.npy"), name)
+            for name, value in record.items()
+            if name not in given
+        }
+        return decoded | given
+
+
+def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
+    archive.check_digest()  # before anything is read, where there is one
+    content = archive.json("record.json")
+    format_, record = content["format"], content["record"]
+    if isinstance(format_, int) and format_ > _FORMAT:
+        raise InvalidInput(
+            f"{path} was saved by a newer observal (format {format_}, this one reads up to {_FORMAT}); update observal."
+        )
+    if format_ != 1:
+        archive.require_digest()
+    return dict(record)
+
+
+def _check_same_type(name: str, stored: Any, given: Any) -> None:
+    kind = type(given).__name__
+    recorded = stored.get("type") if isinstance(stored, dict) else stored
+    if recorded is not None and recorded_name(recorded) != kind:
+        raise InvalidInput(
+            f"The file was saved with {recorded_name(recorded)} as its {name}, but {kind} was given; give the same."
+        )

@@ -16,8 +16,8 @@ from observal.journal.encoding import decode_method, decode_plan, encode
 from observal.journal.events import Event, check_payload, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
-from observal.journal.sql.contents import ROWS, read_pool_ids, read_problem
 from observal.journal.sql.store import Store, Transaction, damaged
+from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
 from observal.types import Problem
 
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}

@@ -50,7 +50,7 @@ def labels_from(
     Examples
     --------
     >>> import numpy as np
-    >>> from observal.importers.records import labels_from
+    >>> from observal.importers.imported import labels_from
     >>> labels_from([0.0, 5.0, 1.0], np.array([True, False, True]), None, None, "The reward")[0].tolist()
     [0, None, 1]
     """
@@ -79,7 +79,7 @@ def propensity_from(source: Any, X: Any, revealed: Bools, X_pool: Any, seed: int
     Examples
     --------
     >>> import numpy as np
-    >>> from observal.importers.records import propensity_from
+    >>> from observal.importers.imported import propensity_from
     >>> propensity_from(0.5, np.zeros((2, 1)), np.array([True, False]), None, seed=0)[0].tolist()
     [0.5, 0.5]
     """
@@ -109,7 +109,7 @@ def dense_if_small(X: Any) -> Any:
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from observal.importers.records import dense_if_small
+    >>> from observal.importers.imported import dense_if_small
     >>> type(dense_if_small(sp.csr_array(np.eye(2)))).__name__
     'ndarray'
     """
