@@ -38,7 +38,7 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is at site/index.html"
 
 clean:
