@@ -13,6 +13,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
@@ -60,7 +61,9 @@ def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     A text block shows what the block before it printed; an ellipsis stands for what is left out.
     """
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "snippet"}
+    module = ModuleType("snippet")  # a dataclass looks its module up
+    monkeypatch.setitem(sys.modules, "snippet", module)
+    names = vars(module)
     said = ""
     for number, (kind, code) in enumerate(BLOCK.findall(page.read_text())):
         if kind == "python":
