@@ -5,7 +5,7 @@ READY := .venv/ready
 # Compiled kernels are kept between runs, out of the source tree.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
-.PHONY: demo test lint verify bench clean
+.PHONY: demo test lint system verify bench docs clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -21,7 +21,11 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# What pip cannot bring; only root can install it.
+system:
+	sh scripts/setup_system.sh
+
+test: lint system
 	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 verify: $(READY)
@@ -32,5 +36,10 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is at site/index.html"
+
 clean:
-	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv out build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

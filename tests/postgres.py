@@ -22,10 +22,7 @@ def postgres() -> Iterator[Callable[[], str]]:
     """Yield a function that returns the address of a new, empty database."""
     binaries = _binaries()
     if binaries is None:
-        reason = "PostgreSQL's server is not installed and could not be"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        pytest.skip("PostgreSQL's server is not installed; scripts/setup_system.sh installs it")
     with _server(binaries) as address:
         numbers = count(1)
 
@@ -38,17 +35,10 @@ def postgres() -> Iterator[Callable[[], str]]:
 
 
 def _binaries() -> Path | None:
-    """Return the folder of initdb and postgres; the newest, installed if we may."""
+    """Return the folder of initdb and postgres, the newest that is installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: float(p.parts[-3]))
     if found:
         return found[-1].parent
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "-y", "postgresql"]):
-            subprocess.run(["apt-get", "-qq", *command], env=environment, capture_output=True, check=False)
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        if found:
-            return found[-1].parent
     installed = shutil.which("initdb")
     return Path(installed).parent if installed else None
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
+from tests.command import observal
 
-def observal(*arguments, cwd=None, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "observal", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, **environment},
-        check=False,
-    )
+
+def process(*arguments):
+    return subprocess.run([sys.executable, "-m", "observal", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_help_names_every_command_and_starts_light():
-    done = observal("--help")
+    done = process("--help")
     assert done.returncode == 0
     for command in ("verify", "ablate", "reproduce", "demo"):
         assert command in done.stdout
@@ -48,7 +43,7 @@ def test_verify_prints_a_table_and_json():
 
 
 def test_a_claim_that_does_not_exist_is_an_error_in_one_line():
-    done = observal("verify", "--only", "no-such-claim")
+    done = process("verify", "--only", "no-such-claim")
     assert done.returncode == 1
     assert done.stderr.startswith("observal: ")
     assert done.stderr.count("\n") == 1
@@ -58,24 +53,18 @@ def test_a_claim_that_does_not_exist_is_an_error_in_one_line():
 
 def test_a_wrong_call_exits_with_2():
     assert observal("verify", "--no-such-option").returncode == 2
-    assert observal("no-such-command").returncode == 2
+    assert process("no-such-command").returncode == 2
 
 
-def test_a_failing_claim_exits_with_1(tmp_path):
-    code = """
-import sys
-from dataclasses import replace
-import observal.experiments.verify as v
-import observal.cli
-real = v.verify
-def failing(**kwargs):
-    report = real(trials=50, only="clip-example")
-    return replace(report, outcomes=tuple(replace(o, passed=False) for o in report.outcomes))
-v.verify = failing
-sys.argv = ["observal", "verify"]
-observal.cli.main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def test_a_failing_claim_exits_with_1(monkeypatch):
+    from dataclasses import replace
+
+    from observal.experiments import verify
+
+    report = verify.verify(trials=50, only="clip-example")
+    failed = replace(report, outcomes=tuple(replace(o, passed=False) for o in report.outcomes))
+    monkeypatch.setattr(verify, "verify", lambda **_: failed)
+    done = observal("verify")
     assert done.returncode == 1, done.stderr
     assert "1 of 1 claims did not hold" in done.stderr
 
@@ -86,7 +75,11 @@ def test_ablate_as_json():
     assert [row["trials"] for row in rows] == [2] * 7
 
 
-def test_reproduce_runs_small_and_resumes(tmp_path):
+def test_reproduce_runs_small_and_resumes(tmp_path, monkeypatch):
+    from observal.experiments import reproduce
+
+    small = {"capacities": (0.04, 0.64), "learning_rates": (0.01, 1.0), "max_labels": 60, "n_rows": 600}
+    monkeypatch.setattr(reproduce, "Specification", partial(reproduce.Specification, **small))
     arguments = ["reproduce", "--trials", "2", "--jobs", "2", "--out", str(tmp_path), "--json"]
     first = observal(*arguments)
     assert first.returncode == 0, first.stderr
