@@ -83,7 +83,7 @@ def test_from_files_to_a_model(files, request, place):
         fill_in(labels, files / "truth.csv")
         assert observal("tell", where, labels).startswith("10 labels stored.")
         assert "nothing changed" in observal("tell", where, labels)
-    assert "finished: the label budget of 20 is spent" in observal("ask", where)
+    assert "Nothing is left to ask: the label budget of 20 is spent" in observal("ask", where)
     assert "finished" in observal("status", where)
     assert "round 2 opens with 10 rows" in observal("history", where)
     assert "model.skops" in observal("export", where, files / "model.skops")
@@ -201,7 +201,7 @@ def test_tables_that_cannot_be_used_are_said_in_one_line(files, option, value, s
 
 def test_an_existing_campaign_is_not_overwritten(made, files):
     before = made.read_bytes()
-    assert "never overwrites" in observal(*init(files, made), code=1)
+    assert "already exists; choose another path" in observal(*init(files, made), code=1)
     assert made.read_bytes() == before
 
 

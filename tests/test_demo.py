@@ -40,7 +40,7 @@ def test_a_second_demo_takes_the_place_of_the_first(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LABELS", 10)
     for seed in (0, 1):
         path, report = module.run_campaign(tmp_path, seed)
-        assert Campaign.open(path).status().seed == seed
+        assert Campaign.open(path).status().random_state == seed
         assert f"--seed {seed}" in report.read_text(encoding="utf-8")
 
 

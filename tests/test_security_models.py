@@ -139,18 +139,18 @@ def test_three_classes_and_a_constant_come_back(tmp_path, rows):
             HistGradientBoostingClassifier(max_iter=3),
             LogisticRegression(),
         ):
-            save_model(tmp_path / "m.skops", estimator.fit(rows, y), None)
+            save_model(tmp_path / "m.skops", estimator.fit(rows, y), None, force=True)
             assert load_model(tmp_path / "m.skops").predict(rows).tolist() == estimator.predict(rows).tolist()
     from observal.methods.committee_vc import ConstantClassifier
 
-    save_model(tmp_path / "m.skops", ConstantClassifier(np.array(["bad", "good"]), "good"), None)
+    save_model(tmp_path / "m.skops", ConstantClassifier(np.array(["bad", "good"]), "good"), None, force=True)
     assert load_model(tmp_path / "m.skops").predict(rows).tolist() == ["good"] * len(rows)
 
 
 def test_a_class_that_is_not_listed_needs_its_exact_name(tmp_path, rows):
     y = np.where(rows[:, 0] > 0, "a", "b")
     for estimator, name in ((SVC(), "sklearn.svm._classes.SVC"), (Homemade(), f"{__name__}.Homemade")):
-        save_model(tmp_path / "m.skops", estimator.fit(rows, y), None)
+        save_model(tmp_path / "m.skops", estimator.fit(rows, y), None, force=True)
         for trusted in ((), ["observal.*"], ["sklearn"], [name.upper()], [name.rpartition(".")[0]]):
             with pytest.raises(InvalidInput, match=r"no model of observal has.*trusted="):
                 load_model(tmp_path / "m.skops", trusted=trusted)
@@ -449,8 +449,12 @@ def test_saving_a_model_leaves_nothing_behind(tmp_path, monkeypatch):
     save_model(tmp_path / "m.skops", GaussianNB().fit([[0.0], [1.0]], [0, 1]), None)
     monkeypatch.setattr("observal.model_files.files.seal", lambda file: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
-        save_model(tmp_path / "m.skops", GaussianNB().fit([[0.0], [1.0]], [1, 0]), None)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.skops", "other"]
+        save_model(tmp_path / "m.skops", GaussianNB().fit([[0.0], [1.0]], [1, 0]), None, force=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "m.skops",
+        "m.skops.part",
+        "other",
+    ]  # the link is somebody's own
     assert (tmp_path / "other").read_text() == "mine"
     assert load_model(tmp_path / "m.skops").predict([[0.0]]).tolist() == [0]
     assert make_model(GaussianNB(), None).steps[0][0] == "classifier"
