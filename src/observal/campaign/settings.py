@@ -6,9 +6,8 @@ import importlib.metadata
 import platform
 from typing import Any
 
-import numpy as np
-
 from observal.campaign.encoding import encode
+from observal.checks import check_whole as check_whole  # noqa: PLC0414  campaign.py imports it from here
 from observal.errors import InvalidInput, InvalidLabel
 from observal.methods import Method, NewtonVC
 from observal.session import Session
@@ -83,17 +82,6 @@ def observal_version() -> str:
     True
     """
     return importlib.metadata.version("observal")
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`.
-
-    Examples
-    --------
-    >>> check_whole("overlap", 2, 1)
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, but is {value!r}; give such a number.")
 
 
 def check_annotator(annotator: str, overlap: int, anyone: str) -> None:

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from observal.bounds import check_number
-from observal.checks import Ints
+from observal.checks import Ints, check_number
 from observal.diagnosis.calibration import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
 from observal.diagnosis.drift import Drift, find_drift
