@@ -432,7 +432,7 @@ def test_newton_vc_refuses_three_classes():
 
 @pytest.mark.parametrize("order", ["pool", "stream"])
 @pytest.mark.parametrize(
-    "method", [NewtonVC(), FAST, NewtonVC(features="auto"), replace(PARTS, penalty=1.0)], ids=range(4)
+    "method", [NewtonVC(), FAST, NewtonVC(features="auto"), AblatedNewtonVC(penalty=1.0)], ids=range(4)
 )
 def test_a_log_without_a_label_is_a_start(method, order):
     logged, pool, y = one_class()

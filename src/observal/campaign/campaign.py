@@ -129,10 +129,10 @@ class Campaign:
             roles,
             propensity=propensity,
             classes=classes,
-            floor=floor,
+            propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
-            n_rows=log_rows,
-            seed=seed,
+            n_logged_rows=log_rows,
+            random_state=seed,
         )
         about = {
             "id": id or ("id" if "id" not in rows.column_names else "row"),

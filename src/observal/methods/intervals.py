@@ -198,7 +198,9 @@ def population_intervals(
         reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
         return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in names}
     predicted, out_scores = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
-    fold_of = np.empty(rows.size, dtype=np.int64)
+    fold_of = np.empty(
+        rows.size, dtype=np.int64
+    )  # not random, and dealt on across classes: many folds of few rows stay even
     fold_of[np.argsort(codes, kind="stable")] = np.arange(rows.size) % folds
     for fold in np.unique(fold_of):
         test = np.flatnonzero(fold_of == fold)
