@@ -14,17 +14,13 @@ EITHER = (TypeError, ValueError)
 FAST = {"ridge": 0.1, "tempering": 0.5, "random_state": 42}  # nothing is chosen by cross-validation
 SHARE = [(0.0, None), (1, None), (np.float32(0.5), None), (-0.1, ValueError), (1.1, ValueError), (np.nan, ValueError)]
 SHARE += [("half", TypeError), (None, TypeError), (Anything(), TypeError)]
-POSITIVE = [(0.5, None), (3, None), (0.0, ValueError), (-1.0, ValueError), (np.inf, ValueError), (np.nan, ValueError)]
-POSITIVE += [("many", TypeError), (None, TypeError), (Anything(), TypeError)]
 AUTO = [("auto", None), (0.0, None), (1, None), (-1.0, ValueError), (np.nan, ValueError), (np.inf, ValueError)]
 AUTO += [("none", ValueError), (None, TypeError), (Anything(), TypeError)]
 SETTINGS = {
-    "floor": SHARE,
+    "explore_share": SHARE,
     "gate_share": SHARE,
     "tempering": AUTO,
     "ridge": AUTO,
-    "clip": [(True, None), (False, None), (1, TypeError), ("yes", TypeError), (None, TypeError)],
-    "capacity": POSITIVE,
     "features": [(name, None) for name in ("linear", "splines", "fourier", "auto")]
     + [("cubic", ValueError), (1, TypeError), (None, TypeError)],
     "random_state": [

@@ -256,6 +256,18 @@ def test_settings_of_other_versions():
     recorded["fields"]["magic"] = 7
     assert decode_method(recorded) == ob.NewtonVC(batch=3)
     assert gone_settings(recorded) == ["magic"]
+    old = {
+        "floor": 0.2,
+        "near": False,
+        "settled": 0.01,
+        "capacity": 4.0,
+        "clip": True,
+        "rows_per_label": 2.0,
+        "doubt": 0.1,
+    }
+    recorded = {"type": "observal.methods.newton_vc:NewtonVC", "fields": old}
+    assert decode_method(recorded) == ob.NewtonVC(explore_share=0.2, refit_near_boundary=False, stop_below=0.01)
+    assert gone_settings(recorded) == ["rows_per_label", "doubt"]  # the others are what they always are now
     with pytest.raises(NotACampaign, match="use the version that wrote it"):
         decode_method({"type": "observal.methods:Levitation", "fields": {}})
     with pytest.raises(NotACampaign, match="does not have"):

@@ -26,7 +26,7 @@ from observal.compat.skactiveml.pool import choose_batch
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.methods import NewtonVC
 from observal.types import ASKED, Answers, Plan, Problem
-from tests.compat_cases import EITHER, FAST, POSITIVE, SETTINGS, Anything, cases, check
+from tests.compat_cases import EITHER, FAST, SETTINGS, Anything, cases, check
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))
@@ -36,7 +36,6 @@ OPEN = np.flatnonzero(np.isnan(Y))
 Q0 = np.where(X[:, 0] > 0, 0.8, 0.1)
 
 INIT = SETTINGS | {
-    "rows_per_label": POSITIVE,
     "missing_label": [(np.nan, None), (Anything, TypeError), ("", TypeError)],
 }
 QUERY = {
@@ -142,7 +141,7 @@ def test_our_own_errors_are_one_sentence_of_observal():
 
 
 def test_it_is_an_estimator_of_scikit_learn():
-    strategy = ObservalSampling(floor=0.2, random_state=1)
+    strategy = ObservalSampling(explore_share=0.2, random_state=1)
     twin = clone(strategy)
     assert twin.get_params() == strategy.get_params()
     assert twin.set_params(ridge=0.1).ridge == 0.1
@@ -177,7 +176,9 @@ def test_every_kind_of_missing_label_gives_the_same_rows(missing_label, classes,
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 18])
-@pytest.mark.parametrize("settings_", [{}, {"gate_share": 1.0}, {"floor": 1.0}, {"floor": 0.0, "gate_share": 0.0}])
+@pytest.mark.parametrize(
+    "settings_", [{}, {"gate_share": 1.0}, {"explore_share": 1.0}, {"explore_share": 0.0, "gate_share": 0.0}]
+)
 def test_shapes_and_nan(batch_size, settings_):
     strategy = ObservalSampling(**FAST | settings_)
     rows, utilities = strategy.query(X, Y, propensity=Q0, batch_size=batch_size, return_utilities=True)
@@ -315,15 +316,15 @@ def test_the_gate_opens_first_where_the_old_policy_hardly_looked():
     X_big = rng.normal(size=(400, 2))
     chance = np.where(X_big[:, 0] > 0, 0.5, 0.05)
     y = np.where(rng.random(400) < chance, rng.integers(2, size=400), np.nan)  # coins: every row is in doubt
-    strategy = ObservalSampling(floor=0.0, gate_share=1.0, rows_per_label=4.0, random_state=0)
-    few = strategy.query(X_big, y, propensity=chance, batch_size=10)
+    strategy = ObservalSampling(explore_share=0.0, gate_share=1.0, random_state=0)
+    few = strategy.query(X_big, y, propensity=chance, batch_size=12)
     assert (chance[few] == 0.05).all()
-    lot = ObservalSampling(floor=1.0, gate_share=1.0, rows_per_label=4.0, random_state=0)
-    assert (chance[lot.query(X_big, y, propensity=chance, batch_size=10)] == 0.05).all()
-    queried = np.flatnonzero(~np.isnan(y))[:40]  # 4·(40 + 10) rows went by: 2·200 > 360·0.5, and all rows pass
-    later = lot.query(X_big, y, propensity=chance, queried_indices=queried, batch_size=10)
+    lot = ObservalSampling(explore_share=1.0, gate_share=1.0, random_state=0)
+    assert (chance[lot.query(X_big, y, propensity=chance, batch_size=12)] == 0.05).all()
+    queried = np.flatnonzero(~np.isnan(y))[:80]  # 2·(80 + 12) > 320·0.5, so all rows pass
+    later = lot.query(X_big, y, propensity=chance, queried_indices=queried, batch_size=12)
     assert (chance[later] == 0.5).any()
-    no_gate = ObservalSampling(floor=0.0, gate_share=0.0, random_state=0).query(
+    no_gate = ObservalSampling(explore_share=0.0, gate_share=0.0, random_state=0).query(
         X_big, y, propensity=chance, batch_size=40
     )
     assert (chance[no_gate] == 0.5).any()
@@ -357,7 +358,7 @@ def test_more_than_two_classes_are_taken_one_against_the_rest():
     x = rng.uniform(0.0, 3.0, size=(300, 1))
     X_three = np.hstack([x, (x - 1.5) ** 2])
     y = np.where(np.arange(300) < 150, np.floor(x[:, 0]), np.nan)
-    rows = ObservalSampling(floor=0.0, random_state=0).query(X_three, y, batch_size=6)
+    rows = ObservalSampling(explore_share=0.0, random_state=0).query(X_three, y, batch_size=6)
     assert (np.abs(x[rows, 0][:, None] - [1.0, 2.0]).min(axis=1) < 0.2).all()
 
 

@@ -317,7 +317,7 @@ def test_it_decides_as_the_stream_plan_of_newton_vc(seed):
 def test_a_classifiers_own_doubt_counts():
     clf = SklearnClassifier(LogisticRegression(), classes=[0, 1]).fit(X, Y)
     lead = np.abs(np.diff(clf.predict_proba(CANDIDATES), axis=1)[:, 0])
-    strategy = ObservalStream(doubt=0.3, floor=0.0, gate_share=0.0, budget=1.0, random_state=0)
+    strategy = ObservalStream(doubt=0.3, explore_share=0.0, gate_share=0.0, budget=1.0, random_state=0)
     rows, utilities = strategy.query(CANDIDATES, clf, return_utilities=True)
     np.testing.assert_array_equal(rows, np.flatnonzero(0.5 - lead / 2 > 0.3))
     assert np.argsort(utilities[rows]).tolist() == np.argsort(-lead[rows]).tolist()

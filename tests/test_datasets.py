@@ -204,7 +204,7 @@ def test_scorecard_equals_its_slow_twin_and_reads_half_of_the_features():
 
 
 def test_uniform_equals_its_slow_twin_and_its_groups_are_equally_likely():
-    policy = Uniform(seed=11)
+    policy = Uniform(random_state=11)
     X = DATA.X.copy()
     X[::3, 2] = 0.0
     expected = [policy.propensities[slow.group(x, 11, 3)] for x in X.tolist()]
@@ -212,8 +212,8 @@ def test_uniform_equals_its_slow_twin_and_its_groups_are_equally_likely():
     big = make_linear(6000, 4, random_state=0).X
     for seed in (0, 1):
         for chance in policy.propensities:
-            assert abs((Uniform(seed=seed)(big) == chance).sum() - 2000) < deviation(6000 * 2 / 9)
-    assert (Uniform(seed=0)(big) != Uniform(seed=1)(big)).mean() > 0.5
+            assert abs((Uniform(random_state=seed)(big) == chance).sum() - 2000) < deviation(6000 * 2 / 9)
+    assert (Uniform(random_state=0)(big) != Uniform(random_state=1)(big)).mean() > 0.5
     np.testing.assert_array_equal(policy([[0.0, 1.0]]), policy([[-0.0, 1.0]]))
 
 

@@ -179,7 +179,7 @@ def test_a_log_of_labelled_rows_only_says_what_cannot_be_checked():
     assert found.calibration.status == "labelled rows only"
     assert "cannot be checked" in found.text()
     # Σ 1/Q0 has standard deviation sqrt(Σ (1−Q0)/Q0) ≤ sqrt(4·2000) < 90 here, so 400 is beyond four of them.
-    assert found.rows_behind == pytest.approx(len(logged), abs=400)
+    assert found.n_logged_rows == pytest.approx(len(logged), abs=400)
     assert not found.drift.found  # the pool is thinned as the policy would have done
 
 
@@ -264,9 +264,9 @@ def test_a_target_beyond_reach_is_not_promised():
 
 def test_the_same_seed_gives_the_same_diagnosis_and_other_options_do_not_move_it():
     logged, pool = world()
-    first = diagnose(logged, pool, seed=3)
-    assert first == diagnose(logged, pool, seed=3)
-    assert first.drift == diagnose(logged, pool, seed=3, target_error=0.1, confounding=()).drift
+    first = diagnose(logged, pool, random_state=3)
+    assert first == diagnose(logged, pool, random_state=3)
+    assert first.drift == diagnose(logged, pool, random_state=3, target_error=0.1, confounding=()).drift
 
 
 @pytest.mark.parametrize(

@@ -31,17 +31,20 @@ def test_the_prediction_is_clamped():
 
 def test_pass_j_starts_at_its_own_time():
     X, y, weight = np.array([[1e-3]]), np.array([1.0]), np.array([1.0])
-    got = descend(X, y, weight, [0], np.zeros(1), learning_rate=2.0, time=10.0, rows=100.0, passes=2)
-    first = np.sqrt(2 / (2 + 10 + 1)) * 2 * 1e-3
-    second = np.sqrt(2 / (2 + 110 + 1)) * 2 * 1e-3 * (1 - first * 1e-3)
-    np.testing.assert_allclose(got, [first + second], rtol=1e-5)
+    order = np.zeros(100, dtype=np.int64)
+    one, two = (
+        descend(X, y, weight, order, np.zeros(1), learning_rate=2.0, time=10.0, passes=passes)[0] for passes in (1, 2)
+    )
+    again = descend(X, y, weight, order, np.array([one]), learning_rate=2.0, time=110.0, passes=1)[0]
+    assert two == pytest.approx(again, rel=1e-12)  # the second pass starts where 100 rows have gone by
+    assert two != pytest.approx(2 * one, rel=0.1)
 
 
 @pytest.mark.parametrize("second_moment", [0.0, 1.0])
 def test_rows_above_the_clip_are_as_if_absent(rng_data, second_moment):
     X, y, importance, order = rng_data
     clip = float(np.sort(importance)[300])
-    epoch = {"learning_rate": 0.1, "rows": 500, "second_moment": second_moment}
+    epoch = {"learning_rate": 0.1, "passes": 1, "second_moment": second_moment}
     got = descend(X, y, importance, order, np.zeros(30), clip=clip, **epoch)
     kept = order[importance[order] <= clip]
     assert kept.size == 301  # the row at the clip counts

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.methods.committee import CommitteeVC, ConstantClassifier, resampled, settledness
+from observal.methods.committee import CommitteeVC, ConstantClassifier, certainty, resampled
 from observal.types import Problem
 from tests.pool_worlds import World
 
@@ -173,7 +173,7 @@ def test_an_estimator_that_cannot_be_fitted_is_named():
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 4))
 @settings(max_examples=30)
-def test_settledness_is_squared_mean_margin_over_its_variance(seed, n_members, n_classes):
+def test_certainty_is_squared_mean_margin_over_its_variance(seed, n_members, n_classes):
     shares = np.random.default_rng(seed).dirichlet(np.ones(n_classes), (n_members, 7))
     margins = np.empty((n_members, 7))
     for row in range(7):
@@ -184,7 +184,7 @@ def test_settledness_is_squared_mean_margin_over_its_variance(seed, n_members, n
     own = margins.var(axis=0)
     variance = (n_members * own + own.mean()) / (n_members + 1)
     expected = np.maximum(margins.mean(axis=0), 0) ** 2 / (2 * variance)
-    np.testing.assert_allclose(settledness(shares), expected)
+    np.testing.assert_allclose(certainty(shares), expected)
 
 
 def test_the_interval_does_not_believe_a_tree_that_learned_its_labels_by_heart():

@@ -25,12 +25,12 @@ from observal.methods.intervals import (
     would_take,
 )
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import BY_LOT, FREE, GATED, REASONS, PoolState
+from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState
 from observal.types import ASKED, PASSED, Answers, Plan, Problem
 from tests.pool_worlds import World
 from tests.reference import pooling as twin
 
-FAST = NewtonVC(ridge=1e-2, tempering=0.5, settled=0.0)
+FAST = NewtonVC(ridge=1e-2, tempering=0.5, stop_below=0.0)
 NAMES = ["error", "precision", "recall", "prevalence"]
 
 
@@ -108,7 +108,7 @@ def test_kinds_of_rows_are_the_twins(seed, n_rounds):
     for _ in range(n_rounds):
         gaps = rng.integers(0, 8, m + n).astype(float)
         positions = rng.permutation(n)[:5]
-        action, reason = rng.choice([ASKED, PASSED], 5), rng.choice([GATED, FREE, BY_LOT], 5)
+        action, reason = rng.choice([ASKED, PASSED], 5), rng.choice([GATED, FREE, RANDOM], 5)
         plan = Plan(positions, np.ones(5), action, np.zeros(5, dtype=np.int64), reason, REASONS)
         answered = np.ones(plan.asked.size, dtype=bool)
         state = state.after(plan, Answers(np.ones(plan.asked.size, dtype=np.int64), answered), lambda state: None)

@@ -13,13 +13,14 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.methods.newton import stream as newton_stream
+from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.stream import STREAM_REASONS, stream_plan
 from observal.types import ASKED, PASSED, Problem
 from tests.pool_worlds import World, one_class
 from tests.reference import pooling as twin
 
-STREAM = NewtonVC(ridge=1e-2, tempering=0.5, order="stream", settled=0.0)
+STREAM = NewtonVC(ridge=1e-2, tempering=0.5, order="stream", stop_below=0.0)
 WORDS = dict(zip(("gated", "free", "by lot", "settled", "shown"), STREAM_REASONS, strict=True))
 
 
@@ -54,7 +55,7 @@ def test_decisions_are_the_twins(seed, n, m, looked, batch, floor, gate_share, d
     rng = np.random.default_rng(seed)
     gaps, q = rng.exponential(2.0, n), rng.choice([0.0, 0.2, 0.7, 1.0], n)
     problem = Problem(ob.LoggedData(np.zeros((m, 1)), np.ones(m), 1.0, classes=(0, 1)), ob.Pool(gaps[:, None], q))
-    method = NewtonVC(batch=batch, floor=floor, gate_share=gate_share, doubt=doubt, order="stream")
+    method = AblatedNewtonVC(batch=batch, explore_share=floor, gate_share=gate_share, doubt=doubt, order="stream")
     state = replace(method.begin(problem, rng), looked=looked, fit=lambda state: FakeModel())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(newton_stream, "ROWS_AT_ONCE", block)
@@ -74,7 +75,7 @@ def test_the_recorded_chances_are_those_of_being_asked():
     # Twelve binomial tests at 1e-3/12 each: a right sampler fails with a chance below 1e-3.
     gaps, q = np.tile([0.1, 4.0, 0.2], 4), np.repeat([0.0, 1.0], 6)
     problem = Problem(ob.LoggedData(np.zeros((30, 1)), np.ones(30), 1.0, classes=(0, 1)), ob.Pool(gaps[:, None], q))
-    method = NewtonVC(batch=100, floor=0.2, gate_share=0.6, order="stream")
+    method = NewtonVC(batch=100, explore_share=0.2, gate_share=0.6, order="stream")
     state = replace(method.begin(problem, np.random.default_rng(0)), fit=lambda state: FakeModel())
     rng, n_draws, counts = np.random.default_rng(1), 2000, np.zeros(12, dtype=int)
     for _ in range(n_draws):
@@ -93,7 +94,7 @@ def decisions(session, oracle, rounds):
     return list(session.result().decisions)
 
 
-@pytest.mark.parametrize("method", [STREAM, NewtonVC(order="stream", settled=0.0)], ids=["fixed", "tuned"])
+@pytest.mark.parametrize("method", [STREAM, NewtonVC(order="stream", stop_below=0.0)], ids=["fixed", "tuned"])
 @pytest.mark.parametrize("future", ["other rows", "no rows", "more rows"])
 def test_rows_that_have_not_come_by_decide_nothing(method, future):
     rng = np.random.default_rng(0)
@@ -159,7 +160,7 @@ def test_skipped_rows_buy_nothing_and_the_stream_goes_on():
 @pytest.mark.parametrize("open_round", [False, True])
 def test_a_saved_stream_goes_on_as_if_it_had_not_been(open_round, tmp_path):
     world = World(m=150, n=300, noise=0.15)
-    session = ob.Session(world.logged, world.pool, NewtonVC(order="stream", settled=0.0), 60, random_state=5)
+    session = ob.Session(world.logged, world.pool, NewtonVC(order="stream", stop_below=0.0), 60, random_state=5)
     for _ in range(2):
         query = session.ask()
         session.tell(query.ids, world.oracle(query.ids))
@@ -205,15 +206,10 @@ def test_a_settled_stream_stops_and_says_why():
     X = np.column_stack([side * rng.uniform(2, 3, 600), rng.standard_normal(600)])
     y = (side > 0).astype(int)
     logged, pool = ob.LoggedData(X[:300], y[:300].astype(float), 0.05), ob.Pool(X[300:], 0.05)
-    result = ob.run(logged, pool, lambda ids: y[300:][ids], replace(STREAM, settled=0.02))
+    result = ob.run(logged, pool, lambda ids: y[300:][ids], replace(STREAM, stop_below=0.02))
     assert len(result.queries) > 0
     assert len(result.decisions) < 300
-    assert result.stopped.startswith("further labels are unlikely to change anything")
-
-
-def test_it_declares_how_it_takes_the_pool():
-    assert STREAM.takes == "stream"
-    assert NewtonVC().takes == "pool"
+    assert result.stopped.startswith("more labels would change only about")
 
 
 def test_a_stream_learns_what_the_log_does_not_show():

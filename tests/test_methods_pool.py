@@ -21,7 +21,9 @@ from sklearn.tree import DecisionTreeClassifier
 import observal as ob
 from observal.errors import InvalidInput
 from observal.methods.committee import CommitteeVC
+from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
+from observal.methods.newton.stream import StreamState
 from observal.methods.pool import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
 from observal.types import Problem
 from tests.pool_worlds import World, one_class
@@ -53,7 +55,6 @@ def situations(draw_):
         draw_(st.integers(1, 25)),
         draw_(st.sampled_from([0.0, 0.05, 0.3, 1.0])),
         draw_(st.sampled_from([0.0, 0.25, 0.5, 1.0])),
-        draw_(st.sampled_from([0.5, 1.0, 4.0])),
     )
     return problem, state, choice, gaps
 
@@ -71,9 +72,8 @@ def test_chances_are_the_twins(situation, doubtful):
         state.bought.size,
         [True] * gaps.size if in_doubt is None else in_doubt.tolist(),
         batch=choice.batch,
-        floor=choice.floor,
+        floor=choice.explore_share,
         gate_share=choice.gate_share,
-        rows_per_label=choice.rows_per_label,
     )
     np.testing.assert_allclose(drawn.chance, chance, atol=1e-12)
     assert np.flatnonzero(drawn.taken_gate).tolist() == sorted(gated)
@@ -90,12 +90,10 @@ def test_chances_add_up_to_the_batch_and_keep_the_floor(situation, doubtful):
     assert drawn.chance.sum() == pytest.approx(size)
     assert ((drawn.chance >= 0) & (drawn.chance <= 1)).all()
     assert (drawn.chance[~open_] == 0).all()
-    passes = np.array(
-        twin.gate(problem.pool.propensity, len(problem.logged), state.bought.size, choice.batch, choice.rows_per_label)
-    )
+    passes = np.array(twin.gate(problem.pool.propensity, len(problem.logged), state.bought.size, choice.batch))
     everyone = choice.gate_share == 0 or (passes & open_).sum() < size
     passing = open_ if everyone else open_ & passes
-    assert (drawn.chance[passing] >= choice.floor * size / passing.sum() - 1e-12).all()
+    assert (drawn.chance[passing] >= choice.explore_share * size / passing.sum() - 1e-12).all()
 
 
 @given(situations(), st.floats(1.0, 5.0))
@@ -106,13 +104,13 @@ def test_the_gate_closes_for_no_row_when_more_labels_were_bought(situation, fact
     before, after = (
         passes_gate(q, m, n, gated) for n in (state.bought.size, int(factor * state.bought.size) + choice.batch)
     )
-    in_force = sum(twin.gate(q, m, state.bought.size, choice.batch, choice.rows_per_label)) >= min(choice.batch, len(q))
+    in_force = sum(twin.gate(q, m, state.bought.size, choice.batch)) >= min(choice.batch, len(q))
     assert (after >= before).all() if in_force else before.all()
     # Only the floor shows who passes: with no gaps to choose by, `draw` must let in exactly these rows, or all.
     open_ = np.ones(len(q), dtype=bool)
     nothing = replace(state, bought=state.bought[:0], codes=state.codes[:0], skipped=state.skipped[:0])
-    drawn = draw(problem, nothing, replace(choice, floor=1.0, gate_share=0.5), np.zeros(len(q)))
-    passes = np.array(twin.gate(q, m, 0, choice.batch, choice.rows_per_label))
+    drawn = draw(problem, nothing, replace(choice, explore_share=1.0, gate_share=0.5), np.zeros(len(q)))
+    passes = np.array(twin.gate(q, m, 0, choice.batch))
     expected = passes if passes.sum() >= min(choice.batch, len(q)) else open_
     assert (drawn.chance > 0).tolist() == expected.tolist()
     assert (q[drawn.chance > 0].max() <= q[drawn.chance == 0]).all()  # in the order of propensity
@@ -136,7 +134,7 @@ def test_a_drawn_plan_is_full_repeatable_and_says_why(situation, seed):
 @given(situations())
 def test_weights_are_the_twins(situation):
     problem, state, _, _ = situation
-    strata = Strata.of(problem)
+    strata = Strata.of(problem.propensity, known=problem.propensity)
     propensity = np.concatenate([problem.logged.propensity, problem.pool.propensity])
     of_row = twin.strata(propensity.tolist())
     # Strata that nobody is in need no number of their own: the two must group rows alike, in the same order.
@@ -146,8 +144,8 @@ def test_weights_are_the_twins(situation):
     rows, codes = state.labelled(problem)
     assert rows.size == codes.size == problem.logged.revealed.sum() + state.bought.size
     np.testing.assert_allclose(strata.importance(rows, propensity.size), twin.importance(of_row, rows, propensity.size))
-    weights, clip = state.importance(problem, rows, clip=True, capacity=4.0)
-    unclipped, no_clip = state.importance(problem, rows, clip=False, capacity=4.0)
+    weights, clip = state.importance(problem, rows, clip_constant=4.0)
+    unclipped, no_clip = state.importance(problem, rows, clip_constant=None)
     assert no_clip == np.inf
     np.testing.assert_allclose(unclipped, twin.importance(of_row, rows, propensity.size))
     expected = twin.clip(problem.logged.propensity.tolist(), state.bought.size, propensity.size, capacity=4.0)
@@ -164,7 +162,7 @@ def test_the_clip_leaves_as_much_of_the_weights_whatever_the_size_of_the_pool(n)
     )
     problem = Problem(logged, ob.Pool(np.zeros((n, 1)), q[1000:]))
     state = PoolState.start(problem, lambda state: None)
-    weights, _ = state.importance(problem, state.labelled(problem)[0], clip=True, capacity=4.0)
+    weights, _ = state.importance(problem, state.labelled(problem)[0], clip_constant=4.0)
     # T/t of the rarest stratum is some fifty times that of the commonest; a clip in other units would leave nothing of it.
     assert 20.0 < weights.max() / weights.min() < 60.0
 
@@ -176,19 +174,19 @@ def test_weights_on_a_stream_count_only_rows_that_came_by(situation, looked):
     looked = min(looked, len(problem.pool))
     propensity = np.concatenate([problem.logged.propensity, problem.pool.propensity])
     of_row = twin.strata(propensity.tolist(), known=problem.logged.propensity.tolist())
-    start = PoolState.start(problem, lambda state: None, is_stream=True)
+    start = StreamState.start(problem, lambda state: None)
     bought = state.bought[state.bought < looked]
     stream = replace(start, bought=bought, codes=state.codes[: bought.size], looked=looked)
     rows, _ = stream.labelled(problem)
-    weights, _ = stream.importance(problem, rows, clip=False, capacity=4.0)
+    weights, _ = stream.importance(problem, rows, clip_constant=None)
     np.testing.assert_allclose(weights, twin.importance(of_row, rows, m + looked))
     # A pool that ends with the rows looked at gives the same weights.
     if looked:
         ended = Problem(problem.logged, ob.Pool(problem.pool.X[:looked], problem.pool.propensity[:looked]))
-        cut = PoolState.start(ended, lambda state: None, is_stream=True)
+        cut = StreamState.start(ended, lambda state: None)
         cut = replace(cut, bought=bought, codes=stream.codes, looked=looked)
-        assert cut.importance(ended, rows, clip=True, capacity=4.0)[0].tolist() == (
-            stream.importance(problem, rows, clip=True, capacity=4.0)[0].tolist()
+        assert cut.importance(ended, rows, clip_constant=4.0)[0].tolist() == (
+            stream.importance(problem, rows, clip_constant=4.0)[0].tolist()
         )
 
 
@@ -225,7 +223,7 @@ def test_a_budget_cut_scales_the_chances_and_the_scaled_chances_are_right():
     world = World(m=30, n=12)
     problem = Problem(world.logged, world.pool)
     gaps = np.random.default_rng(1).random(12)
-    drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=6, floor=0.5), gaps)
+    drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=6, explore_share=0.5), gaps)
     rng, n_draws, counts = np.random.default_rng(2), 3000, np.zeros(12, dtype=int)
     for _ in range(n_draws):
         plan = draw_plan(drawn, rng)
@@ -240,14 +238,14 @@ def test_a_budget_cut_scales_the_chances_and_the_scaled_chances_are_right():
 def test_a_row_that_is_not_taken_keeps_the_floor():
     x = np.array([0.1, 0.4])
     problem = Problem(ob.LoggedData(x[:, None], [0.0, 1.0], 0.5), ob.Pool(x[:, None], 0.5))
-    drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=1, floor=0.2), x)
+    drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=1, explore_share=0.2), x)
     np.testing.assert_allclose(drawn.chance, [0.9, 0.1])
 
 
 # -- what all pool methods do in a session ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [FAST, TREE], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [FAST, TREE], ids=lambda method: type(method).__name__)
 class TestInASession:
     def test_a_batch_bigger_than_the_pool_takes_all_of_it(self, method):
         world = World(m=60, n=15)
@@ -328,7 +326,7 @@ class TestInASession:
         assert repr(copy) == repr(method)
         assert replace(method) == method != replace(method, batch=3)
         assert len(repr(method)) < 250
-        assert (method.takes, method.curve_from_one_run) == ("pool", True)
+        assert method.curve_from_one_run
 
 
 @pytest.mark.parametrize(
@@ -339,33 +337,33 @@ class TestInASession:
             for kind in (FAST, TREE)
             for change in (
                 {"batch": 0},
-                {"floor": -0.1},
-                {"floor": float("nan")},
+                {"explore_share": -0.1},
+                {"explore_share": float("nan")},
                 {"gate_share": 1.5},
-                {"rows_per_label": 0.0},
-                {"capacity": 0.0},
                 {"tempering": -1.0},
                 {"tempering": float("inf")},
-                {"floor": "a"},
-                {"rows_per_label": None},
+                {"explore_share": "a"},
                 {"gate_share": True},
-                {"capacity": "x"},
                 {"batch": np.int64(10)},
-                {"clip": "no"},
+                {"batch": True},
             )
         ),
         lambda: NewtonVC(ridge="small"),
-        lambda: NewtonVC(doubt="x"),
-        lambda: NewtonVC(settled=None),
-        lambda: NewtonVC(curvature=0),
-        lambda: NewtonVC(near=1),
+        lambda: AblatedNewtonVC(doubt="x"),
+        lambda: NewtonVC(stop_below=None),
+        lambda: AblatedNewtonVC(curvature=0),
+        lambda: NewtonVC(refit_near_boundary=1),
         lambda: NewtonVC(features="waves"),
         lambda: NewtonVC(order="sideways"),
-        lambda: NewtonVC(order="stream", doubt=0.0),
-        lambda: NewtonVC(order="stream", doubt=0.5),
-        lambda: NewtonVC(doubt=float("nan")),
-        lambda: NewtonVC(settled=-1.0),
-        lambda: NewtonVC(penalty=-1.0),
+        lambda: AblatedNewtonVC(order="stream", doubt=0.0),
+        lambda: AblatedNewtonVC(order="stream", doubt=0.5),
+        lambda: AblatedNewtonVC(doubt=float("nan")),
+        lambda: NewtonVC(stop_below=-1.0),
+        lambda: AblatedNewtonVC(penalty=-1.0),
+        lambda: AblatedNewtonVC(clip_constant=0.0),
+        lambda: AblatedNewtonVC(clip_constant="x"),
+        lambda: CommitteeVC(DecisionTreeClassifier(), clip_constant=0.0),
+        lambda: CommitteeVC(DecisionTreeClassifier(), clip_constant="x"),
         lambda: CommitteeVC(DecisionTreeClassifier),
         lambda: CommitteeVC("a tree"),
         lambda: CommitteeVC(StandardScaler()),
@@ -384,7 +382,9 @@ def test_a_bad_setting_gives_one_sentence(make):
     assert not re.search(r"\.\s+[A-Z]", message)
 
 
-@pytest.mark.parametrize("name", ["pool", "intervals", "newton.method", "newton.model", "newton.stream", "committee"])
+@pytest.mark.parametrize(
+    "name", ["pool", "intervals", "newton.method", "newton.model", "newton.stream", "newton.ablation", "committee"]
+)
 def test_examples_run(name):
     failed, _ = doctest.testmod(importlib.import_module(f"observal.methods.{name}"))
     assert failed == 0
@@ -392,7 +392,7 @@ def test_examples_run(name):
 
 def test_every_round_states_the_chance_that_no_row_falls_below():
     world = World(0)
-    result = ob.run(world.logged, world.pool, world.oracle, ob.NewtonVC(batch=8, floor=0.25), label_budget=24)
+    result = ob.run(world.logged, world.pool, world.oracle, ob.NewtonVC(batch=8, explore_share=0.25), label_budget=24)
     for k, round_ in enumerate(result.rounds[:-1]):
         drawn = result.decisions["query_probability"][result.decisions["round"] == k + 1]
         assert 0.0 < round_.details["least_chance"] <= drawn.min() * (1 + 1e-12)

@@ -13,9 +13,9 @@ import observal as ob
 from observal.errors import InvalidInput, InvalidPropensity, ObservalError, ObservalWarning
 from observal.propensity import (
     apply_floor,
-    behind_labelled_rows,
     calibration_error,
     complete_log,
+    count_logged_rows,
     estimate,
     from_policy,
     known,
@@ -56,8 +56,8 @@ def test_one_policy_in_two_logs_is_that_policy():
 @given(st.lists(chances, min_size=1, max_size=20))
 def test_rows_behind_is_the_slow_one(drawn):
     count, variance = slow.rows_behind(drawn)
-    behind = behind_labelled_rows([float(q) for q in drawn])
-    assert abs(behind.n_rows - count) <= 0.5 + 1e-9
+    behind = count_logged_rows([float(q) for q in drawn])
+    assert abs(behind.n_logged_rows - count) <= 0.5 + 1e-9
     assert behind.standard_error == pytest.approx(float(variance) ** 0.5, rel=1e-12)
 
 
@@ -70,8 +70,8 @@ def test_rows_behind_covers_the_truth():
     misses = 0
     for _ in range(500):
         q = rng.uniform(0.1, 1.0, 2000)
-        behind = behind_labelled_rows(q[rng.random(2000) < q])
-        misses += abs(behind.n_rows - 2000) > 3.3 * behind.standard_error
+        behind = count_logged_rows(q[rng.random(2000) < q])
+        misses += abs(behind.n_logged_rows - 2000) > 3.3 * behind.standard_error
     assert misses <= 8
 
 
@@ -177,7 +177,7 @@ def test_features_that_say_nothing_are_reported():
 def test_estimates_repeat_and_are_never_zero():
     X, _, shown = curved_log(300, 4)
     shown = X[:, 0] > 0  # a policy without chance: isotonic chances of 0 and 1
-    a, b = estimate(X, shown, X_pool=X, seed=5), estimate(X, shown, X_pool=X, seed=5)
+    a, b = estimate(X, shown, X_pool=X, random_state=5), estimate(X, shown, X_pool=X, random_state=5)
     assert a.logged.tolist() == b.logged.tolist()
     assert a.pool.tolist() == b.pool.tolist()
     assert (a.logged > 0).all()
@@ -204,8 +204,8 @@ def test_a_completed_log_looks_like_the_whole_one():
     X, q, y, shown = labelled_log(4000, 7)
     pool_X, pool_q, _, _ = labelled_log(4000, 8)
     labelled = ob.LoggedData(X[shown], y[shown], q[shown])
-    completed = complete_log(labelled, ob.Pool(pool_X, pool_q), seed=9)
-    behind = completed.rows_behind
+    completed = complete_log(labelled, ob.Pool(pool_X, pool_q), random_state=9)
+    behind = completed.logged_rows
     assert abs(len(completed.logged) - 4000) < 5 * behind.standard_error
     assert completed.logged.revealed.sum() == shown.sum()
     assert abs(completed.logged.propensity.mean() - q.mean()) < 5 * q.std() / np.sqrt(4000) * 2
@@ -218,7 +218,7 @@ def test_a_completed_log_looks_like_the_whole_one():
 def test_pool_rows_are_taken_as_often_as_expected():
     labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], 0.5)
     pool = ob.Pool([[0.0], [1.0], [2.0]], [1.0, 0.5, 0.25])
-    completed = complete_log(labelled, pool, n_rows=502, seed=0)
+    completed = complete_log(labelled, pool, n_logged_rows=502, random_state=0)
     counts = np.bincount(completed.logged.X[2:, 0].astype(int), minlength=3)
     np.testing.assert_allclose(counts, 500 * np.array([0, 0.5, 0.75]) / 1.25, atol=1)
     assert counts[0] == 0
@@ -252,10 +252,10 @@ ROWS = np.zeros((30, 1))
         (lambda: mixture_propensity([[0.5], [0.5, 0.5]], [1, 2]), "chance that the old policy had of revealing"),
         (lambda: mixture_propensity([[0.5]], [0]), "counts of rows"),
         (lambda: apply_floor([0.5], 0.0), r"in \(0, 1\]"),
-        (lambda: behind_labelled_rows([]), "needs labelled rows"),
-        (lambda: behind_labelled_rows([0.5, 0.0]), "row 1 has propensity 0"),
-        (lambda: behind_labelled_rows([0.5, 0.5], n_rows=1), "at least as many rows"),
-        (lambda: behind_labelled_rows([1e-300]), "cannot be counted"),
+        (lambda: count_logged_rows([]), "needs labelled rows"),
+        (lambda: count_logged_rows([0.5, 0.0]), "row 1 has propensity 0"),
+        (lambda: count_logged_rows([0.5, 0.5], n_logged_rows=1), "at least as many rows"),
+        (lambda: count_logged_rows([1e-300]), "cannot be counted"),
         (lambda: estimate(ROWS, np.ones(30, bool)), "30 of 30 are revealed"),
         (lambda: estimate(ROWS, np.arange(30) < 15, method="magic"), "'magic'"),
         (lambda: estimate(ROWS, np.arange(30) < 15, folds=1), "at least 2 folds"),

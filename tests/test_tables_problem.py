@@ -103,7 +103,7 @@ def test_propensities_can_be_estimated_and_floored():
     log = pa.table({"x": x, "y": pa.array(np.where(rng.random(300) < 0.5, x > 0, np.nan), from_pandas=True)})
     pool = pa.table({"x": rng.normal(size=50)})
     with pytest.warns(ObservalWarning, match="below the floor"):
-        loaded = load_problem([log], pool, TableRoles(label="y"), propensity="estimate", floor=0.9)
+        loaded = load_problem([log], pool, TableRoles(label="y"), propensity="estimate", propensity_floor=0.9)
     assert (loaded.logged.propensity >= 0.9).all()
     assert (loaded.pool.propensity >= 0.9).all()
     assert any("calibration error" in note for note in loaded.notes)

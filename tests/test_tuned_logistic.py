@@ -16,11 +16,11 @@ from observal.learners import features
 from observal.learners.features import FeatureMap
 from observal.learners.tuned_logistic import (
     RIDGES,
-    balanced_folds,
     fit_logistic,
     leverages,
     near_boundary,
     nearness,
+    random_ranks,
     tune,
 )
 from tests.reference import newton as twin
@@ -169,8 +169,8 @@ def test_the_fit_near_the_boundary_makes_fewer_mistakes_where_labels_are_wrong_b
 @given(st.lists(st.sampled_from([-1, 1]), max_size=60), st.integers(2, 7))
 def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
     signs = np.array(signs, dtype=np.int64)
-    folds = balanced_folds(signs, n_folds)
-    assert folds.tolist() == balanced_folds(signs, n_folds).tolist()
+    folds = random_ranks(signs, np.random.default_rng(0)) % n_folds
+    assert folds.tolist() == (random_ranks(signs, np.random.default_rng(0)) % n_folds).tolist()
     for sign in (-1, 1):
         counts = np.bincount(folds[signs == sign], minlength=n_folds)
         assert counts.size == n_folds
@@ -179,7 +179,7 @@ def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
 
 def slow_losses(X, signs, weights, ridge):
     """Each row's log loss by a fit from scratch on the other folds."""
-    folds, losses = balanced_folds(signs), np.empty(signs.size)
+    folds, losses = random_ranks(signs, np.random.default_rng(0)) % 5, np.empty(signs.size)
     for row in range(signs.size):
         inside = folds != folds[row]
         rows, labels, shares = twin.with_half_rows(X[inside], signs[inside], weights[inside])
@@ -200,7 +200,7 @@ def test_the_ridge_is_the_one_with_the_least_loss_out_of_fold():
 
 def test_a_rows_own_label_does_not_move_its_fit():
     X, signs, weights = some_rows(n=50)
-    row, fold = 7, balanced_folds(signs)
+    row, fold = 7, random_ranks(signs, np.random.default_rng(0)) % 5
     heavier = weights.copy()
     heavier[row] *= 30.0
     one, other = tune(X, signs, weights, (0.1,)), tune(X, signs, heavier, (0.1,))

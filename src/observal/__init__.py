@@ -14,10 +14,11 @@ from observal.errors import ObservalError, ObservalWarning
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.session import Session, run
-from observal.types import Interval, LoggedData, Pool, Query, Round, RunResult
+from observal.types import Answers, Interval, LoggedData, Plan, Pool, Problem, Query, Round, RunResult, Stop
 
 if TYPE_CHECKING:
-    from observal import campaign, importers, propensity, tables
+    from observal import campaign, importers, label_complexity, propensity, tables
+    from observal.campaign import Campaign, load_model
     from observal.diagnosis import Diagnosis, diagnose
     from observal.learners.gradient import GradientClassifier
     from observal.learners.logged import LoggedClassifier
@@ -29,6 +30,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Active18",
     "ActiveVC",
+    "Answers",
+    "Campaign",
     "CommitteeVC",
     "Diagnosis",
     "ExactDBAL",
@@ -43,13 +46,16 @@ __all__ = [
     "ObservalError",
     "ObservalWarning",
     "Passive",
+    "Plan",
     "Pool",
+    "Problem",
     "Query",
     "Rectangles",
     "ReportContent",
     "Round",
     "RunResult",
     "Session",
+    "Stop",
     "Stumps",
     "TableEncoder",
     "TableRoles",
@@ -57,6 +63,8 @@ __all__ = [
     "campaign",
     "diagnose",
     "importers",
+    "label_complexity",
+    "load_model",
     "load_problem",
     "propensity",
     "read_table",
@@ -67,6 +75,7 @@ __all__ = [
 
 # Imported when first used, because they bring scikit-learn, pyarrow or a database with them.
 _LATER = {
+    "Campaign": "observal.campaign",
     "Diagnosis": "observal.diagnosis",
     "GradientClassifier": "observal.learners.gradient",
     "LoggedClassifier": "observal.learners.logged",
@@ -74,11 +83,12 @@ _LATER = {
     "TableEncoder": "observal.tables",
     "TableRoles": "observal.tables",
     "diagnose": "observal.diagnosis",
+    "load_model": "observal.campaign",
     "load_problem": "observal.tables",
     "read_table": "observal.tables",
     "write_report": "observal.report.html",
 }
-_PARTS = ("campaign", "importers", "propensity", "tables")
+_PARTS = ("campaign", "importers", "label_complexity", "propensity", "tables")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats
+from observal.checks import Floats, check_number
 from observal.errors import InvalidInput
 
 Reading = Literal["printed", "derived"]
@@ -53,15 +53,6 @@ class Bound:
 
     def __float__(self) -> float:
         return float(self.total)
-
-
-def check_number(value: float, what: str, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
-    """Return a finite number in [low, high], or in (low, high] where `open_low`."""
-    if not (math.isfinite(value) and value <= high and (value > low if open_low else value >= low)):
-        least = f"above {low:g}" if open_low else f"at least {low:g}"
-        most = "and finite" if high == math.inf else f"and at most {high:g}"
-        raise InvalidInput(f"{what} must be {least} {most}, but is {value}; correct it.")
-    return value
 
 
 def check_reading(reading: str) -> None:

@@ -76,9 +76,9 @@ class Campaign(LabelLoop):
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
         cost: str | None = None,
-        floor: float | None = None,
+        propensity_floor: float | None = None,
         kept_only_labelled: bool = False,
-        log_rows: int | None = None,
+        n_logged_rows: int | None = None,
         method: Method | None = None,
         random_state: int = 0,
         overlap: int = 1,
@@ -94,9 +94,9 @@ class Campaign(LabelLoop):
             What the old policy saw; several logs are one campaign.
         pool : table
             The rows that can be asked about.
-        label, propensity, id, features, classes, cost, floor, kept_only_labelled
+        label, propensity, id, features, classes, cost, propensity_floor, kept_only_labelled
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
-        log_rows : int, optional
+        n_logged_rows : int, optional
             The number of rows behind a log that kept only its labelled ones.
         label_budget, method, random_state, overlap
             As for :meth:`create_from_arrays`.
@@ -128,10 +128,10 @@ class Campaign(LabelLoop):
             roles,
             propensity=propensity,
             classes=classes,
-            floor=floor,
+            propensity_floor=propensity_floor,
             kept_only_labelled=kept_only_labelled,
-            n_rows=log_rows,
-            seed=random_state,
+            n_logged_rows=n_logged_rows,
+            random_state=random_state,
         )
         about = {
             "id": id or ("id" if "id" not in rows.column_names else "row"),

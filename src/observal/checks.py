@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,20 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def check_numbers(settings: Any, *names: str) -> None:
+    """Refuse settings that are not numbers.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> check_numbers(SimpleNamespace(share=0.5), "share")
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InvalidInput(f"{name} must be a number, but is {value!r}; give a number.")
+
+
 def check_whole(name: str, value: Any, least: int) -> None:
     """Refuse what is not a whole number of at least `least`.
 
@@ -32,6 +48,21 @@ def check_whole(name: str, value: Any, least: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, but is {value!r}; give such a number.")
+
+
+def check_number(value: float, what: str, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
+    """Return a finite number in [low, high], or in (low, high] with `open_low`.
+
+    Examples
+    --------
+    >>> check_number(0.5, "The share", 0.0, 1.0)
+    0.5
+    """
+    if not (math.isfinite(value) and value <= high and (value > low if open_low else value >= low)):
+        least = f"above {low:g}" if open_low else f"at least {low:g}"
+        most = "and finite" if high == math.inf else f"and at most {high:g}"
+        raise InvalidInput(f"{what} must be {least} {most}, but is {value}; correct it.")
+    return value
 
 
 def check_features(X: Any, what: str) -> Any:

@@ -46,7 +46,22 @@ OLD_NAMES = {
 }
 
 # For each class, settings that have another name now: the old name → the new one.
-RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES}
+RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES} | {
+    "NewtonVC": {"floor": "explore_share", "near": "refit_near_boundary", "settled": "stop_below"},
+    "CommitteeVC": {"floor": "explore_share", "capacity": "clip_constant"},
+}
+# Settings that are fixed now, and at what: a file that recorded this very value has lost nothing.
+_FIXED: dict[str, dict[str, Any]] = {
+    "NewtonVC": {
+        "rows_per_label": 1.0,
+        "clip": True,
+        "capacity": 4.0,
+        "penalty": 0.0,
+        "curvature": True,
+        "doubt": 0.05,
+    },
+    "CommitteeVC": {"rows_per_label": 1.0, "clip": True},
+}
 
 _TEXT: dict[str, Callable[[str], Any]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
 _DATES: dict[str, Callable[[str], Any]] = {
@@ -239,7 +254,7 @@ def recorded_class(recorded: Any) -> type[Any]:
 
 
 def gone_settings(value: Any) -> list[str]:
-    """Return the names of recorded settings that this observal no longer has.
+    """Return the names of recorded settings that this observal no longer has and does not use by default.
 
     Examples
     --------
@@ -249,9 +264,10 @@ def gone_settings(value: Any) -> list[str]:
     if not (isinstance(value, dict) and "type" in value and isinstance(value.get("fields"), dict)):
         return []
     kind = recorded_class(value["type"])
-    known = {*_settings(kind), *RENAMED[kind.__name__]}
+    known, fixed = {*_settings(kind), *RENAMED[kind.__name__]}, _FIXED.get(kind.__name__, {})
     inner = [name for item in value["fields"].values() for name in gone_settings(item)]
-    return [name for name in value["fields"] if name not in known] + inner
+    gone = [name for name in value["fields"] if name not in known]
+    return [name for name in gone if name not in fixed or value["fields"][name] != fixed[name]] + inner
 
 
 def in_short(settings: Any) -> str:

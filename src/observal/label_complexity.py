@@ -15,13 +15,12 @@ from numpy.typing import ArrayLike
 from observal.bounds import (
     Bound,
     Reading,
-    check_number,
     check_reading,
     epoch_confidence,
     log_term,
     root_term,
 )
-from observal.checks import Floats, check_propensity
+from observal.checks import Floats, check_number, check_propensity
 from observal.errors import InvalidInput
 
 

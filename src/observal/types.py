@@ -10,7 +10,7 @@ from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,26 +30,12 @@ from observal.checks import (
     frozen,
     missing_mask,
     read_frame,
+    stack_rows,
 )
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 
 ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
 ACTION_NAMES = np.array(["asked", "inferred", "passed"])
-
-
-@runtime_checkable
-class Classifier(Protocol):
-    """What ``RunResult.estimator`` promises."""
-
-    classes_: NDArray[Any]
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return a class for each row."""
-        ...
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the share of rows predicted right."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,7 +199,18 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A log and a pool that fit together: what every method is given."""
+    """A log and a pool with the same features: what every method is given.
+
+    Rows of both are numbered as one stack, the log first: row ``n_logged + i`` of the stack is row i of the pool.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> logged = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=[0.5, 1.0])
+    >>> problem = ob.Problem(logged, ob.Pool([[2.0], [3.0]], propensity=0.1))
+    >>> problem.propensity.tolist(), problem.take(np.array([1, 3])).tolist()
+    ([0.5, 1.0, 0.1, 0.1], [[1.0], [3.0]])
+    """
 
     logged: LoggedData
     pool: Pool
@@ -226,7 +223,52 @@ class Problem:
                 f"{pool_features}; give both the same columns in the same order."
             )
         if (self.logged.cost is None) != (self.pool.cost is None):
-            raise InvalidInput("Costs must be given for log and pool alike, but only one of them has costs.")
+            raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
+
+    @property
+    def n_logged(self) -> int:
+        """The number of rows in the log, m in the paper."""
+        return len(self.logged)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows in the stack."""
+        return len(self.logged) + len(self.pool)
+
+    @cached_property
+    def propensity(self) -> Floats:
+        """The propensity of each row of the stack."""
+        return frozen(np.concatenate([self.logged.propensity, self.pool.propensity]))
+
+    @cached_property
+    def cost(self) -> Floats | None:
+        """The cost of a mistake on each row of the stack, or None where every mistake costs 1."""
+        if self.logged.cost is None or self.pool.cost is None:
+            return None
+        return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
+
+    def stack(self) -> Any:
+        """Return the features of all rows as one new array or CSR matrix."""
+        return stack_rows(self.logged.X, self.pool.X)
+
+    def take(self, rows: Ints) -> Any:
+        """Return the features of some rows of the stack; rows of the log must come first in `rows`."""
+        of_log = rows < self.n_logged
+        return stack_rows(self.logged.X[rows[of_log]], self.pool.X[rows[~of_log] - self.n_logged])
+
+    def labelled(self, bought: Ints, codes: Ints) -> tuple[Ints, Ints]:
+        """Return the rows of the stack that have a label and their class codes.
+
+        Parameters
+        ----------
+        bought : int array
+            Pool positions of the labels bought so far.
+        codes : int array
+            Their class codes.
+        """
+        shown = np.flatnonzero(self.logged.revealed)
+        rows = np.concatenate([shown, self.n_logged + bought])
+        return rows, np.concatenate([self.logged.codes[shown], codes])
 
     def require_two_classes(self, method: str) -> None:
         """Refuse a log with more than two classes."""
@@ -339,7 +381,7 @@ class Round:
         The importance weight above which a row is left out, or by pool methods cut down to it; infinity where nothing is clipped.
     disagreement : float
         The share of the pool (of the log, for NewtonVC on a stream) on which classifiers that are still plausible disagree.
-    estimator : Classifier
+    estimator : classifier
         What would be returned if the run stopped here.
     candidates : int, optional
         Classifiers still in the candidate set, for methods that keep one.
@@ -421,7 +463,7 @@ class RunResult:
 
     Parameters
     ----------
-    estimator : Classifier
+    estimator : classifier
         The final classifier.
     rounds : tuple of Round
         One per epoch; round 0 is the log alone.

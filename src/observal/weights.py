@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.bounds import check_number
-from observal.checks import Bools, Floats
+from observal.checks import Bools, Floats, Ints, check_number
 from observal.errors import InvalidInput, InvalidPropensity
 
 
@@ -69,7 +68,7 @@ def plain_importance(probability: ArrayLike) -> Floats:
         return np.asarray(np.divide(1.0, _chances(probability)))
 
 
-def query_policy(propensity: ArrayLike, n_logged: int, seen: int) -> Bools:
+def query_policy(propensity: ArrayLike, n_logged: int, seen: int | Ints) -> Bools:
     """Return which rows the bias-correcting policy would have labelled: ``2·n_{k+1} > m·Q0(x)``.
 
     Parameters
@@ -78,8 +77,8 @@ def query_policy(propensity: ArrayLike, n_logged: int, seen: int) -> Bools:
         Q0(x) of each row.
     n_logged : int
         All logged rows.
-    seen : int
-        Online rows looked at by the end of the epoch that is about to begin, n_{k+1}.
+    seen : int or int array
+        Online rows looked at by the end of the coming epoch, n_{k+1}; an array if each row is an epoch of its own.
 
     Notes
     -----
@@ -92,8 +91,8 @@ def query_policy(propensity: ArrayLike, n_logged: int, seen: int) -> Bools:
     array([ True, False, False])
     """
     _check_count(n_logged, "logged")
-    _check_count(seen, "online")
-    return np.asarray(_chances(propensity) * float(n_logged) < 2.0 * seen)
+    _check_count(float(np.min(seen)) if np.size(seen) else 0.0, "online")
+    return np.asarray(_chances(propensity) * float(n_logged) < 2.0 * np.asarray(seen))
 
 
 def online_mass(

@@ -44,9 +44,9 @@ def clip(logged_q, n_bought, n_seen, capacity):
     return float(threshold * max(1, Fraction(n_seen, 2 * m)))
 
 
-def gate(propensity, n_logged, n_bought, batch, rows_per_label):
-    """2·n > m·Q0(x), the virtual stream having moved on by `rows_per_label` for each label, this batch's included."""
-    n = int(rows_per_label * (n_bought + batch))
+def gate(propensity, n_logged, n_bought, batch):
+    """2·n > m·Q0(x), n being the labels bought, this batch's included."""
+    n = n_bought + batch
     return [2 * n > n_logged * q for q in propensity]
 
 
@@ -55,11 +55,11 @@ def least(gaps, among, count):
     return sorted(sorted(among), key=lambda row: gaps[row])[:count]
 
 
-def chances(n_logged, pool_q, gaps, open_, n_bought, in_doubt, *, batch, floor, gate_share, rows_per_label):
+def chances(n_logged, pool_q, gaps, open_, n_bought, in_doubt, *, batch, floor, gate_share):
     """π of every pool row, and the rows that were taken for either share."""
     rows = [row for row in range(len(pool_q)) if open_[row]]
     size = min(batch, len(rows))
-    passes = gate(pool_q, n_logged, n_bought, batch, rows_per_label)
+    passes = gate(pool_q, n_logged, n_bought, batch)
     if gate_share == 0 or sum(passes[row] for row in rows) < size:
         passes = [True] * len(passes)
     passing = [row for row in rows if passes[row]]

@@ -292,7 +292,6 @@ def descend(
     *,
     learning_rate: float,
     time: float = 0.0,
-    rows: float | None = None,
     passes: int = 3,
     clip: float = inf,
     second_moment: float = 0.0,
@@ -316,8 +315,6 @@ def descend(
         η > 0.
     time : float
         T, the time at which the first pass starts.
-    rows : float, optional
-        How far the start of the next pass lies behind that of the last one; ``len(order)`` by default.
     passes : int
         Passes over the order.
     clip : float
@@ -328,14 +325,20 @@ def descend(
         Use the exact invariant form of the step (Active18).
     """
     order = np.asarray(order, dtype=np.int64)
-    rows = float(order.size if rows is None else rows)
     v = np.asarray(importance, dtype=np.float64)[order]
     in_use = (v <= clip) & (v < inf)
     used, weights = order[in_use], v[in_use]
     labels = np.asarray(y)[used].astype(np.float64)
     heavy = _heaviest(weights) if second_moment > 0.0 else np.empty(0, dtype=np.int64)
     out = np.array(coef, dtype=np.float64)
-    settings = (float(learning_rate), float(time), rows, int(passes), float(second_moment), bool(exact_invariance))
+    settings = (
+        float(learning_rate),
+        float(time),
+        float(order.size),
+        int(passes),
+        float(second_moment),
+        bool(exact_invariance),
+    )
     if hasattr(X, "indptr"):
         _descend_csr(X.data, X.indices, X.indptr, used, labels, weights, heavy, out, *settings)
     else:

@@ -41,7 +41,10 @@ def init(
     classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
     features: Features = None,
     cost: Annotated[str | None, typer.Option(help="Column of what a mistake on the row costs, in [0, 1].")] = None,
-    floor: Annotated[float | None, typer.Option(help="Raise smaller chances to this; counted and reported.")] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option("--propensity-floor", "--floor", help="Raise smaller propensities to this; counted and reported."),
+    ] = None,
     kept_only_labelled: Annotated[
         bool, typer.Option("--kept-only-labelled", help="The log kept only its labelled rows.")
     ] = False,
@@ -75,9 +78,9 @@ def init(
             features=listed(features),
             classes=None if classes is None else [_number(text) for text in listed(classes) or ()],
             cost=cost,
-            floor=floor,
+            propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
-            log_rows=log_rows,
+            n_logged_rows=log_rows,
             method=NewtonVC() if batch is None else NewtonVC(batch=batch),
             random_state=seed,
             overlap=overlap,

@@ -49,10 +49,10 @@ def diagnose(
 
             roles = TableRoles(label, None, id, None, None if features is None else tuple(listed(features) or ()))
             loaded = load_problem(
-                list(logged), pool, roles, propensity=chances[0] if len(chances) == 1 else chances, seed=seed
+                list(logged), pool, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
             )
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
-        found = run_diagnose(log, rows, feature_names=names, target_error=target, seed=seed)
+        found = run_diagnose(log, rows, feature_names=names, target_error=target, random_state=seed)
     if as_json:
         print_json({**found.to_dict(), "notes": list(notes)})
         return

@@ -107,9 +107,9 @@ def random_region(X: Any, share: float, pair: bool, rng: np.random.Generator) ->
     )
 
 
-def hash_rows(X: Any, seed: int) -> NDArray[np.uint64]:
+def hash_rows(X: Any, random_state: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each row: mix(Σ_j mix(bits of x_j xor key_j)) over the entries that are not 0."""
-    keys = mix(np.arange(1, X.shape[1] + 1, dtype=np.uint64) + mix(np.array([seed], dtype=np.uint64)))
+    keys = mix(np.arange(1, X.shape[1] + 1, dtype=np.uint64) + mix(np.array([random_state], dtype=np.uint64)))
     if hasattr(X, "tocsr"):
         entries = X.tocoo(copy=True)
         entries.sum_duplicates()

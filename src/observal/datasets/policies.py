@@ -137,42 +137,42 @@ class Identical:
 class Uniform:
     """Deal the instances at random into equally likely groups, each with a chance of its own (Active18's paper).
 
-    A row's group is a hash of its numbers and `seed`: random over rows, and yet a function of x, so that equal rows
+    A row's group is a hash of numbers and `random_state`: random over rows, and yet a function of x, so that equal rows
     (0 and −0, dense and sparse included) always share their group.
 
     Parameters
     ----------
     propensities : tuple of float
         The groups' chances.
-    seed : int
+    random_state : int
         Deals the groups anew.
 
     Examples
     --------
-    >>> policy = Uniform(seed=1)
+    >>> policy = Uniform(random_state=1)
     >>> policy
-    Uniform(propensities=(0.005, 0.05, 0.5), seed=1)
+    Uniform(propensities=(0.005, 0.05, 0.5), random_state=1)
     >>> bool(np.isin(policy([[1.0], [2.0], [3.0]]), policy.propensities).all())
     True
     """
 
     propensities: tuple[float, ...] = (0.005, 0.05, 0.5)
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "propensities", tuple(float(value) for value in self.propensities))
         check_chances(self, *self.propensities)
-        if not self.propensities or self.seed < 0:
+        if not self.propensities or self.random_state < 0:
             raise InvalidInput(f"Uniform needs at least one group and a seed ≥ 0, but got {self}.")
 
     @classmethod
     def fit(cls, X: Any, y: ArrayLike, random_state: RandomState = None) -> Self:
         """Return the policy with a seed drawn from `random_state`."""
-        return cls(seed=int(np.random.default_rng(random_state).integers(2**32)))
+        return cls(random_state=int(np.random.default_rng(random_state).integers(2**32)))
 
     def __call__(self, X: Any) -> Floats:
         """Return Q0(x) for each row."""
-        group = hash_rows(check_features(X, "The features"), self.seed) % np.uint64(len(self.propensities))
+        group = hash_rows(check_features(X, "The features"), self.random_state) % np.uint64(len(self.propensities))
         return np.asarray(self.propensities, dtype=np.float64)[group.astype(np.intp)]
 
 

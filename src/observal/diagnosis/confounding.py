@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.bounds import check_number
-from observal.checks import Floats, check_propensity
+from observal.checks import Floats, check_number, check_propensity
 from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
 

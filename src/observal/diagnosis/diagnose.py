@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from observal.bounds import check_number
-from observal.checks import Ints
+from observal.checks import Ints, check_number
 from observal.diagnosis.calibration import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
 from observal.diagnosis.drift import Drift, find_drift
@@ -43,7 +42,7 @@ class Diagnosis:
     ----------
     rows_logged, revealed, pool_rows : int
         Rows of the log, labels revealed among them, rows of the pool.
-    rows_behind : float
+    n_logged_rows : float
         The rows that the old policy looked at: `rows_logged`, or an estimate where only labelled rows were kept.
     labelled_only : bool
         Whether the log kept only its labelled rows.
@@ -51,14 +50,14 @@ class Diagnosis:
         The findings, each with its numbers and ``sentences()``.
     class_counts : tuple of (class, labels)
         How many labels of each class the log reveals.
-    seed : int
+    random_state : int
         Of everything that was drawn.
     """
 
     rows_logged: int
     revealed: int
     pool_rows: int
-    rows_behind: float
+    n_logged_rows: float
     labelled_only: bool
     overlap: Overlap
     weights: Weighting
@@ -67,7 +66,7 @@ class Diagnosis:
     confounding: Confounding
     labels_needed: LabelsNeeded
     class_counts: tuple[tuple[str, int], ...]
-    seed: int
+    random_state: int
 
     @property
     def level(self) -> Level:
@@ -152,7 +151,7 @@ class Diagnosis:
     def summary(self) -> str:
         """What was looked at."""
         behind = (
-            f", which stand for about {number(self.rows_behind)} rows that the old policy saw"
+            f", which stand for about {number(self.n_logged_rows)} rows that the old policy saw"
             if self.labelled_only
             else ""
         )
@@ -210,7 +209,7 @@ def diagnose(
     feature_names: Sequence[str] | None = None,
     target_error: float | None = None,
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Diagnosis:
     """Find out what a log is worth for a pool, before any label is bought.
 
@@ -228,7 +227,7 @@ def diagnose(
         An error in (0, 1) whose price in labels is to be estimated.
     confounding : sequence of float
         Strengths Γ ≥ 1 of hidden confounding: by how much the true odds of being revealed may differ from the stated ones.
-    seed : int
+    random_state : int
         Of everything random.
 
     Returns
@@ -251,9 +250,9 @@ def diagnose(
     >>> print(found.overlap.regions[0].words())
     income ≤ 30: 33% of the pool, 100% of it barely covered
     """
-    names = _check(logged, pool, feature_names, target_error, confounding, seed)
+    names = _check(logged, pool, feature_names, target_error, confounding, random_state)
     # Each part draws from its own stream, so that an option of one does not change another.
-    for_tree, for_drift, for_fit, for_curve = (np.random.default_rng([seed, part]) for part in range(4))
+    for_tree, for_drift, for_fit, for_curve = (np.random.default_rng([random_state, part]) for part in range(4))
     labelled_only = _kept_labelled_only(logged)
     behind = float(len(logged))
     if labelled_only:
@@ -274,7 +273,7 @@ def diagnose(
         rows_logged=len(logged),
         revealed=weights.revealed,
         pool_rows=len(pool),
-        rows_behind=behind,
+        n_logged_rows=behind,
         labelled_only=labelled_only,
         overlap=find_overlap(pool, behind, weights.clip, names, for_tree),
         weights=weights,
@@ -283,7 +282,7 @@ def diagnose(
         confounding=confounded,
         labels_needed=needed,
         class_counts=_class_counts(logged),
-        seed=int(seed),
+        random_state=int(random_state),
     )
 
 
@@ -293,7 +292,7 @@ def _check(
     feature_names: Sequence[str] | None,
     target_error: float | None,
     confounding: Sequence[float],
-    seed: int,
+    random_state: int,
 ) -> list[str]:
     """Return the feature names, or refuse what cannot be right."""
     Problem(logged, pool)  # which checks that the two fit together
@@ -307,8 +306,8 @@ def _check(
         raise InvalidInput(f"target_error must be a share between 0 and 1, but is {target_error}; write 5% as 0.05.")
     for strength in confounding:
         check_number(strength, "The strength of confounding", 1.0)
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InvalidInput(f"seed must be a whole number of at least 0, but is {seed!r}.")
+    if not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise InvalidInput(f"random_state must be a whole number of at least 0, but is {random_state!r}.")
     return names
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.words import count, number, percent
+from observal.learners.tuned_logistic import random_ranks
 
 FOLDS = 5
 LEAST_LABELS = 10  # for an error estimate
@@ -50,12 +51,12 @@ def mistakes_out_of_fold(
     >>> int(wrong.sum()) < 10, fitted_on
     (True, 80)
     """
-    place = np.empty(codes.size)  # within the class, in random order and from 0 to 1: prefixes hold all classes alike
-    folds = np.empty(codes.size, dtype=np.int64)
-    for code in np.unique(codes):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        folds[rows] = np.arange(rows.size) % FOLDS
-        place[rows] = (np.arange(rows.size) + 0.5) / rows.size
+    ranks = random_ranks(codes, rng)
+    folds = ranks % FOLDS
+    _, of_row, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    place = (ranks + 0.5) / sizes[
+        of_row
+    ]  # within the class, from 0 to 1: the first rows by place have all classes alike
     wrong, fitted_on = np.zeros(codes.size, dtype=bool), 0
     for fold in range(FOLDS):
         test, train = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)

@@ -27,7 +27,7 @@ ID, LABEL = "tumour", "diagnosis"  # columns of the campaign
 # Settings as they come, but for the second, which is the first without a choice: every pool row has the same chance.
 METHODS: dict[str, Method] = {
     "NewtonVC (the default)": NewtonVC(),
-    "the same, rows drawn by lot": NewtonVC(floor=1.0, gate_share=0.0),
+    "the same, rows drawn by lot": NewtonVC(explore_share=1.0, gate_share=0.0),
     "ActiveVC (the paper's)": ActiveVC(),
 }
 

@@ -73,14 +73,16 @@ def labels_from(
     return labels, found
 
 
-def propensity_from(source: Any, X: Any, revealed: Bools, X_pool: Any, seed: int) -> tuple[Floats, Any, list[str]]:
+def propensity_from(
+    source: Any, X: Any, revealed: Bools, X_pool: Any, random_state: int
+) -> tuple[Floats, Any, list[str]]:
     """Return the log's and the pool's propensities from a number, an array, a policy or ``"estimate"``.
 
     Examples
     --------
     >>> import numpy as np
     >>> from observal.importers.imported import propensity_from
-    >>> propensity_from(0.5, np.zeros((2, 1)), np.array([True, False]), None, seed=0)[0].tolist()
+    >>> propensity_from(0.5, np.zeros((2, 1)), np.array([True, False]), None, random_state=0)[0].tolist()
     [0.5, 0.5]
     """
     n_rows = X.shape[0]
@@ -90,7 +92,7 @@ def propensity_from(source: Any, X: Any, revealed: Bools, X_pool: Any, seed: int
                 f"`propensity` must be numbers, a policy or 'estimate', but is {source!r}; a propensity is the chance that a "
                 "row's label was revealed."
             )
-        estimated = chances.estimate(X, revealed, X_pool, seed=seed)
+        estimated = chances.estimate(X, revealed, X_pool, random_state=random_state)
         return estimated.logged, estimated.pool, list(estimated.notes)
     if callable(source) or hasattr(source, "predict_proba"):
         pool = None if X_pool is None else chances.from_policy(source, X_pool)

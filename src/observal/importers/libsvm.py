@@ -23,7 +23,7 @@ def from_libsvm(
     missing: float | None = None,
     label: Callable[[float], Any] | None = None,
     classes: Sequence[Any] | None = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Imported:
     r"""Read a log, and a pool from a second file, in LIBSVM's text.
 
@@ -41,7 +41,7 @@ def from_libsvm(
         From a number in the file to its label; needed where there are more than two.
     classes : sequence, optional
         The two labels, negative first; needed where only one occurs.
-    seed : int
+    random_state : int
         Seed of an estimate.
 
     Examples
@@ -73,7 +73,7 @@ def from_libsvm(
     X_pool = None if pool is None else dense_if_small(loaded[2])
     revealed = np.ones(X.shape[0], dtype=bool) if missing is None else loaded[1] != missing
     labels, found = labels_from(loaded[1], revealed, label, classes, "The label")
-    values, pool_chances, notes = propensity_from(propensity, X, revealed, X_pool, seed)
+    values, pool_chances, notes = propensity_from(propensity, X, revealed, X_pool, random_state)
     logged = LoggedData(X, labels, values, classes=found)
     # Numbers serve as names, but not for the millions of columns that a sparse file may have.
     names = () if hasattr(X, "tocsr") else tuple(f"feature {column + 1}" for column in range(X.shape[1]))

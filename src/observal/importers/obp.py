@@ -23,7 +23,7 @@ def from_obp(
     *,
     label: Callable[[Any], Any] | None = None,
     classes: Sequence[Any] | None = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Imported:
     """Read Open Bandit Pipeline's dictionary as a log about one action.
 
@@ -46,7 +46,7 @@ def from_obp(
         From a reward to its label; needed where rewards have more than two values.
     classes : sequence, optional
         The two labels, negative first; needed where only one occurs.
-    seed : int
+    random_state : int
         Seed of an estimate.
 
     Examples
@@ -80,7 +80,7 @@ def from_obp(
     if distribution is not None and not isinstance(distribution, str) and np.ndim(distribution) > 1:
         values = _from_distribution(distribution, feedback.get("position"), action, n_actions, taken, pscore)
     elif propensity is not None:
-        given, _, more = propensity_from(propensity, context, taken, None, seed)
+        given, _, more = propensity_from(propensity, context, taken, None, random_state)
         values = np.where(taken, pscore, given)
         notes += more
     else:

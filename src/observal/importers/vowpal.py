@@ -42,7 +42,7 @@ def from_vw_cb(
     *,
     label: Callable[[float], Any] | None = None,
     classes: Sequence[Any] | None = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Imported:
     """Read Vowpal Wabbit's contextual-bandit text as a log about one action.
 
@@ -65,7 +65,7 @@ def from_vw_cb(
         From a cost to its label; needed where costs have more than two values.
     classes : sequence, optional
         The two labels, negative first; needed where only one occurs.
-    seed : int
+    random_state : int
         Seed of an estimate.
 
     Examples
@@ -94,7 +94,7 @@ def from_vw_cb(
     notes = [f"The label is the cost of action {action}, revealed in {int(taken.sum())} of {len(log)} rows."]
     pool_chances = None
     if propensity is not None:
-        given, pool_chances, more = propensity_from(propensity, X, taken, X_pool, seed)
+        given, pool_chances, more = propensity_from(propensity, X, taken, X_pool, random_state)
         values = np.where(taken, pscore, np.where(on_offer, given, 0.0))
         notes += more
     else:

@@ -48,7 +48,7 @@ class FeatureMap:
     transformers: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, *blocks: Any, expansion: Expansion = "linear", seed: int = 0) -> Self:
+    def of(cls, *blocks: Any, expansion: Expansion = "linear", random_state: int = 0) -> Self:
         """Make a map for blocks of rows, such as log and pool, taken together.
 
         Examples
@@ -87,7 +87,7 @@ class FeatureMap:
         else:
             from sklearn.kernel_approximation import RBFSampler
 
-            made = RBFSampler(gamma=0.5 / mean.size, n_components=N_FOURIER, random_state=seed)
+            made = RBFSampler(gamma=0.5 / mean.size, n_components=N_FOURIER, random_state=random_state)
         return cls(mean, scale, low, high, (made.fit(standard),))
 
     def __call__(self, X: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Weighted logistic regression, its ridge chosen by weighted cross-validation on the rows it is given."""
+"""Weighted logistic regression, with its ridge chosen by weighted cross-validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
 
 
 class Tuned(NamedTuple):
-    """A ridge, and each row's log loss when it is judged by a fit that has not seen it."""
+    """A ridge, and each row's log loss under a fit that has not seen it."""
 
     ridge: float
     losses: Floats
@@ -30,7 +30,7 @@ def fit_logistic(
     start: Floats | None = None,
     tol: float = 1e-8,
 ) -> NewtonFit:
-    """Fit logistic regression with half a row of each class added in the origin, so that one class is enough.
+    """Fit logistic regression with half a row of each class added at the origin, so one class is enough.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def fit_logistic(
     signs : array of −1 and +1
         The labels.
     weights : array
-        At least 0; only their ratios count.
+        At least 0; only their ratios matter.
     ridge, penalty : float
         As in :func:`~observal.learners.newton.make_objective`; the penalty is that of the second moment.
     start : array, optional
         (w, b) to start from.
     tol : float
-        The decrease of the objective that is not worth another step.
+        Stop when another step would lower the objective by less than this.
 
     Examples
     --------
@@ -67,14 +67,14 @@ def fit_logistic(
 
 
 def nearness(margins: Floats, typical: float) -> Floats:
-    """Return what a row counts for its distance from the boundary: 1 on it, ½ at a typical one, ``1/(1 + (m/h)²)``.
+    """Return the weight of a row by its distance from the boundary: 1 on it, ½ at a typical distance, ``1/(1 + (m/h)²)``.
 
     Parameters
     ----------
     margins : array
         m: the log odds of each row.
     typical : float
-        h; where it is 0 every row counts the same.
+        h, the typical distance; if it is 0 every row has weight 1.
 
     Examples
     --------
@@ -90,11 +90,11 @@ def nearness(margins: Floats, typical: float) -> Floats:
 def near_boundary(
     fit: NewtonFit, X: Any, signs: Ints, weights: Floats, ridge: float, penalty: float, *, population: Any
 ) -> tuple[NewtonFit, Floats]:
-    """Fit twice again, each row's weight times its nearness to the last boundary; return the last fit and its weights.
+    """Fit two more times, up-weighting rows near the last boundary; return the last fit and its weights.
 
-    Mistakes are made near the boundary, but the log loss also minds how sure a fit is of rows far from it. Where the chance
-    of a class is not quite logistic, as when some labels are wrong by accident, such rows pull the boundary away from
-    where it avoids most mistakes.
+    Mistakes are made near the boundary, but the log loss also depends on how confident the fit is about rows far from it. If the
+    probability of a class is not quite logistic, for example because some labels are wrong, such rows pull the boundary away
+    from where it would make the fewest mistakes.
 
     Parameters
     ----------
@@ -103,11 +103,11 @@ def near_boundary(
     X, signs, weights, ridge, penalty
         As for :func:`fit_logistic`.
     population : array or CSR matrix of shape (any, features)
-        Rows that stand for the population: the typical distance is the root mean square of theirs.
+        Rows that represent the population; the typical distance is the root mean square of theirs.
 
     Examples
     --------
-    A fifth of the labels on the positive side are wrong; the boundary that makes fewest mistakes is at 0:
+    A fifth of the labels on the positive side are wrong; the boundary with the fewest mistakes is at 0:
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -126,20 +126,18 @@ def near_boundary(
     return fit, near
 
 
-def balanced_folds(signs: Ints, folds: int = FOLDS, seed: int = 0) -> Ints:
-    """Return a fold for each row, both classes spread evenly over the folds.
+def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
+    """Return each row's place within its class, in random order; ``ranks % k`` are k folds with every class spread evenly.
 
     Examples
     --------
     >>> import numpy as np
-    >>> sorted(balanced_folds(np.array([1, 1, 1, 1, -1, -1]), folds=2).tolist())
+    >>> sorted((random_ranks(np.array([1, 1, 1, 1, -1, -1]), np.random.default_rng(0)) % 2).tolist())
     [0, 0, 0, 1, 1, 1]
     """
-    rng = np.random.default_rng(seed)
-    out = np.empty(signs.size, dtype=np.int64)
-    for sign in (-1, 1):
-        rows = rng.permutation(np.flatnonzero(signs == sign))
-        out[rows] = np.arange(rows.size) % folds
+    out = np.empty(codes.size, dtype=np.int64)
+    for code in np.unique(codes):
+        out[rng.permutation(np.flatnonzero(codes == code))] = np.arange(int((codes == code).sum()))
     return out
 
 
@@ -164,7 +162,7 @@ def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGE
     """
     order = np.argsort(ridges)[::-1]
     losses = np.zeros((len(ridges), signs.size))
-    folds = balanced_folds(signs)
+    folds = random_ranks(signs, np.random.default_rng(0)) % FOLDS
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
         start = None
@@ -186,17 +184,17 @@ def leverages(X: Any, hessian: Floats) -> Floats:
     [2.0, 1.0]
     """
     jitter = 1e-12 * float(np.trace(hessian)) / len(hessian)
-    # NumPy's own, not SciPy's: that one's BLAS has threads of its own, and the two get into each other's way.
+    # NumPy's functions, not SciPy's: SciPy's BLAS has its own threads, and the two slow each other down.
     root = np.linalg.inv(np.linalg.cholesky(hessian + jitter * np.eye(len(hessian))))  # H⁻¹ = rootᵀ·root
     projected = np.asarray(X @ root[:, :-1].T)
-    projected += root[:, -1]  # in place: another array of this size would take longer to get than to fill
+    projected += root[:, -1]  # in place: allocating another array of this size would take longer than the sum
     return np.asarray(np.einsum("ij,ij->i", projected, projected))
 
 
 def _with_centre(weights: Floats) -> Floats:
-    """Return weights of mean 1, with those of the two half rows in the origin behind them."""
+    """Return weights of mean 1, those of the two half rows at the origin last."""
     if not weights.sum() > 0.0:
-        weights = np.ones(weights.size)  # mistakes on all labelled rows cost nothing, so any fit is as good
+        weights = np.ones(weights.size)  # if no mistake costs anything, any fit is as good
     half = 0.5 * float(weights.mean()) if weights.size else 0.5
     a = np.concatenate([weights, [half, half]])
     return np.asarray(a / a.mean())

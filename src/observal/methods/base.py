@@ -1,7 +1,7 @@
-"""What a method is: a frozen dataclass with these few functions, and nothing that changes.
+"""What a method is: a frozen dataclass with a few pure functions.
 
-A method never keeps anything between calls: what it knows after a round is the state it returned, which the session
-hands back to it. To add a method, write one file beside this one; ``session.py`` needs no change.
+A method keeps nothing between calls: everything it knows after a round is in the state it returned, which it is given again
+in the next call. To add a method, write one file beside this one; nothing else needs to change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 
 class TwoClassPredictions:
-    """Predictions in the caller's classes for a classifier that can tell which rows are positive."""
+    """``predict`` and ``score`` in the caller's classes, for a classifier that can tell which rows are positive."""
 
     classes_: NDArray[Any]
 
@@ -45,23 +45,17 @@ def rows_to_predict(X: Any, n_features: int) -> Any:
 
 
 class Method(Protocol):
-    """The functions that the session calls, in this order.
+    """The functions that a session or a campaign calls, in this order.
 
     ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``. ``describe`` and
     ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
     """
 
-    name: ClassVar[str]
     curve_from_one_run: ClassVar[bool]
     """Whether round k of a long run is what a run stopped there would return."""
 
-    @property
-    def takes(self) -> str:
-        """Return "stream" for a method that takes the pool in its order, "pool" for one that chooses from all of it."""
-        ...
-
     def begin(self, problem: Problem, rng: np.random.Generator) -> Any:
-        """Return the state after round 0: the log alone."""
+        """Return the initial state, which knows only the log."""
         ...
 
     def plan(self, problem: Problem, state: Any, rng: np.random.Generator) -> Plan | Stop:

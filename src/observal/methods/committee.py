@@ -1,4 +1,4 @@
-"""CommitteeVC: few labels for any scikit-learn classifier, chosen where a bootstrap committee of it may change its mind."""
+"""CommitteeVC: any scikit-learn classifier from few labels, chosen where a bootstrap committee of it is undecided."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, stack_rows
+from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
-from observal.methods.pool import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
+from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
-FOLDS = 10  # of the intervals: estimators of all kinds are too slow for more
-_LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]: a committee of equals is ordered by its margin
+FOLDS = 10  # for the intervals; some estimators are too slow for more
+_LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
 
 
 @dataclass(frozen=True, repr=False)
 class CommitteeVC:
-    """Any classifier on clipped, tempered importance weights; asks where a bootstrap committee may change its mind.
+    """Any classifier on clipped, tempered importance weights; asks where a bootstrap committee is undecided.
 
     Parameters
     ----------
     estimator : scikit-learn classifier
-        Its ``fit`` takes `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It is
-        cloned and never changed. Where its `random_state` is None, a fixed one is used.
+        Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It
+        is cloned and never changed. If its `random_state` is None, a fixed one is used.
     members : int
         Fits in the committee.
-    batch, floor, gate_share, rows_per_label
+    batch, explore_share, gate_share
         How a round chooses; see :class:`~observal.methods.pool.Choice`.
     tempering : float
         Weights are raised to this power: 1 is the full correction, 0 none.
-    clip : bool
-        Whether weights are cut at the paper's threshold.
-    capacity : float
-        Stands for the log term of that threshold, as C in the paper's experiments.
+    clip_constant : float
+        Takes the place of the log term in the paper's clip threshold, as C does in the paper's experiments; the larger, the
+        more weights are clipped.
 
     Notes
     -----
@@ -44,8 +43,8 @@ class CommitteeVC:
     less that of its strongest rival (votes, where there are no probabilities), and V its variance, rows are ordered by
     ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
     of read off a Hessian. V counts the average variance of all rows as one more member, because few members measure it
-    badly. Equal gaps, of which trees have many, are ordered by lot. The chance of a flip is Φ(−M/sqrt(V)). There is no
-    rule that stops early: trees agree where none of them has seen anything.
+    badly. Equal gaps, of which trees have many, are ordered at random. The chance of a flip is Φ(−M/sqrt(V)). There is no
+    rule that stops early, because trees also agree where none of them has seen any data.
 
     What is returned is a scikit-learn ``VotingClassifier``: half of its probability is that of one fit on all labelled
     rows, half the mean of the members', whose mistakes average out (see :func:`averaged`). A classifier without
@@ -73,15 +72,11 @@ class CommitteeVC:
     estimator: Any
     members: int = 8
     batch: int = 10
-    floor: float = 0.1
+    explore_share: float = 0.1
     gate_share: float = 0.5
-    rows_per_label: float = 1.0
     tempering: float = 0.5
-    clip: bool = True
-    capacity: float = 4.0
+    clip_constant: float = 4.0
 
-    name: ClassVar[str] = "committee_vc"
-    takes: ClassVar[str] = "pool"
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -89,11 +84,11 @@ class CommitteeVC:
         _weight_name(self.estimator)
         if not (isinstance(self.members, int) and self.members >= 2):
             raise InvalidInput(f"A committee needs at least 2 members, but got {self.members!r}; 8 is usual.")
-        check_numbers(self, "tempering", "capacity")
-        if not (0.0 <= self.tempering < np.inf and self.capacity > 0.0 and isinstance(self.clip, bool)):
+        check_numbers(self, "tempering", "clip_constant")
+        if not (0.0 <= self.tempering < np.inf and self.clip_constant > 0.0):
             raise InvalidInput(
-                "tempering must be at least 0 and finite, capacity above 0 and clip True or False, but they are "
-                f"{self.tempering}, {self.capacity} and {self.clip!r}."
+                "tempering must be at least 0 and finite, and clip_constant above 0, but they are "
+                f"{self.tempering} and {self.clip_constant}."
             )
 
     def __repr__(self) -> str:
@@ -104,19 +99,19 @@ class CommitteeVC:
     @property
     def choice(self) -> Choice:
         """How a round chooses."""
-        return Choice(self.batch, self.floor, self.gate_share, self.rows_per_label)
+        return Choice(self.batch, self.explore_share, self.gate_share)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
-        """Stand before the first round: the log alone."""
-        return PoolState.start(problem, _Fitter(self, problem, stack_rows(problem.logged.X, problem.pool.X), rng))
+        """Return the initial state."""
+        return PoolState.start(problem, _Fitter(self, problem, problem.stack(), rng))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
         if not state.any_left(problem):
             return Stop()
-        return draw_plan(draw(problem, state, self.choice, state.model.ranks[len(problem.logged) :]), rng)
+        return draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
@@ -137,7 +132,7 @@ class CommitteeVC:
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
 
-        The ranks of earlier rounds come from members that know the labels of the rows they are asked about, and so cannot say
+        The ranks of earlier rounds come from members that have seen the labels of the rows in question, so they cannot say
         which labelled rows would have been taken.
         """
         from observal.methods.intervals import population_intervals
@@ -146,7 +141,7 @@ class CommitteeVC:
         rows, y, weights, _ = self._labelled(problem, state)
 
         def out_of_fold(train: Ints, test: Ints) -> tuple[Floats, Ints]:
-            rng = np.random.default_rng(0)  # as fixed as the seeds of the fits: intervals are the same at each look
+            rng = np.random.default_rng(0)  # fixed, so that intervals are the same every time
             fit, _ = self._fit_committee(X[rows[train]], y[train], weights[train], classes, rng)
             return _scores(fit, X[rows[test]], classes)
 
@@ -162,29 +157,29 @@ class CommitteeVC:
     # -- fitting ------------------------------------------------------------------------------------------------
 
     def _labelled(self, problem: Problem, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
-        """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip."""
+        """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip threshold."""
         rows, codes = state.labelled(problem)
-        weights, clip = state.importance(problem, rows, self.clip, self.capacity)
+        weights, clip = state.importance(problem, rows, self.clip_constant)
         weights = weights**self.tempering
-        if problem.logged.cost is not None and problem.pool.cost is not None:
-            weights = weights * np.concatenate([problem.logged.cost, problem.pool.cost])[rows]
+        if problem.cost is not None:
+            weights = weights * problem.cost[rows]
         return rows, _plain(problem.logged.classes)[codes], weights, clip
 
     def _fit_committee(
         self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
     ) -> tuple[Any, list[Any]]:
-        """Return what users get, and the members; no members while all labels are the same."""
+        """Return the classifier for the user, and the members; no members while all labels are the same."""
         own = self._fit(X, y, weights, classes)
         if isinstance(own, ConstantClassifier):
             return own, []
         members = []
         for member in range(self.members):
             drawn = resampled(weights, y, rng)
-            members.append(self._fit(X[drawn], y[drawn], np.ones(drawn.size), classes, seed=1 + member))
+            members.append(self._fit(X[drawn], y[drawn], np.ones(drawn.size), classes, random_state=1 + member))
         return averaged(own, members, X), members
 
-    def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], seed: int = 0) -> Any:
-        """Fit a clone on the rows that weigh something, their weights scaled to a mean of 1."""
+    def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
+        """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
         from sklearn.base import clone
 
         used = weights > 0.0
@@ -193,9 +188,9 @@ class CommitteeVC:
             return ConstantClassifier(classes, seen[0] if seen.size else _plain(classes)[0])
         fit = clone(self.estimator)
         unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
-        fit.set_params(**dict.fromkeys(unseeded, seed))
+        fit.set_params(**dict.fromkeys(unseeded, random_state))
         try:
-            # Equal weights are none; scikit-learn's boosted trees are many times slower with them.
+            # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
             equal = np.ptp(weights[used]) == 0.0
             given = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
             return fit.fit(X[used], y[used], **given)
@@ -223,8 +218,8 @@ class _Fitter:
         estimator, members = method._fit_committee(X[rows], y, weights, classes, self.rng)
         if not members:
             return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
-        gaps = settledness(np.stack([_class_shares(member, X) for member in members]))
-        flips = float(ndtr(-np.sqrt(2.0 * gaps[len(self.problem.logged) :])).mean())
+        gaps = certainty(np.stack([_class_shares(member, X) for member in members]))
+        flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
         ranks = np.empty(gaps.size)
         ranks[np.lexsort((self.rng.random(gaps.size), gaps))] = np.arange(gaps.size)
         return _Model(X, estimator, ranks, flips, clip)
@@ -236,14 +231,14 @@ class _Model:
 
     X: Any = field(repr=False)  # log and pool
     estimator: Any
-    ranks: Floats = field(repr=False)  # of each row's gap, equal gaps ordered by lot
+    ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
 
 
 @dataclass(frozen=True, eq=False)
 class ConstantClassifier:
-    """What CommitteeVC returns while all labels are the same: that label for every row."""
+    """The classifier that CommitteeVC returns while all labels are the same: it predicts that label for every row."""
 
     classes_: NDArray[Any] = field(repr=False)
     label: Any
@@ -258,9 +253,9 @@ class ConstantClassifier:
 
 
 def resampled(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints:
-    """Return as many positions as there are weights, each drawn in proportion to its weight; no class of `y` is lost.
+    """Return a bootstrap sample of positions, drawn in proportion to the weights, that keeps every class of `y`.
 
-    A class of which no row was drawn keeps its heaviest row. Rows that weigh nothing are never drawn.
+    A class of which no row was drawn keeps its heaviest row. Rows of weight 0 are never drawn.
 
     Examples
     --------
@@ -280,8 +275,8 @@ def resampled(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Int
 def averaged(own: Any, members: list[Any], X: Any) -> Any:
     """Return a classifier whose probabilities are half `own`'s and half the mean of the members'.
 
-    `own` saw every row once but follows each of them closely; the members' mean is smoother but each of them saw only
-    two thirds of the rows. `own` itself is returned where it has no probabilities. `X` is any row per class.
+    `own` saw every row but follows each of them closely; the members' mean is smoother, but each member saw only two thirds of
+    the rows. If `own` has no probabilities, it is returned as it is. `X` holds at least one row per class.
 
     Examples
     --------
@@ -300,10 +295,12 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
     names = ["own", *(f"member {1 + k}" for k in range(len(members)))]
     voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
     vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
-    return vote.fit(X[: own.classes_.size], own.classes_)  # the voters are fitted already: it learns the classes alone
+    return vote.fit(
+        X[: own.classes_.size], own.classes_
+    )  # the voters are already fitted; this only tells it the classes
 
 
-def settledness(shares: Floats) -> Floats:
+def certainty(shares: Floats) -> Floats:
     """Return M²/(2·V) of each row's margin over a committee.
 
     Parameters
@@ -315,7 +312,7 @@ def settledness(shares: Floats) -> Floats:
     --------
     >>> import numpy as np
     >>> agreed, split = [[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.2, 0.8]]
-    >>> settledness(np.stack([agreed, split], axis=1)).round(2).tolist()
+    >>> certainty(np.stack([agreed, split], axis=1)).round(2).tolist()
     [2.72, 0.01]
     """
     n_members, n_rows, n_classes = shares.shape
@@ -336,7 +333,7 @@ def _class_shares(fit: Any, X: Any) -> Floats:
 
 
 def _scores(fit: Any, X: Any, classes: NDArray[Any]) -> tuple[Floats, Ints]:
-    """Return how far each row is on the side of its class, away from 0 on the side of the last one, and its class code."""
+    """Return the lead of each row's predicted class, negative unless it is the last class, and the class code."""
     predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _plain(classes), axis=1)
     if isinstance(fit, ConstantClassifier):
         return np.zeros(predicted.size), predicted
@@ -346,7 +343,7 @@ def _scores(fit: Any, X: Any, classes: NDArray[Any]) -> tuple[Floats, Ints]:
 
 
 def _plain(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return classes in a type of their own instead of as objects, where there is one: scikit-learn needs it."""
+    """Return classes as a plain dtype instead of objects if possible, because scikit-learn needs it."""
     plain = np.asarray(classes.tolist())
     return plain if plain.shape == classes.shape and plain.tolist() == classes.tolist() else classes
 
@@ -356,7 +353,7 @@ def _is_seed(name: str) -> bool:
 
 
 def _weight_name(estimator: Any) -> str:
-    """Return the name under which ``fit`` takes weights: of the last step, for a pipeline."""
+    """Return the name under which ``fit`` takes weights; for a pipeline, that of its last step."""
     from sklearn.base import is_classifier
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter

@@ -1,30 +1,29 @@
 """Intervals for a pool method's classifier on the whole population, from the log's labels and the bought ones.
 
-**Two kinds of rows.** A round takes the rows whose gap is below the largest that it took. With these thresholds every row, of
-log or pool, labelled or not, is either of the kind that some round would have taken, or not. Nearly all pool rows of
-the first kind were bought, whatever their labels: they speak for that kind. Of the second kind are rows that the log
-revealed by its own chances, and rows drawn by lot. Whether a labelled row is of the first kind is asked of fits that do not
-know its label. A method that has no such fits says so: then a row that was taken speaks for itself alone.
+**Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
+pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
+bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
+and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label. A
+method without such fits says so; then each row that was taken represents only itself.
 
-**Left out.** Each labelled row is judged by a fit that has not seen it. Letting mistakes of the fit that knows a row count for a
-part, as in Efron's 0.632, would judge too well with many features, and a model that learns labels by heart.
+**Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
+Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
 
-**Estimate.** Rows of each kind are sorted into cells by propensity stratum and score, and a cell's labelled rows speak for all
+**Estimate.** Rows of each kind are grouped into cells by propensity stratum and score, and a cell's labelled rows represent all
 its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
 ``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
 multiple importance sampling with the rate of our own labelling measured in each cell.
 
 **Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
-pseudo-row at either extreme keeps a cell with few labels from being sure of itself because they agree. The fits that judge
-share most of their rows with each other, so that mistakes out of fold are not independent: the standard error is taken a tenth
-larger. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from
+pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain. The out-of-fold fits share most of
+their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from
 collapsing where no mistake was seen.
 
-**What labels cannot tell.** A stratum with hardly any label, and in each cell the share of asked rows that were skipped, may
-be all wrong or all right: both ends move by that much.
+**What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
+cell that were asked about and skipped. Both ends of the interval move by that much.
 
-The interval is not a guarantee: it rests on rows of one cell being alike. `observal verify` measures how often it covers. It is
-about the share of mistakes, whatever they cost.
+The interval is not a guarantee: it assumes that the rows of one cell are alike. `observal verify` measures how often it covers. It
+is about the share of mistakes, whatever they cost.
 """
 
 from __future__ import annotations
@@ -199,7 +198,9 @@ def population_intervals(
         reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
         return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in names}
     predicted, out_scores = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
-    fold_of = np.empty(rows.size, dtype=np.int64)
+    fold_of = np.empty(
+        rows.size, dtype=np.int64
+    )  # not random, and dealt on across classes: many folds of few rows stay even
     fold_of[np.argsort(codes, kind="stable")] = np.arange(rows.size) % folds
     for fold in np.unique(fold_of):
         test = np.flatnonzero(fold_of == fold)
@@ -207,12 +208,12 @@ def population_intervals(
     frame, where, counted = _frame(problem, state, rows)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
-    kind = np.isin(frame - len(problem.logged), _taken_rows(state))
+    kind = np.isin(frame - problem.n_logged, _taken_rows(state))
     if gaps is not None:
-        kind |= would_take(state, _propensity(problem), len(problem.logged), frame, gaps)
-    bought, skipped = (np.isin(frame - len(problem.logged), part) for part in (state.bought, state.skipped))
-    of_pool = frame >= len(problem.logged)
-    cells = make_cells(_propensity(problem)[frame], kind, scores, where, bought, skipped, of_pool, counted)
+        kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
+    bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
+    of_pool = frame >= problem.n_logged
+    cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted)
     values = _values(codes, predicted)
     return {name: cells.ratio(*values[name]) for name in names}
 
@@ -226,10 +227,6 @@ def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
         "recall": (positive * said, positive),
         "prevalence": (positive, ones),
     }
-
-
-def _propensity(problem: Problem) -> Floats:
-    return np.concatenate([problem.logged.propensity, problem.pool.propensity])
 
 
 def _taken_rows(state: PoolState) -> Ints:
@@ -248,11 +245,10 @@ def _frame(problem: Problem, state: PoolState, rows: Ints) -> tuple[Ints, Ints, 
     Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
     sorted, but count only if they are in that part.
     """
-    n_all = len(problem.logged) + len(problem.pool)
-    every = np.arange(n_all)
-    if n_all > MOST_ROWS:
-        every = np.random.default_rng(0).choice(n_all, MOST_ROWS, replace=False)
-    frame = np.unique(np.concatenate([every, rows, len(problem.logged) + state.skipped]))
+    every = np.arange(problem.n_rows)
+    if problem.n_rows > MOST_ROWS:
+        every = np.random.default_rng(0).choice(problem.n_rows, MOST_ROWS, replace=False)
+    frame = np.unique(np.concatenate([every, rows, problem.n_logged + state.skipped]))
     return frame, np.searchsorted(frame, rows), np.isin(frame, every)
 
 

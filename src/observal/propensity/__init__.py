@@ -3,22 +3,22 @@
 Given by column (:func:`known`), by the policy itself (:func:`from_policy`), or estimated from which rows were revealed
 (:func:`estimate`); of several logs together (:func:`mixture_propensity`); raised to a floor in the open
 (:func:`apply_floor`); and used to count the rows behind a log that kept only its labelled ones
-(:func:`behind_labelled_rows`, :func:`complete_log`).
+(:func:`count_logged_rows`, :func:`complete_log`).
 """
 
 from observal.propensity.estimated import EstimatedPropensity, calibration_error, estimate
 from observal.propensity.given import Floored, apply_floor, from_policy, known, mixture_propensity
-from observal.propensity.labelled_only import CompletedLog, RowsBehind, behind_labelled_rows, complete_log
+from observal.propensity.labelled_only import CompletedLog, LoggedRows, complete_log, count_logged_rows
 
 __all__ = [
     "CompletedLog",
     "EstimatedPropensity",
     "Floored",
-    "RowsBehind",
+    "LoggedRows",
     "apply_floor",
-    "behind_labelled_rows",
     "calibration_error",
     "complete_log",
+    "count_logged_rows",
     "estimate",
     "from_policy",
     "known",

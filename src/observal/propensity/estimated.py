@@ -64,7 +64,7 @@ class EstimatedPropensity:
 
 
 def estimate(
-    X: Any, revealed: ArrayLike, X_pool: Any = None, *, method: str = "auto", folds: int = 5, seed: int = 0
+    X: Any, revealed: ArrayLike, X_pool: Any = None, *, method: str = "auto", folds: int = 5, random_state: int = 0
 ) -> EstimatedPropensity:
     """Estimate the chance that each row's label was revealed, from the rows where it was and was not.
 
@@ -84,7 +84,7 @@ def estimate(
         The model; "auto" chooses.
     folds : int
         At least 2.
-    seed : int
+    random_state : int
         Seed of the folds.
 
     Examples
@@ -105,10 +105,10 @@ def estimate(
         )
     if method == "boosting" and hasattr(X, "tocsr"):
         raise InvalidInput("Boosted trees need dense features, but the log's are sparse; use method='logistic'.")
-    parts = _folds(shown, folds, seed)
+    parts = _folds(shown, folds, random_state)
     models = [m for m in _MODELS if method in ("auto", m) and not (m == "boosting" and hasattr(X, "tocsr"))]
     with _one_thread():
-        logged, pool = _cross_fit(X, shown, parts, X_pool, models, seed)
+        logged, pool = _cross_fit(X, shown, parts, X_pool, models, random_state)
     losses = {name: _log_losses(chances, shown) for name, chances in logged.items()}
     eligible = [name for name in losses if name != _CONSTANT or method in ("auto", "constant")]
     best = min(eligible, key=lambda name: float(losses[name].mean()))
@@ -169,24 +169,24 @@ def _one_thread() -> Any:
     return threadpool_limits(1)
 
 
-def _folds(shown: Bools, folds: int, seed: int) -> list[tuple[Ints, Ints]]:
+def _folds(shown: Bools, folds: int, random_state: int) -> list[tuple[Ints, Ints]]:
     from sklearn.model_selection import StratifiedKFold
 
-    return list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(shown.size), shown))
+    return list(StratifiedKFold(folds, shuffle=True, random_state=random_state).split(np.zeros(shown.size), shown))
 
 
 def _cross_fit(
-    X: Any, shown: Bools, parts: list[tuple[Ints, Ints]], X_pool: Any, models: list[str], seed: int
+    X: Any, shown: Bools, parts: list[tuple[Ints, Ints]], X_pool: Any, models: list[str], random_state: int
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return, for each candidate, chances of the logged rows out of fold and of the pool rows on average."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     logged: dict[str, Floats] = {}
     pool: dict[str, Floats] = {}
     for train, held_out in parts:
         fit_rows = np.sort(rng.permutation(train)[:_MOST_TRAINING_ROWS])
         predictors: dict[str, Predictor] = {_CONSTANT: _constant(float(shown[train].mean()))}
         for model in models:
-            predictors |= _fit_calibrated(model, X[fit_rows], shown[fit_rows], seed)
+            predictors |= _fit_calibrated(model, X[fit_rows], shown[fit_rows], random_state)
         for name, predict in predictors.items():
             logged.setdefault(name, np.empty(shown.size))[held_out] = predict(X[held_out])
             if X_pool is not None:
@@ -198,15 +198,15 @@ def _constant(chance: float) -> Predictor:
     return lambda X: np.full(X.shape[0], chance)
 
 
-def _fit_calibrated(model: str, X: Any, shown: Bools, seed: int) -> dict[str, Predictor]:
+def _fit_calibrated(model: str, X: Any, shown: Bools, random_state: int) -> dict[str, Predictor]:
     """Fit a model, and both calibrations on scores that come from fits which had not seen their rows."""
     from sklearn.base import clone
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-    estimator = _model(model, hasattr(X, "tocsr"), seed)
-    inner = StratifiedKFold(_INNER_FOLDS, shuffle=True, random_state=seed)
+    estimator = _model(model, hasattr(X, "tocsr"), random_state)
+    inner = StratifiedKFold(_INNER_FOLDS, shuffle=True, random_state=random_state)
     scores = cross_val_predict(estimator, X, shown, cv=inner, method="decision_function")
     fitted = clone(estimator).fit(X, shown)
     # From n rows no chance below about 1/n can be told from 0, and a chance of 0 would be an infinite weight.
@@ -221,7 +221,7 @@ def _fit_calibrated(model: str, X: Any, shown: Bools, seed: int) -> dict[str, Pr
     }
 
 
-def _model(model: str, sparse: bool, seed: int) -> Any:
+def _model(model: str, sparse: bool, random_state: int) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -229,7 +229,7 @@ def _model(model: str, sparse: bool, seed: int) -> Any:
 
     if model == "logistic":
         return make_pipeline(MaxAbsScaler() if sparse else StandardScaler(), LogisticRegression(max_iter=500))
-    return HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=seed)
+    return HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=random_state)
 
 
 def _log_losses(chances: Floats, shown: Bools) -> Floats:

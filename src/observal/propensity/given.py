@@ -129,19 +129,19 @@ class Floored:
     Examples
     --------
     >>> from observal.propensity import apply_floor
-    >>> floored = apply_floor([0.2, 0.5], floor=0.1)
+    >>> floored = apply_floor([0.2, 0.5], propensity_floor=0.1)
     >>> floored.n_raised, floored.warning
     (0, None)
     """
 
     propensity: Floats
-    floor: float
+    propensity_floor: float
     n_raised: int
     warning: str | None
 
 
-def apply_floor(propensity: ArrayLike, floor: float, what: str = "The log") -> Floored:
-    """Raise propensities below `floor` to it, count them, and warn.
+def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The log") -> Floored:
+    """Raise propensities below `propensity_floor` to it, count them, and warn.
 
     A floor trades variance for bias: a raised row counts less than it should. The chance that its label was revealed is
     no longer the true one, so the floor is never applied unasked, and never in silence.
@@ -150,7 +150,7 @@ def apply_floor(propensity: ArrayLike, floor: float, what: str = "The log") -> F
     ----------
     propensity : array of shape (rows,)
         The chance that each row's label was revealed.
-    floor : float
+    propensity_floor : float
         In (0, 1].
     what : str
         What the rows are called in the warning.
@@ -161,19 +161,21 @@ def apply_floor(propensity: ArrayLike, floor: float, what: str = "The log") -> F
     >>> from observal.propensity import apply_floor
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     floored = apply_floor([0.001, 0.5], floor=0.01)
+    ...     floored = apply_floor([0.001, 0.5], propensity_floor=0.01)
     >>> floored.propensity.tolist(), floored.n_raised
     ([0.01, 0.5], 1)
     """
-    if not 0.0 < floor <= 1.0:
-        raise InvalidPropensity(f"A floor for propensities must be in (0, 1], but is {floor}; 0.01 is a common one.")
+    if not 0.0 < propensity_floor <= 1.0:
+        raise InvalidPropensity(
+            f"A floor for propensities must be in (0, 1], but is {propensity_floor}; 0.01 is a common one."
+        )
     values = known(propensity)
-    n_raised = int((values < floor).sum())
+    n_raised = int((values < propensity_floor).sum())
     if n_raised == 0:
-        return Floored(values, float(floor), 0, None)
+        return Floored(values, float(propensity_floor), 0, None)
     sentence = (
-        f"{what} had {n_raised} of {values.size} propensities below the floor {floor:g} (the smallest {values.min():.3g}); "
+        f"{what} had {n_raised} of {values.size} propensities below the floor {propensity_floor:g} (the smallest {values.min():.3g}); "
         "they were raised to it, so estimates are biased where labels were that rarely revealed."
     )
     warnings.warn(sentence, ObservalWarning, stacklevel=2)
-    return Floored(frozen(np.maximum(values, floor)), float(floor), n_raised, sentence)
+    return Floored(frozen(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence)

@@ -18,22 +18,22 @@ _MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
 
 
 @dataclass(frozen=True)
-class RowsBehind:
+class LoggedRows:
     """How many rows, labelled or not, were behind the labelled ones; the standard error is 0 where the number was given.
 
     Examples
     --------
-    >>> from observal.propensity import behind_labelled_rows
-    >>> behind_labelled_rows([0.5, 0.5, 1.0])
-    RowsBehind(n_rows=5, standard_error=2.0, method='estimated as the sum of 1/propensity')
+    >>> from observal.propensity import count_logged_rows
+    >>> count_logged_rows([0.5, 0.5, 1.0])
+    LoggedRows(n_logged_rows=5, standard_error=2.0, method='estimated as the sum of 1/propensity')
     """
 
-    n_rows: int
+    n_logged_rows: int
     standard_error: float
     method: str
 
 
-def behind_labelled_rows(propensity: ArrayLike, n_rows: int | None = None) -> RowsBehind:
+def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -> LoggedRows:
     """Return the number of rows behind a log that kept only its labelled rows.
 
     Estimated as Σ 1/Q0 over the labelled rows (Horvitz and Thompson's estimate, unbiased where no propensity is 0), with
@@ -43,13 +43,13 @@ def behind_labelled_rows(propensity: ArrayLike, n_rows: int | None = None) -> Ro
     ----------
     propensity : array of shape (labelled rows,)
         The chance that each row's label was revealed; above 0, because it was.
-    n_rows : int, optional
+    n_logged_rows : int, optional
         The number of rows, where it is known.
 
     Examples
     --------
-    >>> from observal.propensity import behind_labelled_rows
-    >>> behind_labelled_rows([0.1] * 20).n_rows, behind_labelled_rows([0.1] * 20, n_rows=210).n_rows
+    >>> from observal.propensity import count_logged_rows
+    >>> count_logged_rows([0.1] * 20).n_logged_rows, count_logged_rows([0.1] * 20, n_logged_rows=210).n_logged_rows
     (200, 210)
     """
     chances = known(propensity)
@@ -62,7 +62,7 @@ def behind_labelled_rows(propensity: ArrayLike, n_rows: int | None = None) -> Ro
             f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} has propensity 0; "
             "correct the propensity."
         )
-    if n_rows is None:
+    if n_logged_rows is None:
         if chances.min() < _LEAST_CHANCE:
             raise InvalidPropensity(
                 f"The rows behind the log cannot be counted with a propensity as small as {chances.min():g}; "
@@ -70,13 +70,13 @@ def behind_labelled_rows(propensity: ArrayLike, n_rows: int | None = None) -> Ro
             )
         estimate = float((1.0 / chances).sum())
         error = float(np.sqrt(((1.0 - chances) / chances**2).sum()))
-        return RowsBehind(max(round(estimate), chances.size), error, "estimated as the sum of 1/propensity")
-    if n_rows < chances.size:
+        return LoggedRows(max(round(estimate), chances.size), error, "estimated as the sum of 1/propensity")
+    if n_logged_rows < chances.size:
         raise InvalidInput(
-            f"There must be at least as many rows behind the log as labelled ones, but {n_rows} were given for "
+            f"There must be at least as many rows behind the log as labelled ones, but {n_logged_rows} were given for "
             f"{chances.size} labelled rows; give the number of all rows that the old policy saw."
         )
-    return RowsBehind(int(n_rows), 0.0, "given")
+    return LoggedRows(int(n_logged_rows), 0.0, "given")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +93,14 @@ class CompletedLog:
     """
 
     logged: LoggedData
-    rows_behind: RowsBehind
+    logged_rows: LoggedRows
     n_added: int
     notes: tuple[str, ...]
 
 
-def complete_log(labelled: LoggedData, pool: Pool, n_rows: int | None = None, seed: int = 0) -> CompletedLog:
+def complete_log(
+    labelled: LoggedData, pool: Pool, n_logged_rows: int | None = None, random_state: int = 0
+) -> CompletedLog:
     """Fill a log that kept only its labelled rows with pool rows that stand in for the others.
 
     The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the rows that are gone follow
@@ -113,9 +115,9 @@ def complete_log(labelled: LoggedData, pool: Pool, n_rows: int | None = None, se
         A log with a label in every row.
     pool : Pool
         The unlabelled rows, with the propensity that the same policy would have given them.
-    n_rows : int, optional
-        The number of rows behind the log; by default estimated, see :func:`behind_labelled_rows`.
-    seed : int
+    n_logged_rows : int, optional
+        The number of rows behind the log; by default estimated, see :func:`count_logged_rows`.
+    random_state : int
         Seed of the draw.
 
     Examples
@@ -132,13 +134,13 @@ def complete_log(labelled: LoggedData, pool: Pool, n_rows: int | None = None, se
             f"A log that kept only its labelled rows has a label in every row, but {int((~labelled.revealed).sum())} of "
             f"{len(labelled)} have none; use it as it is, it is complete."
         )
-    behind = behind_labelled_rows(labelled.propensity, n_rows)
-    n_added = behind.n_rows - len(labelled)
+    behind = count_logged_rows(labelled.propensity, n_logged_rows)
+    n_added = behind.n_logged_rows - len(labelled)
     if n_added == 0:
         return CompletedLog(labelled, behind, 0, ("The log is complete: no row is behind the labelled ones.",))
     if n_added * pool.X.shape[1] > _MOST_VALUES:
         raise InvalidInput(
-            f"The log kept only {len(labelled)} of {behind.n_rows} rows ({behind.method}), and so many stand-ins do not fit in "
+            f"The log kept only {len(labelled)} of {behind.n_logged_rows} rows ({behind.method}), and so many stand-ins do not fit in "
             "memory; give the number of rows behind the log, or a floor for the propensities."
         )
     unrevealed = np.cumsum(1.0 - pool.propensity)
@@ -147,13 +149,13 @@ def complete_log(labelled: LoggedData, pool: Pool, n_rows: int | None = None, se
             f"The pool cannot stand in for the {n_added} rows that the log did not keep, because all its propensities are 1; "
             "a propensity is the chance that a row's label was revealed."
         )
-    points = (np.arange(n_added) + np.random.default_rng(seed).random()) / n_added * unrevealed[-1]
+    points = (np.arange(n_added) + np.random.default_rng(random_state).random()) / n_added * unrevealed[-1]
     # side="right": a row of chance 0 is never taken.
     drawn = np.minimum(np.searchsorted(unrevealed, points, side="right"), np.flatnonzero(pool.propensity < 1.0)[-1])
     completed = _append(labelled, pool, drawn)
     error = f" ± {behind.standard_error:.0f}" if behind.standard_error else ""
     note = (
-        f"The log kept only its {len(labelled)} labelled rows; the rows behind them are {behind.n_rows}{error} ({behind.method}), "
+        f"The log kept only its {len(labelled)} labelled rows; the rows behind them are {behind.n_logged_rows}{error} ({behind.method}), "
         f"and {n_added} rows drawn from the pool stand in for those that were not kept."
     )
     return CompletedLog(completed, behind, n_added, (note,))

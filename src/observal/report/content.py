@@ -31,7 +31,7 @@ class ReportContent:
         Of the columns; ``x0``, ``x1``, … by default.
     settings, versions : mapping
         Names and values, shown as tables.
-    seed : int, optional
+    random_state : int, optional
         Of the run.
     command : str
         What was typed to make the report.
@@ -56,7 +56,7 @@ class ReportContent:
     feature_names: Sequence[str] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    seed: int | None = None
+    random_state: int | None = None
     command: str = ""
     notes: Sequence[str] = ()
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)

@@ -307,7 +307,7 @@ def rounds_table(content: ReportContent) -> dict[str, Any]:
 def _settings(content: ReportContent) -> list[tuple[str, str]]:
     rows: Mapping[str, Any] = {
         **content.settings,
-        **({} if content.seed is None else {"seed": content.seed}),
+        **({} if content.random_state is None else {"seed": content.random_state}),
     }
     return [(str(name), str(value)) for name, value in rows.items()]
 

@@ -42,7 +42,7 @@ def asked_positions(pool: Pool, result: RunResult) -> Ints:
     return np.array([position[name] for name in wanted], dtype=np.int64)
 
 
-def telling_pair(X: Any, group: Bools, seed: int = 0) -> tuple[int, ...]:
+def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]:
     """Return the two features that best tell a group of rows from the others; fewer where there are fewer.
 
     Each pair of the most telling features grows a small decision tree, groups counting alike; the purest pair is taken.
@@ -54,7 +54,7 @@ def telling_pair(X: Any, group: Bools, seed: int = 0) -> tuple[int, ...]:
         The rows.
     group : bool array
         Which rows are in the group; where none or all are, the features that vary most are taken.
-    seed : int
+    random_state : int
         Draws the rows outside the group that are looked at.
 
     Examples
@@ -66,7 +66,7 @@ def telling_pair(X: Any, group: Bools, seed: int = 0) -> tuple[int, ...]:
     """
     if X.shape[1] == 0:
         return ()
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     others = np.flatnonzero(~group)
     chosen = np.flatnonzero(group)[sample_rows(int(group.sum()), MOST_UNASKED, rng)]
     rows = np.concatenate([chosen, others[sample_rows(others.size, MOST_UNASKED, rng)]])

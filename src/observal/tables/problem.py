@@ -90,11 +90,11 @@ def load_problem(
     *,
     propensity: Any = None,
     classes: Sequence[Any] | None = None,
-    floor: float | None = None,
+    propensity_floor: float | None = None,
     kept_only_labelled: bool = False,
-    n_rows: int | None = None,
+    n_logged_rows: int | None = None,
     max_categories: int = 50,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> LoadedProblem:
     """Make one log and one pool from tables.
 
@@ -114,16 +114,16 @@ def load_problem(
         ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
     classes : sequence, optional
         The two label values, negative first; needed where the log shows only one.
-    floor : float, optional
+    propensity_floor : float, optional
         Raise smaller propensities to it, counted and with a warning.
     kept_only_labelled : bool
         Whether the logs kept only their labelled rows; pool rows then stand in for the others, see
         :func:`observal.propensity.complete_log`.
-    n_rows : int, optional
+    n_logged_rows : int, optional
         The number of rows behind the log, where it kept only its labelled ones; estimated by default.
     max_categories : int
         The most categories of a column that get a column of their own.
-    seed : int
+    random_state : int
         Seed of whatever is random.
 
     Examples
@@ -149,7 +149,7 @@ def load_problem(
         costs = [read_numbers(t, roles.cost, "cost", what) for t, what in zip([*logs, pool], names, strict=True)]
     cost_log, cost_pool = (None, None) if roles.cost is None else (_joined(costs[:-1]), costs[-1])
     if sources == [ESTIMATE]:
-        estimated = chances.estimate(X_log, ~missing, X_pool, seed=seed)
+        estimated = chances.estimate(X_log, ~missing, X_pool, random_state=random_state)
         q_log, q_pool = estimated.logged, np.asarray(estimated.pool)
         notes += estimated.notes
     else:
@@ -157,14 +157,16 @@ def load_problem(
         sizes = _log_sizes(given, [log.num_rows for log in logs], kept_only_labelled)
         mixed = chances.mixture_propensity(given, sizes) if len(given) > 1 else given[0]
         q_log, q_pool = mixed[: X_log.shape[0]], mixed[X_log.shape[0] :]
-    if floor is not None:
-        floored = [chances.apply_floor(q, floor, what) for q, what in ((q_log, "The log"), (q_pool, "The pool"))]
+    if propensity_floor is not None:
+        floored = [
+            chances.apply_floor(q, propensity_floor, what) for q, what in ((q_log, "The log"), (q_pool, "The pool"))
+        ]
         q_log, q_pool = floored[0].propensity, floored[1].propensity
         notes += [one.warning for one in floored if one.warning is not None]
     logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), classes, cost_log)
     loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool)
     if kept_only_labelled:
-        completed = chances.complete_log(logged, loaded_pool, n_rows, seed)
+        completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
     return LoadedProblem(logged, loaded_pool, encoder, (*encoder.notes, *notes, *_doubts(logged, pool, roles.label)))
 
@@ -219,7 +221,7 @@ def _log_sizes(given: Sequence[Floats], rows: Sequence[int], kept_only_labelled:
         return list(rows)
     ends = np.cumsum([0, *rows])
     own = [q[start:end] for q, start, end in zip(given, ends[:-1], ends[1:], strict=True)]
-    return [chances.behind_labelled_rows(q).n_rows for q in own]
+    return [chances.count_logged_rows(q).n_logged_rows for q in own]
 
 
 def _labels_of(

@@ -1,9 +1,9 @@
 """NewtonVC as query strategies of scikit-activeml: one for pools, one for streams.
 
-What scikit-activeml calls ``X, y`` is read as the log: rows that an old policy looked at, with labels where it chose to. Two
-optional arguments of ``query`` say what its interface has no word for: `propensity`, the chance that each row had of being
-labelled by the old policy, and `queried_indices`, the labelled rows that were bought since. Without them the strategies
-suppose that labels were given to rows at random, and all by the old policy.
+scikit-activeml's ``X, y`` is read as the log: rows that an old policy looked at, with labels where it chose to. Two optional
+arguments of ``query`` add what its interface lacks: `propensity`, the chance that each row had of being labelled by the old
+policy, and `queried_indices`, the labelled rows that were bought since. Without them the strategies assume that all labels
+were given by the old policy, to rows picked at random.
 
 Examples
 --------

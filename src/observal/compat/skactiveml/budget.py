@@ -1,4 +1,4 @@
-"""A budget manager of scikit-activeml that lets a strategy's own rule decide, as long as there is budget."""
+"""A budget manager for scikit-activeml that follows the strategy's own rule as long as there is budget."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
         return indices
 
     def update(self, candidates: Any, queried_indices: Any) -> DoubtBudgetManager:
-        """Count samples that went by and those that were queried.
+        """Count the samples that were seen and those that were queried.
 
         Parameters
         ----------
         candidates : array-like of shape (n_samples, n_features)
-            What went by.
+            The samples seen.
         queried_indices : array-like of int
             Which of them were queried.
 
@@ -86,7 +86,7 @@ class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
 
 
 def check_update(candidates: Any, queried_indices: Any) -> tuple[int, Ints]:
-    """Return how many candidates there are, and which of them were queried.
+    """Return the number of candidates, and which of them were queried.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What rows with labels, as scikit-activeml hands them in, say about other rows: each one's flip gap."""
+"""The labelled rows that scikit-activeml passes in, and what they say about other rows: each one's flip gap."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_propensity, distinct_labels
 from observal.errors import InvalidInput, InvalidPropensity
+from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.model import TEMPERED, Fitter
-from observal.methods.pool import PoolState
+from observal.methods.newton.stream import StreamState
 from observal.types import LoggedData, Pool, Problem
 
 
 class InvalidIndices(InvalidInput, IndexError):
-    """Row numbers that are no row numbers; a ValueError and an IndexError, as scikit-activeml's templates have it."""
+    """Invalid row numbers; both a ValueError and an IndexError, as in scikit-activeml's own strategies."""
 
 
 def check_row_indices(indices: Any, n_rows: int, what: str) -> Ints:
@@ -46,17 +47,17 @@ def check_row_indices(indices: Any, n_rows: int, what: str) -> Ints:
     return np.unique(values).astype(np.int64)
 
 
-def method_of(strategy: Any, **further: float) -> NewtonVC:
-    """Return NewtonVC with a strategy's settings: a wrong type is a TypeError, a wrong value a ValueError.
+def method_of(strategy: Any, doubt: float | None = None) -> NewtonVC:
+    """Return NewtonVC with a strategy's settings; a wrong type is a TypeError, a wrong value a ValueError.
 
     Examples
     --------
     >>> from observal.compat.skactiveml import ObservalSampling
-    >>> method_of(ObservalSampling(floor=0.0)).floor
+    >>> method_of(ObservalSampling(explore_share=0.0)).explore_share
     0.0
     """
-    shares = ("floor", "gate_share")
-    numbers = {name: getattr(strategy, name) for name in (*shares, "capacity")} | further
+    shares = ("explore_share", "gate_share")
+    numbers = {name: getattr(strategy, name) for name in shares}
     for name in ("tempering", "ridge"):
         if not isinstance(getattr(strategy, name), str):
             numbers[name] = getattr(strategy, name)
@@ -64,15 +65,15 @@ def method_of(strategy: Any, **further: float) -> NewtonVC:
         check_scalar(value, name, Real, min_val=0.0, max_val=1.0 if name in shares else None)
         if value == np.inf:
             raise InvalidInput(f"{name} must be finite, but is {value}; give a number.")
-    check_scalar(strategy.clip, "clip", bool)
     check_type(strategy.features, "features", str)
-    settings: dict[str, Any] = {name: getattr(strategy, name) for name in ("tempering", "ridge", "clip", "features")}
-    return NewtonVC(**settings | {name: float(value) for name, value in numbers.items()}, order="stream")
+    settings: dict[str, Any] = {name: getattr(strategy, name) for name in ("tempering", "ridge", "features")}
+    settings |= {name: float(value) for name, value in numbers.items()} | {"order": "stream"}
+    return NewtonVC(**settings) if doubt is None else AblatedNewtonVC(**settings, doubt=float(doubt))
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Rows of which some have a label: those of the log, and those that were queried since.
+    """Rows, some of them labelled: by the old policy, or queried since.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class Evidence:
     y : array of shape (rows,)
         Their labels; read only where `labelled`.
     labelled, queried : bool arrays
-        Which rows have a label, and which of these the old policy did not reveal.
+        Which rows have a label, and which of those were queried.
     propensity : float array
         The chance that the old policy had of revealing each row's label.
     """
@@ -94,7 +95,7 @@ class Evidence:
 
     @classmethod
     def of(cls, X: NDArray[Any], y: NDArray[Any], labelled: Bools, propensity: Any, queried_indices: Any) -> Self:
-        """Check what was given; by default nothing was queried, and every row had the same chance.
+        """Check the arguments; by default nothing was queried, and every row had the same chance.
 
         Examples
         --------
@@ -106,7 +107,7 @@ class Evidence:
         queried = np.zeros(len(X), dtype=bool)
         if queried_indices is not None:
             queried[check_row_indices(queried_indices, len(X), "queried_indices")] = True
-        queried &= labelled  # a row that was asked about and not answered is as before
+        queried &= labelled  # a queried row without an answer counts as not queried
         if propensity is None:
             propensity = float(labelled[~queried].mean()) if not queried.all() else 0.0
         chances = check_propensity(propensity, len(X), "X")
@@ -120,19 +121,19 @@ class Evidence:
 
     @property
     def n_logged(self) -> int:
-        """How many rows the old policy looked at."""
+        """The number of rows that the old policy looked at."""
         return int((~self.queried).sum())
 
     @cached_property
     def classes(self) -> NDArray[Any]:
-        """The labels that occur."""
+        """The distinct labels."""
         return distinct_labels(self.y[self.labelled])
 
     def gaps(self, method: NewtonVC, X: NDArray[Any]) -> Floats:
         """Return how much worse the fit must get before the class of each row of `X` flips.
 
-        Two classes have one fit. More have one each, against the rest, and a row is as unsettled as the least settled of
-        its signs. With no label or one class, nothing is settled: every gap is 0.
+        With two classes there is one fit. With more there is one per class, against the rest, and a row has the smallest gap
+        of them. Without labels of two classes every gap is 0.
 
         Examples
         --------
@@ -150,34 +151,34 @@ class Evidence:
         return least
 
     def sample_weight(self, method: NewtonVC) -> Floats:
-        """Return the clipped and tempered importance of each labelled row, and 1 for the others.
+        """Return the clipped and tempered importance weight of each labelled row, and 1 for the others.
 
         Examples
         --------
         >>> import numpy as np
         >>> X, y = np.arange(6.0)[:, None], np.array([0, 1, np.nan, 1, np.nan, np.nan])
         >>> evidence = Evidence.of(X, y, ~np.isnan(y), [0.9, 0.9, 0.9, 0.2, 0.2, 0.2], None)
-        >>> evidence.sample_weight(NewtonVC(tempering=1.0, clip=False, order="stream")).round(2).tolist()
+        >>> evidence.sample_weight(NewtonVC(tempering=1.0, order="stream")).round(2).tolist()
         [1.33, 1.33, 1.0, 2.0, 1.0, 1.0]
         """
         weights = np.ones(len(self.X))
         problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
         rows, _ = state.labelled(problem)
         if rows.size:
-            importance, _ = state.importance(problem, rows, method.clip, method.capacity)
+            importance, _ = state.importance(problem, rows, method.parts.clip_constant)
             tempering = TEMPERED if method.tempering == "auto" else method.tempering
             stacked = np.concatenate([np.flatnonzero(~self.queried), np.flatnonzero(self.queried)])
             weights[stacked[rows]] = importance**tempering
         return weights
 
-    def _state(self, method: NewtonVC, positive: Bools) -> tuple[Problem, PoolState]:
+    def _state(self, method: NewtonVC, positive: Bools) -> tuple[Problem, StreamState]:
         """Return log and queried rows as a problem, and the state in which the queried rows were bought.
 
-        The queried rows are the pool. It is read as a stream: what its state has not looked at does not count, so that one
-        row can stand in for a pool that must not be empty.
+        The queried rows are the pool. It is read as a stream: rows that the state has not looked at do not count, so one row
+        can stand in for a pool that must not be empty.
         """
         queried, propensity, codes = self.queried, self.propensity, positive.astype(np.int64)
-        if queried.all():  # without a log there is nothing to correct: what was queried stands for it
+        if queried.all():  # without a log there is nothing to correct: the queried rows serve as the log
             queried, propensity = ~queried, np.ones(len(queried))
         logged = LoggedData(
             self.X[~queried],
@@ -188,5 +189,5 @@ class Evidence:
         rows = np.flatnonzero(queried)
         shown = rows if rows.size else np.zeros(1, dtype=np.int64)
         problem = Problem(logged, Pool(self.X[shown], propensity[shown]))
-        state = PoolState.start(problem, Fitter.of(method, problem), is_stream=True)
+        state = StreamState.start(problem, Fitter.of(method, problem))
         return problem, replace(state, bought=np.arange(rows.size), codes=codes[rows], looked=rows.size)

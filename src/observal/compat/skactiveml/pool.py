@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from skactiveml.base import SingleAnnotatorPoolQueryStrategy
-from skactiveml.utils import MISSING_LABEL, check_scalar, is_labeled, rand_argmax
+from skactiveml.utils import MISSING_LABEL, is_labeled, rand_argmax
 
 from observal.checks import Bools, Floats, Ints
 from observal.compat.skactiveml.evidence import Evidence, method_of
@@ -16,27 +15,21 @@ from observal.methods.pool import passes_gate
 
 
 class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
-    """Ask about rows whose class flips most easily, first where an old policy hardly looked.
+    """Query the rows whose class flips most easily, first where the old policy rarely looked.
 
-    The default method of observal, :class:`~observal.methods.NewtonVC`, for labels that are there because an old policy
-    chose where to look. It fits its own logistic regression on importance weights, and so needs no classifier.
+    This is observal's default method, :class:`~observal.methods.NewtonVC`, for data whose labels exist because an old policy
+    chose where to look. It fits its own logistic regression on importance weights, so it needs no classifier.
 
     Parameters
     ----------
-    floor : float, default=0.1
-        The share of queries that are drawn by lot among the rows that pass the gate, so that every row keeps a chance.
+    explore_share : float, default=0.1
+        The share of queries that are picked at random from the rows that pass the gate, so every row can be chosen.
     gate_share : float, default=0.5
-        The share of queries that go to rows that pass the gate: those of which the old policy showed few. 0 switches the
-        gate off.
-    rows_per_label : float, default=1.0
-        How fast the gate opens: a row passes when ``2·rows_per_label·(labels queried + batch_size)`` exceeds the number of
-        rows that the old policy looked at, times the row's propensity. While fewer than a batch would pass, all do.
+        The share of queries that go to rows that pass the gate: those like which the old policy labelled few. 0 switches the
+        gate off. A row passes if ``2·(labels queried + batch_size)`` exceeds the number of rows that the old policy looked at,
+        times the row's propensity. While fewer rows than a batch would pass, all pass.
     tempering : "auto" or float, default="auto"
         Importance weights are raised to this power: 1 is the full correction, 0 none.
-    clip : bool, default=True
-        Whether importance weights are cut at a threshold.
-    capacity : float, default=4.0
-        A larger one clips more.
     ridge : "auto" or float, default="auto"
         The ridge of the logistic regression; "auto" chooses it by weighted cross-validation.
     features : {"linear", "splines", "fourier", "auto"}, default="linear"
@@ -48,11 +41,11 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
     Notes
     -----
-    Each sample of a batch is the one with the highest utility, ties broken at random. The utility is ``1/(1 + gap)``, gap
-    being how much worse the fit must get before the row's class flips. For a share `gate_share` of the samples, 1 is added
-    where a row passes the gate and its chance of flipping is above 5 %. For a share `floor`, the utility is 1 where a row
-    passes the gate and 0 elsewhere. Without labels of two classes, every row has the same gap. More than two classes are
-    taken one against the rest.
+    Each sample of a batch is the one with the highest utility, ties broken at random. The utility is ``1/(1 + gap)``, where gap
+    is how much worse the fit must get before the row's class flips. For a share `gate_share` of the samples, 1 is added if a
+    row passes the gate and its chance of flipping is above 5 %. For a share `explore_share`, the utility is 1 if a row passes
+    the gate and 0 otherwise. Without labels of two classes, every row has the same gap. More than two classes are handled one
+    against the rest.
 
     Examples
     --------
@@ -60,7 +53,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     >>> from observal.compat.skactiveml import ObservalSampling
     >>> X = np.linspace(-1.0, 1.0, 9)[:, None]
     >>> y = np.array([0, 0, 0, np.nan, np.nan, np.nan, 1, 1, 1])
-    >>> strategy = ObservalSampling(floor=0.0, random_state=0)
+    >>> strategy = ObservalSampling(explore_share=0.0, random_state=0)
     >>> indices, utilities = strategy.query(X, y, return_utilities=True)
     >>> indices.tolist(), utilities.shape
     ([4], (1, 9))
@@ -68,24 +61,18 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
     def __init__(
         self,
-        floor: float = 0.1,
+        explore_share: float = 0.1,
         gate_share: float = 0.5,
-        rows_per_label: float = 1.0,
         tempering: float | str = "auto",
-        clip: bool = True,
-        capacity: float = 4.0,
         ridge: float | str = "auto",
         features: str = "linear",
         missing_label: Any = MISSING_LABEL,
         random_state: Any = None,
     ) -> None:
         super().__init__(missing_label=missing_label, random_state=random_state)
-        self.floor = floor
+        self.explore_share = explore_share
         self.gate_share = gate_share
-        self.rows_per_label = rows_per_label
         self.tempering = tempering
-        self.clip = clip
-        self.capacity = capacity
         self.ridge = ridge
         self.features = features
 
@@ -133,24 +120,23 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         --------
         >>> import numpy as np
         >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array(["no", "", "", "yes"])
-        >>> strategy = ObservalSampling(floor=0.0, gate_share=1.0, rows_per_label=1.0, missing_label="")
+        >>> strategy = ObservalSampling(explore_share=0.0, gate_share=1.0, missing_label="")
         >>> strategy.query(X, y, propensity=[0.9, 0.9, 0.1, 0.9]).tolist()
         [2]
         """
         X, y, candidates, batch_size, return_utilities = self._validate_data(
             X, y, candidates, batch_size, return_utilities, reset=True, check_X_dict={}
         )
-        check_scalar(self.rows_per_label, "rows_per_label", Real, min_val=0.0, min_inclusive=False)
-        method = method_of(self, rows_per_label=self.rows_per_label)
+        method = method_of(self)
         evidence = Evidence.of(X, y, is_labeled(y, self.missing_label_), propensity, queried_indices)
         rows, mapping = self._transform_candidates(candidates, X, y, enforce_mapping=np.ndim(propensity) > 0)
         chances = np.full(len(rows), evidence.propensity[0]) if mapping is None else evidence.propensity[mapping]
-        choice = replace(method.choice, batch=max(1, batch_size))  # 0 where there is no candidate
+        choice = replace(method.choice, batch=max(1, batch_size))  # 0 if there is no candidate
         passing = passes_gate(chances, evidence.n_logged, int(evidence.queried.sum()), choice)
         gaps = evidence.gaps(method, rows) if batch_size else np.zeros(0)
-        gated = passing & (gaps < method.doubtful_gap) if batch_size else passing  # without a batch there are no gaps
+        gated = passing & (gaps < method.uncertain_gap) if batch_size else passing  # without a batch there are no gaps
         chosen, scores = choose_batch(
-            gaps, passing, gated, batch_size, method.floor, method.gate_share, self.random_state_
+            gaps, passing, gated, batch_size, method.explore_share, method.gate_share, self.random_state_
         )
         if mapping is None:
             return (chosen, scores) if return_utilities else chosen
@@ -162,13 +148,19 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
 
 def choose_batch(
-    gaps: Floats, passing: Bools, gated: Bools, size: int, floor: float, gate_share: float, rng: np.random.RandomState
+    gaps: Floats,
+    passing: Bools,
+    gated: Bools,
+    size: int,
+    explore_share: float,
+    gate_share: float,
+    rng: np.random.RandomState,
 ) -> tuple[Ints, Floats]:
     """Return the rows of a batch, in the order they were taken, and the utilities that each was taken by.
 
-    The lot falls on rows that are `passing`; the gate's share goes to those of them that are `gated`, being in doubt too. Which
-    are drawn by lot, and which must pass the gate, is itself random: so that a share holds over many small batches as well
-    as in a large one.
+    Random picks are made from the `passing` rows; the gate's share goes to the `gated` ones, which pass and are uncertain. Which
+    samples are random picks, and which must pass the gate, is itself random, so the shares hold over many small batches as
+    well as within a large one.
 
     Examples
     --------
@@ -178,13 +170,13 @@ def choose_batch(
     >>> chosen.tolist(), utilities.tolist()
     ([1, 2], [[1.0, 1.5, 1.25], [1.0, nan, 1.25]])
     """
-    by_lot = rng.random(size) < floor
+    at_random = rng.random(size) < explore_share
     for_gate = np.diff(np.floor(gate_share * np.arange(size + 1) + rng.random())) > 0.0
     first = np.zeros(gaps.size) if passing.all() else gated.astype(np.float64)
     chosen = np.empty(size, dtype=np.int64)
     utilities = np.empty((size, gaps.size))
     for i in range(size):
-        utilities[i] = passing if by_lot[i] else 1.0 / (1.0 + gaps) + for_gate[i] * first
+        utilities[i] = passing if at_random[i] else 1.0 / (1.0 + gaps) + for_gate[i] * first
         utilities[i, chosen[:i]] = np.nan
         chosen[i] = rand_argmax(utilities[i], random_state=rng)[0]
     return chosen, utilities

@@ -32,26 +32,22 @@ from observal.methods.newton.stream import stream_chances
 
 
 class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
-    """Ask about a row of a stream when its class may still flip, and more often where an old policy hardly looked.
+    """Query a row of a stream if its class may still flip, and more often where the old policy rarely looked.
 
-    The default method of observal, :class:`~observal.methods.NewtonVC`, on a stream: it decides on a row when it comes by,
+    This is observal's default method, :class:`~observal.methods.NewtonVC`, on a stream: it decides on each row as it arrives,
     as :func:`~observal.methods.newton.stream.stream_plan` does, within a budget.
 
     Parameters
     ----------
     doubt : float, default=0.05
-        A row is in doubt where the chance that its class flips is above this; between 0 and 0.5.
-    floor : float, default=0.1
-        The chance of a query for a row that is not in doubt and passes the gate.
+        A row is uncertain if the chance that its class flips is above this; between 0 and 0.5.
+    explore_share : float, default=0.1
+        The chance of a query for a row that is not uncertain and passes the gate.
     gate_share : float, default=0.5
-        A row in doubt that does not pass the gate is asked about with the chance ``1 − gate_share``. The n-th row passes when
+        An uncertain row that does not pass the gate is queried with the chance ``1 − gate_share``. The n-th row passes if
         ``2·n`` exceeds the number of rows that the old policy looked at, times the row's propensity.
     tempering : "auto" or float, default="auto"
         Importance weights are raised to this power: 1 is the full correction, 0 none.
-    clip : bool, default=True
-        Whether importance weights are cut at a threshold.
-    capacity : float, default=4.0
-        A larger one clips more.
     ridge : "auto" or float, default="auto"
         The ridge of the logistic regression; "auto" chooses it by weighted cross-validation.
     features : {"linear", "splines", "fourier", "auto"}, default="linear"
@@ -67,9 +63,9 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
     Notes
     -----
-    Whether a row would be asked about is drawn with its chance. Its utility is 0 where not, 1 where it was drawn though it is
-    not in doubt, and ``1/(1 + gap)`` where it is, gap being how much worse the fit must get before the class flips. `query`
-    changes nothing: until `update` is called, it gives the same answer again.
+    Whether to query a row is drawn with its chance. Its utility is 0 if it was not drawn, 1 if it was drawn although it is not
+    uncertain, and ``1/(1 + gap)`` if it is, where gap is how much worse the fit must get before the class flips. `query` changes
+    nothing: until `update` is called, it gives the same answer again.
 
     Examples
     --------
@@ -78,7 +74,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 1))
     >>> y = (X[:, 0] + rng.normal(size=400) > 0).astype(float)
-    >>> strategy = ObservalStream(floor=0.0, budget=1.0, gate_share=0.0, random_state=0)
+    >>> strategy = ObservalStream(explore_share=0.0, budget=1.0, gate_share=0.0, random_state=0)
     >>> candidates = np.array([[-2.0], [0.0], [2.0]])
     >>> indices, utilities = strategy.query(candidates, X=X, y=y, return_utilities=True)
     >>> indices.tolist()
@@ -90,11 +86,9 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     def __init__(
         self,
         doubt: float = 0.05,
-        floor: float = 0.1,
+        explore_share: float = 0.1,
         gate_share: float = 0.5,
         tempering: float | str = "auto",
-        clip: bool = True,
-        capacity: float = 4.0,
         ridge: float | str = "auto",
         features: str = "linear",
         missing_label: Any = MISSING_LABEL,
@@ -104,11 +98,9 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     ) -> None:
         super().__init__(budget=budget, random_state=random_state)
         self.doubt = doubt
-        self.floor = floor
+        self.explore_share = explore_share
         self.gate_share = gate_share
         self.tempering = tempering
-        self.clip = clip
-        self.capacity = capacity
         self.ridge = ridge
         self.features = features
         self.missing_label = missing_label
@@ -131,10 +123,10 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         Parameters
         ----------
         candidates : array-like of shape (n_candidates, n_features)
-            The rows that come by, in order.
+            The rows that arrive, in order.
         clf : skactiveml.base.SkactivemlClassifier, default=None
-            The classifier whose doubts count: the chance of a flip is half of what the lead of its likeliest class over the
-            next leaves to 1. By default NewtonVC's own logistic regression on `X` and `y`.
+            The classifier whose uncertainty counts: the chance of a flip is half of one minus the lead of its likeliest class
+            over the next. By default NewtonVC's own logistic regression on `X` and `y`.
         X : array-like of shape (n_samples, n_features), default=None
             The rows seen so far, labelled or not: those that the old policy looked at, and those queried since.
         y : array-like of shape (n_samples,), default=None
@@ -181,7 +173,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     def update(
         self, candidates: Any, queried_indices: Any, budget_manager_param_dict: dict[str, Any] | None = None
     ) -> ObservalStream:
-        """Move on: count the rows that went by and those that were queried.
+        """Count the rows that were seen and those that were queried.
 
         Parameters
         ----------
@@ -208,7 +200,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         return self
 
     def _start(self) -> None:
-        """Count from 0, and make the budget manager, where this is the first call."""
+        """On the first call, start counting at 0 and make the budget manager."""
         if not hasattr(self, "budget_manager_"):
             check_type(self.budget_manager, "budget_manager", BudgetManager, type(None))
             self.budget_manager_ = check_budget_manager(self.budget, self.budget_manager, DoubtBudgetManager)
@@ -216,7 +208,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
             self.observed_samples_ = 0
 
     def _evidence(self, X: Any, y: Any, missing_label: Any, propensity: Any, queried_indices: Any) -> Evidence | None:
-        """Return the checked rows seen so far, or None where there are none."""
+        """Return the checked rows seen so far, or None if there are none."""
         if (X is None) != (y is None):
             raise InvalidInput(
                 f"X and y belong together, but only {'y' if X is None else 'X'} was given; give both or none."
@@ -235,10 +227,10 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         return Evidence.of(X, y, is_labeled(y, missing_label), propensity, queried_indices)
 
     def _utilities(self, method: NewtonVC, gaps: Floats, chances: Floats, n_logged: int) -> Floats:
-        """Draw who is to be asked about, from a copy of the random state, and return their utilities."""
-        chance, in_doubt, _ = stream_chances(method, gaps, chances, n_logged, self.observed_samples_ + 1)
+        """Draw the rows to query from a copy of the random state, and return the utilities."""
+        chance, uncertain, _ = stream_chances(method, gaps, chances, n_logged, self.observed_samples_ + 1)
         asked = deepcopy(self.random_state_).random_sample(gaps.size) < chance
-        return np.where(asked, np.where(in_doubt, 1.0 / (1.0 + gaps), 1.0), 0.0)
+        return np.where(asked, np.where(uncertain, 1.0 / (1.0 + gaps), 1.0), 0.0)
 
 
 def _candidate_chances(evidence: Evidence | None, propensity: Any, given: Any, n_rows: int) -> Floats:
@@ -253,7 +245,7 @@ def _candidate_chances(evidence: Evidence | None, propensity: Any, given: Any, n
 
 
 def _gaps(method: NewtonVC, evidence: Evidence | None, clf: Any, fit_clf: bool, candidates: Any) -> Floats:
-    """Return how settled each candidate is; not at all, where there is neither a classifier nor a row seen."""
+    """Return each candidate's gap; 0 if there is neither a classifier nor a row seen so far."""
     if clf is None:
         return np.zeros(len(candidates)) if evidence is None else evidence.gaps(method, candidates)
     if fit_clf:

@@ -190,31 +190,6 @@ class BenchmarkReport:
         return [*body, ("mean over cells", "", *(f"{100 * mean:.2f}" for mean in means))]
 
     @property
-    def comparison_header(self) -> list[str]:
-        """The titles of :meth:`comparison_rows`."""
-        return [
-            "cell",
-            "method",
-            "excess, points",
-            "lower bound",
-            "labels to within a point",
-            f"{self.best_peer}'s",
-            "",
-        ]
-
-    def comparison_rows(self) -> list[tuple[str, ...]]:
-        """Return each of our methods against the best peer in each cell; empty without peers."""
-        out: list[tuple[str, ...]] = []
-        for cell in self.spec.cells:
-            for ours in self.spec.methods:
-                found, peer = self.excess(cell, ours), self.best_peer
-                if found is not None and peer is not None:
-                    near = f"{self.mean_near(cell, ours):.0f}", f"{self.mean_near(cell, peer):.0f}"
-                    excess = f"{100 * found.mean:+.2f} ± {100 * found.se:.2f}", f"{100 * found.low:+.2f}"
-                    out.append((cell.name, ours, *excess, *near, "worse" if found.worse else ""))
-        return out
-
-    @property
     def tree_header(self) -> list[str]:
         """The titles of :meth:`tree_rows`; mean test errors in %, so that model families can be compared."""
         return ["cell", "all labels, %", *self.spec.tree_contestants, *self.spec.methods]

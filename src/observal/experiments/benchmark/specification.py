@@ -36,7 +36,8 @@ def default_methods() -> dict[str, Method]:
 
 
 def ablated_methods() -> dict[str, Method]:
-    """Return NewtonVC, and NewtonVC with each of its ingredients taken away or replaced."""
+    """Return NewtonVC, and NewtonVC with each of its parts taken away or replaced."""
+    from observal.methods.newton.ablation import AblatedNewtonVC
     from observal.methods.newton.method import NewtonVC
 
     return {
@@ -44,15 +45,15 @@ def ablated_methods() -> dict[str, Method]:
         "no weights": NewtonVC(tempering=0.0),
         "full weights": NewtonVC(tempering=1.0),
         "always half": NewtonVC(tempering=0.5),
-        "no clip": NewtonVC(clip=False),
+        "no clip": AblatedNewtonVC(clip_constant=None),
         "no gate": NewtonVC(gate_share=0.0),
         "gate only": NewtonVC(gate_share=1.0),
-        "settled rows through the gate": NewtonVC(doubt=1e-12),
-        "no floor": NewtonVC(floor=0.0),
-        "margin for gap": NewtonVC(curvature=False),
-        "no second fit": NewtonVC(near=False),
+        "settled rows through the gate": AblatedNewtonVC(doubt=1e-12),
+        "no random picks": NewtonVC(explore_share=0.0),
+        "margin for gap": AblatedNewtonVC(curvature=False),
+        "no second fit": NewtonVC(refit_near_boundary=False),
         "fixed ridge": NewtonVC(ridge=1e-3),
-        "second moment": NewtonVC(penalty=4.0),
+        "second moment": AblatedNewtonVC(penalty=4.0),
         "stream": NewtonVC(order="stream"),
     }
 

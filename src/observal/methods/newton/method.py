@@ -1,69 +1,79 @@
-"""NewtonVC: few labels for a linear classifier, chosen from a pool or a stream by how easily each row's sign flips."""
+"""NewtonVC: a linear classifier from few labels, chosen from a pool or a stream by how easily each row's sign flips."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Bools, Floats, Ints, check_numbers
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions, rows_to_predict
-from observal.methods.pool import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
+from observal.methods.newton.stream import StreamState, stream_plan
+from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
+
+
+class Parts(NamedTuple):
+    """Parts of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
+
+    clip_constant: float | None = 4.0
+    """Takes the place of the log term in the paper's clip threshold; None clips nothing."""
+    penalty: float = 0.0
+    """λ of the second-moment regulariser sqrt(λ/N·V̂)."""
+    curvature: bool = True
+    """Whether rows are ordered by the flip gap; otherwise by the margin alone, as in uncertainty sampling."""
+    doubt: float = 0.05
+    """A row is uncertain if its chance of a flip is above this."""
 
 
 @dataclass(frozen=True)
 class NewtonVC:
     """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
 
-    Two fits of the same labels: the first asks, the second, which minds rows near the boundary more, is returned.
+    There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
+    is returned.
 
     Parameters
     ----------
-    batch, floor, gate_share, rows_per_label
-        How a round chooses; see :class:`~observal.methods.pool.Choice`.
+    batch : int
+        Labels per round.
+    explore_share : float
+        The share of each batch that is picked at random, so every row can be chosen; on a stream, the chance of asking about
+        a row whose prediction is certain.
+    gate_share : float
+        The share of each batch that goes to uncertain rows where the log has few labels; 0 switches this gate off. See
+        :mod:`observal.methods.pool`.
     tempering : "auto" or float
-        Weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs less
-        than the variance it saves, unless the labels at hand say that it costs too much: 1 where the fully weighted
-        log loss out of fold is lower than at ½ by more than two standard errors.
-    clip : bool
-        Whether weights are cut at the paper's threshold.
-    capacity : float
-        Stands for the log term of that threshold, as C in the paper's experiments.
+        Importance weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs
+        less than the variance it saves. It becomes 1 if the fully weighted log loss out of fold is lower than at ½ by more
+        than two standard errors.
     ridge : "auto" or float
-        The ridge of both fits; "auto" chooses it for the first by importance-weighted cross-validation on the labels at hand.
-    penalty : float
-        λ of the second-moment regulariser sqrt(λ/N·V̂), solved by majorisation.
+        The ridge of both fits; "auto" chooses it for the first by importance-weighted cross-validation.
     features : {"linear", "splines", "fourier", "auto"}
         What the linear model sees; "auto" chooses by the same cross-validation.
-    near : bool
-        Whether what is returned is fitted again, rows counting for more the nearer they are to the boundary: fewer mistakes,
-        and chances that are good near the boundary rather than everywhere. See
-        :func:`~observal.learners.tuned_logistic.near_boundary`. Which rows are asked about does not depend on it.
-    curvature : bool
-        Whether rows are ordered by the flip gap; without it by the margin alone, as uncertainty sampling does.
-    settled : float
-        Stop when the expected share of the first fit's predictions that more labels would change is below this: of the
-        pool's, or of the log's where the pool is a stream.
+    refit_near_boundary : bool
+        Whether the returned classifier is a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
+        probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
+        it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
+    stop_below : float
+        Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
+        the log if the pool is a stream.
     order : {"pool", "stream"}
-        Choose from the whole pool, or take its rows in their order and decide on each when it comes by; see
-        :func:`~observal.methods.newton.stream.stream_chances`. A stream looks at no row before its turn, also not to
-        standardise. A place in the stream is what it is, and rows come in no order: `rows_per_label` and `curvature` are for
-        pools.
-    doubt : float
-        A row is in doubt where its chance of a flip is above this; the gate is for such rows alone.
+        Choose from the whole pool, or take its rows in order and decide on each one as it arrives; see
+        :func:`~observal.methods.newton.stream.stream_chances`. On a stream no row is looked at before its turn, not even to
+        standardise features.
 
     Notes
     -----
     With F the objective of the first fit, H its Hessian and A the effective number of labelled rows, raising A·F by
-    ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. That is exact for a quadratic F, and for the
-    logistic loss it is its second-order approximation at the minimum; it is best where the gap is small, which is where
-    it is used. The chance of a flip is read off as Φ(−sqrt(2·gap)), as if the weights were normal around the fit.
+    ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. This is exact for a quadratic F. For the logistic loss
+    it is the second-order approximation at the minimum, which is best for small gaps, where it is used. The chance of a flip
+    is taken as Φ(−sqrt(2·gap)), as if the weights were normal around the fit; a row is uncertain if it is above 5 %.
 
     Examples
     --------
@@ -81,90 +91,75 @@ class NewtonVC:
     """
 
     batch: int = 10
-    floor: float = 0.1
+    explore_share: float = 0.1
     gate_share: float = 0.5
-    rows_per_label: float = 1.0
     tempering: float | Literal["auto"] = "auto"
-    clip: bool = True
-    capacity: float = 4.0
     ridge: float | Literal["auto"] = "auto"
-    penalty: float = 0.0
     features: Literal["linear", "splines", "fourier", "auto"] = "linear"
-    near: bool = True
-    curvature: bool = True
-    settled: float = 1e-4
+    refit_near_boundary: bool = True
+    stop_below: float = 1e-4
     order: Literal["pool", "stream"] = "pool"
-    doubt: float = 0.05
 
-    name: ClassVar[str] = "newton_vc"
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
-        check_numbers(self, "capacity", "penalty", "settled", "doubt")
-        for name in ("clip", "near", "curvature"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} must be True or False, but is {getattr(self, name)!r}.")
+        check_numbers(self, "stop_below")
+        if not isinstance(self.refit_near_boundary, bool):
+            raise InvalidInput(f"refit_near_boundary must be True or False, but is {self.refit_near_boundary!r}.")
         if self.features not in FEATURES:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
         for name in ("tempering", "ridge"):
             value = getattr(self, name)
             if value != "auto" and not (isinstance(value, int | float) and 0.0 <= value < np.inf):
                 raise InvalidInput(f'{name} must be "auto" or a finite number of at least 0, but is {value!r}.')
-        if self.order not in ("pool", "stream") or not 0.0 < self.doubt < 0.5:
-            raise InvalidInput(
-                'order must be "pool" or "stream" and doubt between 0 and 0.5, but they are '
-                f"{self.order!r} and {self.doubt!r}."
-            )
-        if not (self.capacity > 0.0 and self.penalty >= 0.0 and self.settled >= 0.0):
-            raise InvalidInput(
-                "capacity must be above 0, and penalty and settled at least 0, but they are "
-                f"{self.capacity}, {self.penalty} and {self.settled}."
-            )
+        if self.order not in ("pool", "stream"):
+            raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
+        if not self.stop_below >= 0.0:
+            raise InvalidInput(f"stop_below must be at least 0, but is {self.stop_below}; 0 never stops early.")
 
     @property
-    def takes(self) -> str:
-        """Whether it takes the pool in its order or chooses from all of it."""
-        return self.order
+    def parts(self) -> Parts:
+        """The parts that are not settings."""
+        return Parts()
 
     @property
     def choice(self) -> Choice:
         """How a round chooses."""
-        return Choice(self.batch, self.floor, self.gate_share, self.rows_per_label)
+        return Choice(self.batch, self.explore_share, self.gate_share)
 
     @property
-    def doubtful_gap(self) -> float:
-        """The gap at which the chance of a flip, Φ(−sqrt(2·gap)), is `doubt`."""
+    def uncertain_gap(self) -> float:
+        """The gap below which a row is uncertain: its chance of a flip, Φ(−sqrt(2·gap)), is above `parts.doubt`."""
         from scipy.special import ndtri
 
-        return 0.5 * float(ndtri(self.doubt)) ** 2
+        return 0.5 * float(ndtri(self.parts.doubt)) ** 2
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
-        """Stand before the first round: the log alone."""
+        """Return the initial state."""
         from observal.methods.newton.model import Fitter
 
         problem.require_two_classes("NewtonVC")
-        return PoolState.start(problem, Fitter.of(self, problem), self.order == "stream")
+        kind = StreamState if self.order == "stream" else PoolState
+        return kind.start(problem, Fitter.of(self, problem))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
         if not state.any_left(problem):
             return Stop()
         model = state.model
-        if state.bought.size and model.flips < self.settled:
-            judged = "log" if self.order == "stream" else "pool"
+        if state.bought.size and model.flips < self.stop_below:
+            where = "log" if self.order == "stream" else "pool"
             return Stop(
-                f"further labels are unlikely to change anything: they would change about {model.flips:.2%} "
-                f"of the {judged}'s predictions, below {self.settled:.2%}"
+                f"more labels would change only about {model.flips:.2%} of the {where}'s predictions, "
+                f"less than stop_below = {self.stop_below:.2%}"
             )
-        if self.order == "stream":
-            from observal.methods.newton.stream import stream_plan
-
+        if isinstance(state, StreamState):
             return stream_plan(self, problem, state, rng)
-        order = model.judged_gaps if self.curvature else model.pool_margins
-        return draw_plan(draw(problem, state, self.choice, order, model.judged_gaps < self.doubtful_gap), rng)
+        order = model.judged_gaps if self.parts.curvature else model.pool_margins
+        return draw_plan(draw(problem, state, self.choice, order, model.judged_gaps < self.uncertain_gap), rng)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
@@ -175,7 +170,7 @@ class NewtonVC:
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model, fit = state.model, state.model.answering.fit
+        model, fit = state.model, state.model.output_fit.fit
         estimator = NewtonClassifier(
             model.feature_map, fit.coef[None, :], np.array([fit.intercept]), problem.logged.classes
         )
@@ -183,12 +178,12 @@ class NewtonVC:
             estimator=estimator,
             clip=model.labels.clip,
             disagreement=model.flips,
-            least_chance=self.floor if self.order == "stream" else least_chance(problem, state, self.choice),
+            least_chance=self.explore_share if self.order == "stream" else least_chance(problem, state, self.choice),
             **model.chosen._asdict(),
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for error, precision, recall and prevalence, costs aside.
+        """Return intervals for error, precision, recall and prevalence; costs are ignored.
 
         See :mod:`observal.methods.intervals`.
         """
@@ -206,9 +201,9 @@ class NewtonVC:
 
 @dataclass(frozen=True, eq=False)
 class NewtonClassifier(TwoClassPredictions):
-    """What NewtonVC returns: a linear classifier with its feature handling inside.
+    """The classifier that NewtonVC returns: linear, with its feature handling inside.
 
-    `coef_` and `intercept_` are of the features as `feature_map` gives them: standardised and, where asked for, expanded.
+    `coef_` and `intercept_` refer to the features after `feature_map`: standardised and, if asked for, expanded.
     """
 
     feature_map: Any = field(repr=False)
@@ -217,16 +212,16 @@ class NewtonClassifier(TwoClassPredictions):
     classes_: NDArray[Any] = field(repr=False)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return how far each row is on the side of the second class."""
+        """Return each row's margin; positive values mean the second class."""
         rows = rows_to_predict(X, self.feature_map.mean.size)
         return np.asarray(self.feature_map(rows) @ self.coef_[0] + self.intercept_[0])
 
     def positive(self, X: Any) -> Bools:
-        """Return which rows are on the side of the second class."""
+        """Return which rows are predicted to be of the second class."""
         return np.asarray(self.decision_function(X) > 0.0)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the fitted chance of each class; fitted near the boundary, it is somewhat too sure far from it."""
+        """Return the probability of each class; with `refit_near_boundary` it is too confident far from the boundary."""
         from scipy.special import expit
 
         positive = expit(self.decision_function(X))

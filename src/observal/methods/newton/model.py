@@ -1,7 +1,8 @@
-"""What NewtonVC makes of the labels at hand: features, ridge and tempering chosen, two fits, and every row's flip gap.
+"""NewtonVC's model of the labels so far: features, ridge and tempering chosen, two fits, and every row's flip gap.
 
-One fit asks: the flip gaps, and with them the stopping rule, are its own. The other answers: it starts from the first, minds
-rows near the boundary more, and is what is returned and what the intervals are about. Asking by the second, too, was no better.
+The query fit decides what to ask: the flip gaps and the stopping rule come from it. The output fit starts from the query fit and
+up-weights rows near the boundary; it is the classifier that is returned and that the intervals are about. Using the output fit
+for queries as well was no better.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from scipy.special import expit, ndtr
 
-from observal.checks import Floats, Ints, stack_rows
+from observal.checks import Floats, Ints
 from observal.learners.features import FeatureMap
 from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 TEMPERED = 0.5
 SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
-LEAST_LEFT = 0.01  # the least of 1 − c·φ''·h: a row that determines the fit alone is not moved to infinity
-MOST_ROWS_TO_CHOOSE = 2000  # labelled rows that cross-validation looks at
-ROWS_FOR_TYPICAL = 2000  # rows from whose distances to the boundary the typical one is computed
+LEAST_LEFT = 0.01  # lower bound for 1 − c·φ''·h, so a row that determines the fit alone does not move to infinity
+MOST_ROWS_TO_CHOOSE = 2000  # labelled rows used in cross-validation
+ROWS_FOR_TYPICAL = 2000  # rows from which the typical distance to the boundary is computed
 
 
 class Chosen(NamedTuple):
@@ -53,7 +54,7 @@ class Fitter:
     maps : dict
         The feature maps to choose from, by name.
     anchor : PoolState, optional
-        The earlier state whose choice of ridge, tempering and features still holds; without one they are chosen anew.
+        The earlier state whose ridge, tempering and features are still used; without one they are chosen again.
     """
 
     method: NewtonVC
@@ -63,8 +64,8 @@ class Fitter:
 
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
-        """Standardise on log and pool together; on the log alone where the pool is a stream."""
-        # Of a stream nothing is known beforehand but whether its rows are sparse.
+        """Standardise on log and pool together, or on the log alone if the pool is a stream."""
+        # All that is known of a stream beforehand is whether its rows are sparse.
         blocks = (problem.logged.X, problem.pool.X[:0] if method.order == "stream" else problem.pool.X)
         names: tuple[Any, ...] = (method.features,)
         if method.features == "auto":  # sparse rows cannot be expanded
@@ -73,7 +74,7 @@ class Fitter:
         return cls(method, problem, {name: FeatureMap.of(*blocks, expansion=name) for name in names})
 
     def after(self, before: PoolState, n_bought: int) -> Self:
-        """Return the fitter of the state that follows `before`: it chooses anew when half as many labels again were bought."""
+        """Return the fitter of the state after `before`; it chooses again once the labels bought have grown by half."""
         anchor = before if self.anchor is None else self.anchor
         is_time = n_bought >= max(1.5 * anchor.bought.size, self.method.batch)
         return replace(self, anchor=None if is_time else anchor)
@@ -83,16 +84,16 @@ class Fitter:
         from threadpoolctl import threadpool_limits
 
         labels = self._labels(state)
-        with threadpool_limits(1):  # hundreds of small products: threads would wait for one another most of the time
+        with threadpool_limits(1):  # hundreds of small products: more threads would mostly wait for each other
             chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
             feature_map = self.maps[chosen.features]
             X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
-            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.penalty)
+            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.parts.penalty)
         return NewtonModel(self.method, self.problem, feature_map, chosen, labels, Weighted(fit, weights))
 
     def _labels(self, state: PoolState) -> Labels:
         rows, codes = state.labelled(self.problem)
-        importance, clip = state.importance(self.problem, rows, self.method.clip, self.method.capacity)
+        importance, clip = state.importance(self.problem, rows, self.method.parts.clip_constant)
         return Labels(self.problem, rows, 2 * codes - 1, importance, clip)
 
     def _choose(self, labels: Labels) -> Chosen:
@@ -104,7 +105,8 @@ class Fitter:
         def best(tempering: float) -> tuple[Chosen, Tuned]:
             weights = labels.weights(tempering)[some]
             tuned = {
-                name: tune(X, labels.signs[some], weights, ridges, self.method.penalty) for name, X in inputs.items()
+                name: tune(X, labels.signs[some], weights, ridges, self.method.parts.penalty)
+                for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
             return Chosen(name, tuned[name].ridge, tempering), tuned[name]
@@ -116,15 +118,9 @@ class Fitter:
         return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
 
 
-def take_rows(problem: Problem, rows: Ints) -> Any:
-    """Return rows of the stack of log and pool; those of the log come first in `rows`."""
-    of_log = rows < len(problem.logged)
-    return stack_rows(problem.logged.X[rows[of_log]], problem.pool.X[rows[~of_log] - len(problem.logged)])
-
-
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labelled rows of log and pool, by position in their stack, and what each of them stands for."""
+    """The labelled rows, numbered as in :class:`Problem`, with their signs and importance weights."""
 
     problem: Problem
     rows: Ints
@@ -134,64 +130,61 @@ class Labels:
 
     def X(self, feature_map: FeatureMap) -> Any:
         """Return the labelled rows as the linear model sees them."""
-        return feature_map(take_rows(self.problem, self.rows))
+        return feature_map(self.problem.take(self.rows))
 
     def weights(self, tempering: float) -> Floats:
-        """Return the tempered weight of each row, costs included."""
+        """Return the tempered weight of each row, times its cost."""
         weights = self.importance**tempering
-        logged, pool = self.problem.logged, self.problem.pool
-        if logged.cost is not None and pool.cost is not None:
-            weights = weights * np.concatenate([logged.cost, pool.cost])[self.rows]
-        return weights
+        return weights if self.problem.cost is None else weights * self.problem.cost[self.rows]
 
 
 class Weighted(NamedTuple):
-    """A fit, and the weights that the labelled rows have in it."""
+    """A fit, and the weights of the labelled rows in it."""
 
     fit: NewtonFit
     weights: Floats
 
     @property
     def total(self) -> float:
-        """A: the effective number of labelled rows; the two half rows in the origin are one more."""
+        """A: the effective number of labelled rows; the two half rows at the origin add one."""
         return effective_sample_size(self.weights) + 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonModel:
-    """The two fits after a round, and what they say of every row."""
+    """The two fits after a round, and what they say about every row."""
 
     method: NewtonVC = field(repr=False)
     problem: Problem = field(repr=False)
     feature_map: FeatureMap = field(repr=False)
     chosen: Chosen
     labels: Labels = field(repr=False)
-    asking: Weighted = field(repr=False)
+    query_fit: Weighted = field(repr=False)
 
     @cached_property
-    def answering(self) -> Weighted:
-        """The fit that minds rows near the boundary more; the fit that asks where the method wants no other."""
+    def output_fit(self) -> Weighted:
+        """The fit that is returned: it up-weights rows near the boundary, unless the method has that switched off."""
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1):
-            return self._answer(self.asking, self.labelled, self.labels.signs)
+            return self._refit(self.query_fit, self.labelled, self.labels.signs)
 
-    def _answer(self, asking: Weighted, X: Any, signs: Ints) -> Weighted:
-        """Return the fit that answers where `asking`, on the same rows, is the one that asks."""
-        if not self.method.near:
-            return asking
-        settings = self.chosen.ridge, self.method.penalty
-        return Weighted(*near_boundary(asking.fit, X, signs, asking.weights, *settings, population=self._population))
+    def _refit(self, first: Weighted, X: Any, signs: Ints) -> Weighted:
+        """Return the output fit for `first`, a query fit on the same rows."""
+        if not self.method.refit_near_boundary:
+            return first
+        settings = self.chosen.ridge, self.method.parts.penalty
+        return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
 
     @property
     def _population(self) -> Any:
-        """Some rows of log and pool, evenly spread; of the log alone where the pool is a stream."""
-        n_rows = len(self.problem.logged) + (0 if self.method.order == "stream" else len(self.problem.pool))
-        return self.feature_map(take_rows(self.problem, np.arange(0, n_rows, 1 + (n_rows - 1) // ROWS_FOR_TYPICAL)))
+        """Some rows of log and pool, evenly spread; of the log alone if the pool is a stream."""
+        n_rows = self.problem.n_logged if self.method.order == "stream" else self.problem.n_rows
+        return self.feature_map(self.problem.take(np.arange(0, n_rows, 1 + (n_rows - 1) // ROWS_FOR_TYPICAL)))
 
     def gaps(self, X: Any) -> Floats:
         """Return how much worse the fit must get before the sign of each row flips."""
-        fit, total = self.asking.fit, self.asking.total
+        fit, total = self.query_fit.fit, self.query_fit.total
         out = np.empty(X.shape[0])
         for rows, Z in self.feature_map.blocks(X):
             margins = Z @ fit.coef + fit.intercept
@@ -199,42 +192,42 @@ class NewtonModel:
         return out
 
     def scores_of(self, rows: Ints) -> Scores:
-        """Return moderated margin and predicted class of rows of the stack of log and pool."""
-        X = take_rows(self.problem, rows)
-        fit, total = self.answering.fit, self.answering.total
+        """Return the moderated margin and the predicted class of rows of log and pool."""
+        X = self.problem.take(rows)
+        fit, total = self.output_fit.fit, self.output_fit.total
         scores = np.concatenate([moderated(Z, fit, total) for _, Z in self.feature_map.blocks(X)])
         return scores, (scores > 0.0).astype(np.int64)
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
-        """Return the gap of rows of the stack of log and pool, each as if its label were not known.
+        """Return the gap of rows of log and pool, each as if its own label were unknown.
 
-        A labelled row is taken out of the fit by one Newton step: with c its share of the weights, φ the logistic loss and h
+        A labelled row is removed from the fit by one Newton step: with c its share of the weights, φ the logistic loss and h
         its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to
         ``h / (1 − c·φ''(m)·h)``.
         """
-        gaps = self.gaps(take_rows(self.problem, rows))
+        gaps = self.gaps(self.problem.take(rows))
         if self.labels.rows.size == 0:
             return gaps
         order = np.argsort(self.labels.rows)
         found = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
         labelled = self.labels.rows[found] == rows
         found = found[labelled]
-        fit, weights = self.asking
+        fit, weights = self.query_fit
         share = weights[found] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
         h = leverages(self.labelled[found], fit.hessian)
         m = self.labels.signs[found] * (self.labelled[found] @ fit.coef + fit.intercept)
         tail = expit(-m)
         left = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
-        gaps[labelled] = 0.5 * self.asking.total * (m - share * tail * h / left) ** 2 * left / np.maximum(h, 1e-300)
+        gaps[labelled] = 0.5 * self.query_fit.total * (m - share * tail * h / left) ** 2 * left / np.maximum(h, 1e-300)
         return gaps
 
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
-        """Return moderated margin and predicted class of some labelled rows by a fit on others."""
-        X, signs, weights = self.labelled[train], self.labels.signs[train], self.asking.weights[train]
-        start = np.append(self.asking.fit.coef, self.asking.fit.intercept)
-        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.penalty, start)
-        answering = self._answer(Weighted(fit, weights), X, signs)
-        scores = moderated(self.labelled[test], answering.fit, answering.total)
+        """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
+        X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
+        start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
+        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.parts.penalty, start)
+        output = self._refit(Weighted(fit, weights), X, signs)
+        scores = moderated(self.labelled[test], output.fit, output.total)
         return scores, (scores > 0.0).astype(np.int64)
 
     @cached_property
@@ -244,13 +237,13 @@ class NewtonModel:
 
     @cached_property
     def judged_gaps(self) -> Floats:
-        """The gap of each pool row; of each logged row where the pool is a stream, whose rows are not known yet."""
+        """The gap of each pool row; of each logged row if the pool is a stream, whose rows are not known yet."""
         return self.gaps(self.problem.logged.X if self.method.order == "stream" else self.problem.pool.X)
 
     @property
     def pool_margins(self) -> Floats:
-        """The distance of each pool row from the boundary, in units of the log odds."""
-        fit = self.asking.fit
+        """The distance of each pool row from the boundary, in log odds."""
+        fit = self.query_fit.fit
         blocks = self.feature_map.blocks(self.problem.pool.X)
         return np.concatenate([np.abs(Z @ fit.coef + fit.intercept) for _, Z in blocks])
 
@@ -261,9 +254,9 @@ class NewtonModel:
 
 
 def moderated(Z: Any, fit: NewtonFit, total: float) -> Floats:
-    """Return the margin of each row, made smaller where the fit is unsure of it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
+    """Return the margin of each row, shrunk where the fit is uncertain about it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
 
-    A logistic chance averaged over a normal margin with mean m and variance v is about σ of this.
+    A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.
     """
     margins = Z @ fit.coef + fit.intercept
     return np.asarray(margins / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))

@@ -1,48 +1,63 @@
-"""NewtonVC on a stream: each row is decided on when it comes by, from the rows before it alone."""
+"""NewtonVC on a stream: each row is decided on when it arrives, using only the rows before it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.methods.pool import BY_LOT, FREE, GATED, REASONS, PoolState
+from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState, Strata
 from observal.types import ASKED, PASSED, Plan, Problem
+from observal.weights import query_policy
 
 if TYPE_CHECKING:
     from observal.methods.newton.method import NewtonVC
 
-STREAM_REASONS = (*REASONS, "settled", "in doubt, but the log shows such rows often enough")
-SETTLED, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
+STREAM_REASONS = (*REASONS, "the prediction is certain enough", "uncertain, but the log has enough labels here")
+CERTAIN, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
 ROWS_AT_ONCE = 4096
+
+
+class StreamState(PoolState):
+    """What is known between rounds on a stream: only the log, and the pool rows that have arrived."""
+
+    @classmethod
+    def start(cls, problem: Problem, fit: Callable[[Any], Any]) -> Self:
+        """Return the initial state; strata are cut by the log's propensities alone."""
+        return cls(fit, Strata.of(problem.propensity, known=problem.logged.propensity))
+
+    def n_seen(self, problem: Problem) -> int:
+        """Return how many rows of log and pool are known: the log, and the rows that have arrived."""
+        return problem.n_logged + self.looked
 
 
 def stream_chances(
     method: NewtonVC, gaps: Floats, propensity: Floats, n_logged: int, first: int
 ) -> tuple[Floats, Bools, Bools]:
-    """Return each row's chance of being asked about, whether it is in doubt, and whether it passes the gate.
+    """Return each row's chance of being asked, whether it is uncertain, and whether it passes the gate.
 
-    A row is in doubt where its chance of a flip, Φ(−sqrt(2·gap)), exceeds `method.doubt`; the row at place n passes the gate
-    where ``2·n > m·Q0``. One in doubt that passes is asked about; one in doubt that does not, with the chance
-    1 − `gate_share`; a settled one that passes, with the chance `floor`. `first` is the place of the first row.
+    A row is uncertain if its gap is below ``method.uncertain_gap``; the row at place n passes the gate if ``2·n > m·Q0``. An
+    uncertain row that passes is always asked about; an uncertain row that does not, with chance 1 − `gate_share`; a certain
+    row that passes, with chance `explore_share`. `first` is the place of the first row.
     """
-    in_doubt = gaps < method.doubtful_gap
-    gate = propensity * n_logged < 2.0 * (first + np.arange(gaps.size))
-    chance = np.where(in_doubt, np.where(gate, 1.0, 1.0 - method.gate_share), method.floor * gate)
-    return chance, in_doubt, gate
+    uncertain = gaps < method.uncertain_gap
+    gate = query_policy(propensity, n_logged, first + np.arange(gaps.size))
+    chance = np.where(uncertain, np.where(gate, 1.0, 1.0 - method.gate_share), method.explore_share * gate)
+    return chance, uncertain, gate
 
 
-def stream_plan(method: NewtonVC, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan:
-    """Look at the rows that come next until a batch of them is asked about, or none is left; see `stream_chances`."""
+def stream_plan(method: NewtonVC, problem: Problem, state: StreamState, rng: np.random.Generator) -> Plan:
+    """Look at the next rows until a batch of them is asked about or none is left; see :func:`stream_chances`."""
     parts, asked = [], 0
     for begin in range(state.looked, len(problem.pool), ROWS_AT_ONCE):
         rows = np.arange(begin, min(begin + ROWS_AT_ONCE, len(problem.pool)))
         gaps, propensity = state.model.gaps(problem.pool.X[rows]), problem.pool.propensity[rows]
-        chance, in_doubt, gate = stream_chances(method, gaps, propensity, len(problem.logged), begin + 1)
+        chance, uncertain, gate = stream_chances(method, gaps, propensity, problem.n_logged, begin + 1)
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)
-        reason = np.where(in_doubt, np.where(gate, GATED, FREE), BY_LOT)
-        reason[action == PASSED] = np.where(in_doubt, SHOWN, SETTLED)[action == PASSED]
+        reason = np.where(uncertain, np.where(gate, GATED, FREE), RANDOM)
+        reason[action == PASSED] = np.where(uncertain, SHOWN, CERTAIN)[action == PASSED]
         beyond = np.flatnonzero(action == ASKED)[method.batch - asked - 1 :]
         end = int(beyond[0]) + 1 if beyond.size else rows.size
         parts.append((rows[:end], chance[:end], action[:end], reason[:end]))

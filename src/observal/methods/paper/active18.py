@@ -22,7 +22,7 @@ from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 from observal.weights import plain_importance
 
 START_SHARE = 0.3
-"""The share of the log that trains the start model (SPEC section 5)."""
+"""The share of the log that trains the start model."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,6 @@ class Active18:
     bias_correction: bool = True
     multiple_importance: bool = True
 
-    name: ClassVar[str] = "active18"
-    takes: ClassVar[str] = "stream"
     curve_from_one_run: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -146,7 +144,7 @@ class Active18:
     # -- steps 3 and 4 ------------------------------------------------------------------------------------------
 
     def _alpha(self, problem: Problem) -> float:
-        return (1.0 - START_SHARE) * len(problem.logged) / len(problem.pool)
+        return (1.0 - START_SHARE) * problem.n_logged / len(problem.pool)
 
     def _gate(self, problem: Problem, state: _State, propensity: Floats) -> Bools:
         """Return Q_k(x) of the current epoch."""

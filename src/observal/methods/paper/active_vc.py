@@ -1,4 +1,4 @@
-"""ActiveVC: the paper's Algorithm 1 as it was run, with linear classifiers (SPEC section 5)."""
+"""ActiveVC: the paper's Algorithm 1 as it was run, with linear classifiers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from observal.weights import (
 
 LABELS_BEFORE_CLIP = 10
 LEAST_CLIP = 10.0
-"""Nothing is clipped before so many labels, nor where no weight can reach this one (SPEC section 5)."""
+"""Nothing is clipped until that many labels are bought, nor if no weight can reach `LEAST_CLIP`."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,6 @@ class ActiveVC:
     disagreement: bool = True
     infer: bool = True
 
-    name: ClassVar[str] = "activevc"
-    takes: ClassVar[str] = "stream"
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -124,7 +122,7 @@ class ActiveVC:
         gate = np.ones(state.schedule[0], dtype=bool)
         if self.bias_correction:
             propensity = problem.pool.propensity[state.next_positions]
-            gate = query_policy(propensity, len(problem.logged), state.next_gate)
+            gate = query_policy(propensity, problem.n_logged, state.next_gate)
         return make_plan(state, gate, self.disagreement, self.infer)
 
     def advance(self, problem: Problem, state: State, plan: Plan, answers: Answers, rng: np.random.Generator) -> State:

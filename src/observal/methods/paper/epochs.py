@@ -1,4 +1,4 @@
-"""What methods that take the pool in its order share: epochs, and where a stream stands between rounds."""
+"""What the paper's methods share: they take the pool in its order, in epochs of growing size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from observal.types import INFERRED, PASSED, Answers, Plan, Round
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamState:
-    """Which rows of the stream were taken, in which epochs, and what happened to them."""
+class EpochState:
+    """Which pool rows were taken so far, in which epochs, and what happened to them."""
 
     schedule: tuple[int, ...]  # epochs still to come
-    looked: int = 0  # pool rows taken from the stream
+    looked: int = 0  # pool rows taken so far
     epochs: tuple[int, ...] = ()  # rows that count in each epoch: all but the skipped ones
     gates: tuple[int, ...] = ()  # the n_{k+1} that each epoch's query policy was fixed with
     labels: int = 0
@@ -33,7 +33,7 @@ class StreamState:
 
     @property
     def next_gate(self) -> int:
-        """n_{k+1} for the coming epoch's query policy; it never shrinks, also where rows were skipped."""
+        """n_{k+1} for the coming epoch's query policy; it never shrinks, even if rows were skipped."""
         return max(self.counted + self.schedule[0], *self.gates, 0)
 
     @property
@@ -44,7 +44,7 @@ class StreamState:
     def moved(self, plan: Plan, answers: Answers) -> dict[str, Any]:
         """Return the fields of this class after a round."""
         skipped = int((~answers.answered).sum())
-        # A round that the label budget cut short leaves rows for one more, in case a skip left budget over.
+        # A round cut short by the label budget leaves rows for one more round, because skipped rows free up budget.
         unseen = self.schedule[0] - plan.positions.size
         return {
             "schedule": (unseen, *self.schedule[1:]) if unseen else self.schedule[1:],
@@ -62,7 +62,7 @@ class StreamState:
         }
 
     def as_round(self, **fields: Any) -> Round:
-        """Return the round as people see it; `fields` are those that only the method knows."""
+        """Return the round as people see it; `fields` are those known only to the method."""
         asked, inferred, passed, skipped = self.last
         return Round(
             index=len(self.epochs),
@@ -77,7 +77,7 @@ class StreamState:
 
 
 def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
-    """Return as many of the wanted epochs as the pool has rows for; the rows left over join the last one.
+    """Return as many of the wanted epochs as the pool has rows for; leftover rows join the last one.
 
     A shorter last epoch would break the closed form of the query policy, which needs epochs that never shrink.
 
@@ -97,7 +97,7 @@ def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def check_stream_settings(method: Any) -> None:
+def check_epoch_settings(method: Any) -> None:
     """Refuse epochs that shrink, and plain importance sampling together with bias correction."""
     epochs = method.epochs
     if epochs is not None and not (

@@ -1,4 +1,4 @@
-"""ExactDBAL: the paper's Algorithm 1 on a finite class, step by step (SPEC section 4)."""
+"""ExactDBAL: the paper's Algorithm 1 on a finite class, step by step."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.bounds import candidate_slack, certified_gamma, epoch_confidence, log_term
-from observal.checks import Bools, Floats, Ints, Signs, stack_rows
+from observal.checks import Bools, Floats, Ints, Signs
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
 from observal.methods.base import TwoClassPredictions
-from observal.methods.paper.epochs import StreamState, check_stream_settings, fit_epochs
+from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
 from observal.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round, Stop
 from observal.weights import (
@@ -99,8 +99,6 @@ class ExactDBAL:
     multiple_importance: bool = True
     disagreement: bool = True
 
-    name: ClassVar[str] = "exact"
-    takes: ClassVar[str] = "stream"
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -111,7 +109,7 @@ class ExactDBAL:
             raise InvalidInput(f'gamma must be "certified" or a finite number of at least 0, but is {self.gamma!r}.')
         if isinstance(self.hypotheses, type) or not hasattr(self.hypotheses, "restrict"):
             raise InvalidInput(f"hypotheses must be a class such as Stumps(), but is {self.hypotheses!r}; make one.")
-        check_stream_settings(self)
+        check_epoch_settings(self)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
@@ -135,7 +133,7 @@ class ExactDBAL:
         size = positions.size
         gate = np.ones(size, dtype=bool)
         if self.bias_correction:
-            gate = query_policy(problem.pool.propensity[positions], len(problem.logged), state.next_gate)
+            gate = query_policy(problem.pool.propensity[positions], problem.n_logged, state.next_gate)
         disputed = state.region[positions] if self.disagreement else np.ones(size, dtype=bool)
         action = np.where(gate, np.where(disputed, ASKED, INFERRED), PASSED).astype(np.int8)
         asked_because = _DISPUTED if self.disagreement else _EVERYTHING
@@ -197,7 +195,7 @@ class ExactDBAL:
 
     def _analysed(self, problem: Problem, state: _State) -> _State:
         context, k = state.context, len(state.epochs)
-        rows = len(problem.logged) + state.counted
+        rows = problem.n_logged + state.counted
         log_h = log_term(len(context.log), epoch_confidence(1 - self.confidence, k))
         gamma = self.gamma
         if gamma == "certified":
@@ -251,8 +249,8 @@ class ExactDBAL:
             return float(np.inf)
         values, mass = state.context.distribution
         if self.multiple_importance:
-            return clip_threshold(values, len(problem.logged), state.counted, log_h, mass)
-        return passive_clip_threshold(values, len(problem.logged) + state.counted, log_h, mass)
+            return clip_threshold(values, problem.n_logged, state.counted, log_h, mass)
+        return passive_clip_threshold(values, problem.n_logged + state.counted, log_h, mass)
 
     def _largest_weight(self, problem: Problem, state: _State) -> float:
         values, mass = state.context.distribution
@@ -262,7 +260,7 @@ class ExactDBAL:
         return float(self._importance(problem, state, possible).max())
 
     def _importance(self, problem: Problem, state: _State, propensity: Floats) -> Floats:
-        logged = len(problem.logged)
+        logged = problem.n_logged
         mass: Floats | float = float(state.counted)
         if self.bias_correction:
             mass = online_mass(propensity, logged, state.epochs, state.gates)
@@ -312,8 +310,8 @@ class _Context:
 
     @classmethod
     def of(cls, method: ExactDBAL, problem: Problem) -> _Context:
-        logged, pool = problem.logged, problem.pool
-        restriction = method.hypotheses.restrict(stack_rows(logged.X, pool.X))
+        logged = problem.logged
+        restriction = method.hypotheses.restrict(problem.stack())
         shown = np.flatnonzero(logged.revealed)
         distribution = method.propensity_distribution
         doubts = [
@@ -321,11 +319,11 @@ class _Context:
             (distribution is not None, "the clip thresholds come from sampled propensities"),
             (method.gamma == "certified", "gamma is a practical choice"),
         ]
-        sampled = np.concatenate([logged.propensity, pool.propensity])
+        sampled = problem.propensity
         return cls(
             restriction,
             restriction.dichotomies.take_rows(shown),
-            restriction.dichotomies.take_rows(len(logged) + np.arange(len(pool))),
+            restriction.dichotomies.take_rows(np.arange(problem.n_logged, problem.n_rows)),
             (2 * logged.codes[shown] - 1).astype(np.int8),
             logged.propensity[shown],
             np.ones(shown.size) if logged.cost is None else logged.cost[shown],
@@ -335,7 +333,7 @@ class _Context:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _State(StreamState):
+class _State(EpochState):
     """What is known after epoch k. `candidates` is C_k; `kept` marks its members that are in C_{k+1}."""
 
     context: _Context = field(repr=False)

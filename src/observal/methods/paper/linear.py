@@ -1,7 +1,7 @@
-"""What the paper's three learners share: linear classifiers, epochs of a stream, training, and the state between rounds.
+"""What the paper's three linear learners share: classifiers, training, and the state between rounds.
 
-The appendix "Experiments" of the paper and SPEC section 5 describe them. Rows of log and pool are stacked once, the log
-first, so that one vector of labels and one of weights speak of all rows; a row without a label has the sign 0.
+The appendix "Experiments" of the paper describes them. Rows of log and pool are stacked once, the log first, so one vector of
+labels and one of weights cover all rows; a row without a label has the sign 0.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Signs, stack_rows
+from observal.checks import Bools, Floats, Signs
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions, rows_to_predict
-from observal.methods.paper.epochs import StreamState, check_stream_settings, fit_epochs
+from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
 from observal.risk import clipped
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round
 from observal.weights import passive_clip_threshold, plain_importance
@@ -33,7 +33,7 @@ REASONS = (
 DISPUTED, SETTLED, WELL_LOGGED, EVERYTHING, LEFT_OUT = range(5)
 
 LABELS_BEFORE_TEST = 3
-"""Until so many labels are bought, every row is in the disagreement region (SPEC section 5)."""
+"""Until that many labels are bought, every row is in the disagreement region."""
 CONFIDENCE = 0.95
 
 
@@ -69,13 +69,13 @@ class LinearClassifier(TwoClassPredictions):
         return scores
 
     def positive(self, X: Any) -> Bools:
-        """Return which rows are on the side of the second class."""
+        """Return which rows are predicted to be of the second class."""
         return np.asarray(self.decision_function(X) > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Log and pool as the kernels want them: one stack, the log first."""
+    """Log and pool as the kernels need them: one stack, the log first."""
 
     X: Any
     n_logged: int
@@ -87,14 +87,13 @@ class Rows:
     @classmethod
     def of(cls, problem: Problem, fit_intercept: bool) -> Rows:
         """Stack the rows of a problem; `fit_intercept` appends a column of ones."""
-        logged, pool = problem.logged, problem.pool
-        cost = None if logged.cost is None or pool.cost is None else np.concatenate([logged.cost, pool.cost])
+        X = problem.stack()
         return cls(
-            stacked(logged.X, pool.X, fit_intercept),
-            len(logged),
-            np.concatenate([logged.propensity, pool.propensity]),
-            np.sort(logged.propensity),
-            cost,
+            with_constant(X) if fit_intercept else X,
+            problem.n_logged,
+            problem.propensity,
+            np.sort(problem.logged.propensity),
+            problem.cost,
             fit_intercept,
         )
 
@@ -119,7 +118,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class State(StreamState):
+class State(EpochState):
     """What is known after epoch k."""
 
     rows: Rows = field(repr=False)
@@ -134,7 +133,7 @@ class State(StreamState):
 
     @classmethod
     def start(cls, problem: Problem, epochs: tuple[int, ...] | None, fit_intercept: bool) -> State:
-        """Return the state before anything is learnt."""
+        """Return the initial state."""
         rows, logged = Rows.of(problem, fit_intercept), problem.logged
         signs = np.zeros(rows.propensity.size, dtype=np.int8)
         signs[: rows.n_logged][logged.revealed] = 2 * logged.codes[logged.revealed] - 1
@@ -244,13 +243,13 @@ def growing_epochs() -> Iterator[int]:
 
 
 def check_settings(method: Any) -> None:
-    """Refuse settings that cannot be; looks only at the fields that the method has."""
+    """Refuse impossible settings; only the fields that the method has are checked."""
     positive = "a positive number"
     for name, rule in (("learning_rate", positive), ("capacity", positive), ("passes", "a whole number from 1")):
         value = getattr(method, name, 1)
         if not isinstance(value, int | float) or not (0.0 < value < inf) or (name == "passes" and int(value) != value):
             raise InvalidInput(f"{name} must be {rule}, but is {value!r}; correct it.")
-    check_stream_settings(method)
+    check_epoch_settings(method)
 
 
 def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interval:
@@ -286,11 +285,8 @@ def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interva
     return Interval(min(1.0, estimate), low, high, CONFIDENCE, method)
 
 
-def stacked(top: Any, bottom: Any, constant: bool) -> Any:
-    """Return two blocks of rows as one, with a column of ones if asked."""
-    rows = stack_rows(top, bottom)
-    if not constant:
-        return rows
+def with_constant(rows: Any) -> Any:
+    """Return the rows with a column of ones added."""
     ones = np.ones((rows.shape[0], 1), dtype=rows.dtype)
     if not hasattr(rows, "tocsr"):
         return np.hstack([rows, ones])

@@ -1,4 +1,4 @@
-"""Passive: the baseline that asks about every row (SPEC section 5)."""
+"""Passive: the baseline that asks about every row."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ class Passive:
     epochs: tuple[int, ...] | None = None
     fit_intercept: bool = True
 
-    name: ClassVar[str] = "passive"
-    takes: ClassVar[str] = "stream"
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
