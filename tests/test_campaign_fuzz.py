@@ -65,7 +65,7 @@ def problems(draw):
         "id": draw(st.sampled_from(["id", None])),
         "label_budget": draw(st.sampled_from([None, 0, 3])),
         "classes": ("no", "yes") if sound else draw(st.sampled_from([None, ("no", "yes"), (0, 1)])),
-        "floor": draw(st.sampled_from([None, 0.05])),
+        "propensity_floor": draw(st.sampled_from([None, 0.05])),
         "features": None if sound else draw(st.sampled_from([None, ["x"], names])),
         "cost": None if sound else draw(st.sampled_from([None, None, "z"])),
         "kept_only_labelled": not sound and draw(st.booleans()),
