@@ -484,7 +484,9 @@ def nasty(tmp_path_factory):
     log, pool = frame[:n].copy(), frame[n:].drop(columns=LABEL)
     log.loc[rng.random(n) > 0.5, LABEL] = None
     where = folder / "c.db"
-    Campaign.create(where, log, pool, label=LABEL, propensity="q0", id=ID, label_budget=32, method=METHOD, propensity_floor=0.1)
+    Campaign.create(
+        where, log, pool, label=LABEL, propensity="q0", id=ID, label_budget=32, method=METHOD, propensity_floor=0.1
+    )
     return where, dict(frame[[ID, LABEL]].to_numpy().tolist())
 
 

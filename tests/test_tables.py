@@ -279,7 +279,7 @@ TWO = pa.table({"x": [1, 2], "c": ["a", "b"]})
         (lambda: read_ids([pa.table({"id": [1, None]})], "id", ["The log"]), "row 1 .* has none"),
         (lambda: read_ids([pa.table({"id": [1.0, np.nan]})], "id", ["The log"]), "row 1 .* has none"),
         (lambda: read_ids([pa.table({"id": [1.5]})], "id", ["The log"]), "whole numbers or text"),
-        (lambda: read_ids([pa.table({"id": [1, 1]})], "id", ["The log"]), "1 stands more than once"),
+        (lambda: read_ids([pa.table({"id": [1, 1]})], "id", ["The log"]), "1 occurs more than once"),
         (
             lambda: read_ids([pa.table({"id": [1]}), pa.table({"id": [1]})], "id", ["The log", "The pool"]),
             "in the log and in the pool",

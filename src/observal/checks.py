@@ -1,4 +1,4 @@
-"""Checks of what comes in: each returns clean arrays or raises one clear sentence."""
+"""Checks of inputs: each returns clean arrays or raises an error that says in one sentence what is wrong."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def check_features(X: Any, what: str) -> Any:
 
 
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
-    """Return the propensities as one float in [0, 1] per row; a single number counts for every row."""
+    """Return the propensities as one float in [0, 1] per row; a single number applies to every row."""
     try:
         values = np.array(propensity, dtype=np.float64)
     except (TypeError, ValueError):
@@ -109,7 +109,7 @@ def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
             f"{what} needs one propensity for each of its {n_rows} rows, but got shape {values.shape}; "
             "a propensity is the chance that the old policy had of revealing that row's label."
         )
-    # One pass finds NaN as well: a comparison with NaN is false.
+    # This also finds NaN, because comparisons with NaN are false.
     inside = (values >= 0.0) & (values <= 1.0)
     if not inside.all():
         row = int(np.argmin(inside))
@@ -121,7 +121,7 @@ def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
 
 
 def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
-    """Return one distinct id per row; positions where none were given."""
+    """Return one distinct id per row; positions if none were given."""
     if ids is None:
         return frozen(np.arange(n_rows))
     values = np.array(ids)
@@ -132,13 +132,13 @@ def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
         once: set[Any] = set()
         repeated = next(value for value in values.tolist() if value in once or once.add(value))  # type: ignore[func-returns-value]
         raise InvalidInput(
-            f"{what} must have distinct ids, but {repeated!r} stands more than once; drop or rename the duplicates."
+            f"{what} must have distinct ids, but {repeated!r} occurs more than once; drop or rename the duplicates."
         )
     return frozen(values)
 
 
 def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
-    """Return what a mistake costs on each row, in [0, 1], or None where every mistake costs 1."""
+    """Return the cost of a mistake on each row, in [0, 1], or None if every mistake costs 1."""
     if cost is None:
         return None
     values = np.array(cost, dtype=np.float64)
@@ -154,7 +154,7 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
 def check_plan(
     positions: Any, chance: Any, action: Any, inferred: Any, reason: Any, n_actions: int, n_reasons: int
 ) -> None:
-    """Refuse a plan whose columns do not fit together; whether they fit the pool is :func:`check_history`'s matter."""
+    """Refuse a plan whose columns do not fit together; :func:`check_history` checks that they fit the pool."""
     columns = (positions, chance, action, inferred, reason)
     if any(np.ndim(column) != 1 for column in columns) or len({len(column) for column in columns}) > 1:
         raise InvalidInput(
@@ -199,14 +199,14 @@ def check_history(plans: Sequence[Any], answers: Mapping[Any, Any], n_pool: int,
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a label stands for "not known": None, NaN, NaT or a frame library's null."""
+    """Return whether a label means "not known": None, NaN, NaT or a frame library's null."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return bool(value != value)
 
 
 def missing_mask(values: NDArray[Any]) -> Bools:
-    """Return where a label array says "not known"."""
+    """Return which labels of an array mean "not known"."""
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values))
     if values.dtype.kind == "O":
@@ -241,7 +241,7 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     seen = set(values.tolist())
     try:
         ordered = sorted(seen)
-    except TypeError:  # labels of mixed types have no order of their own; their names do
+    except TypeError:  # labels of mixed types cannot be compared; their text can
         ordered = sorted(seen, key=repr)
     out = np.empty(len(ordered), dtype=object)
     out[:] = ordered
@@ -251,8 +251,8 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
 def read_frame(
     frame: Any, features: Sequence[str] | None, **roles: str | None
 ) -> tuple[dict[str | None, NDArray[Any]], Floats]:
-    """Return the columns that play a role, and the features as one array."""
-    import narwhals as nw  # lazy: most users hand in arrays
+    """Return the columns with a role (label, propensity, …), and the features as one array."""
+    import narwhals as nw  # lazy: most users pass arrays
 
     table = nw.from_native(frame, eager_only=True)
     named = {role: column for role, column in roles.items() if column is not None}
@@ -281,7 +281,7 @@ def read_frame(
 
 
 def stack_rows(top: Any, bottom: Any) -> Any:
-    """Return two blocks of rows as one: a C-ordered array, or a CSR matrix where one of them is sparse."""
+    """Return two blocks of rows as one: a C-ordered array, or a CSR matrix if one of them is sparse."""
     if hasattr(top, "tocsr") or hasattr(bottom, "tocsr"):
         import scipy.sparse as sp
 

@@ -1,21 +1,21 @@
-"""Every error observal raises on purpose, as a tree.
+"""Every error that observal raises on purpose, as a tree.
 
 ::
 
     ObservalError
-    ├── InvalidInput (also ValueError)      what was handed in cannot be right
+    ├── InvalidInput (also ValueError)      an argument or a file is invalid
     │   ├── InvalidPropensity               a propensity outside [0, 1], or 0 on a revealed row
-    │   ├── InvalidLabel                    a label that is not one of the classes, or one class only
+    │   ├── InvalidLabel                    a label that is not one of the classes, or only one class
     │   ├── UnknownRow                      an id that was never asked about
-    │   ├── CampaignExists                  a campaign would be made where there is something already
-    │   └── NotACampaign                    what was opened is no campaign, or one of a newer observal
-    ├── ConflictingAnswer (also ValueError) another answer for a row that has one
+    │   ├── CampaignExists                  the path for a new campaign is already in use
+    │   └── NotACampaign                    the file is not a campaign, or a newer observal wrote it
+    ├── ConflictingAnswer (also ValueError) a different answer for a row that already has one
     ├── ClassTooLarge (also ValueError)     more classifiers than can be enumerated
-    ├── CampaignUnavailable                 the campaign's database does not answer or refuses
+    ├── CampaignUnavailable                 the campaign's database cannot be reached or written
     ├── NotPredictable (also TypeError)     a classifier known only by its predictions on given rows
     └── VerificationFailed                  a claim of the paper that did not hold when measured
 
-    ObservalWarning (a UserWarning)         something was done that a user should know of
+    ObservalWarning (a UserWarning)         something happened that the user should know about
 
 Each message is one sentence of the same shape: what is wrong, what was seen, what to do.
 """
@@ -28,7 +28,7 @@ class ObservalError(Exception):
 
 
 class InvalidInput(ObservalError, ValueError):
-    """What was handed in cannot be right."""
+    """An argument or a file is invalid."""
 
 
 class InvalidPropensity(InvalidInput):
@@ -36,7 +36,7 @@ class InvalidPropensity(InvalidInput):
 
 
 class InvalidLabel(InvalidInput):
-    """A label that is not one of the classes, or a log with one class only."""
+    """A label that is not one of the classes, or a log with only one class."""
 
 
 class UnknownRow(InvalidInput):
@@ -44,19 +44,19 @@ class UnknownRow(InvalidInput):
 
 
 class CampaignExists(InvalidInput):
-    """A campaign would be made where there is something already."""
+    """The path for a new campaign is already in use."""
 
 
 class NotACampaign(InvalidInput):
-    """What was opened is no campaign, or one that a newer observal has changed."""
+    """The file is not a campaign, or a newer observal wrote it."""
 
 
 class CampaignUnavailable(ObservalError):
-    """The campaign's database cannot be reached, is busy for too long or refuses to store."""
+    """The campaign's database cannot be reached, is busy for too long, or cannot be written."""
 
 
 class ConflictingAnswer(ObservalError, ValueError):
-    """Another answer for a row that already has one."""
+    """A different answer for a row that already has one."""
 
 
 class ClassTooLarge(ObservalError, ValueError):
@@ -72,4 +72,4 @@ class VerificationFailed(ObservalError):
 
 
 class ObservalWarning(UserWarning):
-    """Something was done that a user should know of, such as raising propensities to a floor."""
+    """Something happened that the user should know about, such as propensities raised to a floor."""

@@ -1,4 +1,4 @@
-"""Estimated risk: clipped losses, second moments and the regularised objective, as sums that merge (SPEC section 2).
+"""Estimated risk: clipped losses, second moments and the regularised objective, as sums that merge.
 
 The second moment, and not the variance, regularises: V̂(S1 ∪ S2) = |S1|/(|S1|+|S2|)·V̂(S1) + |S2|/(|S1|+|S2|)·V̂(S2).
 So every statistic here is a pair of sums over rows, and the sums of two disjoint parts, epochs, chunks or machines add

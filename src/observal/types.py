@@ -1,4 +1,4 @@
-"""Frozen records: what flows through observal, checked once, when it is made.
+"""The frozen records that observal passes around; each is checked once, when it is made.
 
 ``LoggedData`` and ``Pool`` come in; ``Problem`` holds the two together; a method turns a problem into one ``Plan``
 per round; ``Query`` is what people see of it; ``Round`` and ``RunResult`` come out.
@@ -49,14 +49,14 @@ class LoggedData:
     y : array of shape (rows,)
         NaN or None where the label was not revealed.
     propensity : array of shape (rows,) or one number
-        The chance that the policy had of revealing each row's label, Q0(x) in the paper. It may be 0 only on a row
-        whose label was not revealed.
+        The chance that the policy revealed each row's label, Q0(x) in the paper. It may be 0 only where the label was not
+        revealed.
     ids : array of shape (rows,), optional
         Distinct names of the rows; their positions by default.
     classes : sequence, optional
-        The label values, needed where the log shows only one of them. The last is the positive class (+1).
+        The label values; needed if the log shows only one of them. The last is the positive class (+1).
     cost : array of shape (rows,), optional
-        What a mistake on the row costs, in [0, 1]; 1 by default.
+        The cost of a mistake on the row, in [0, 1]; 1 by default.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class LoggedData:
             )
         propensity = check_propensity(self.propensity, n_rows, "The log")
         revealed = ~missing_mask(y)
-        if y.dtype.kind == "O":  # one way to say "not known", whatever the frame library's was
+        if y.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
             y[~revealed] = None
         impossible = revealed & (propensity == 0.0)
         if impossible.any():
@@ -151,7 +151,7 @@ class Pool:
     ids : array of shape (rows,), optional
         Distinct names of the rows; their positions by default.
     cost : array of shape (rows,), optional
-        What a mistake on the row costs, in [0, 1]; 1 by default.
+        The cost of a mistake on the row, in [0, 1]; 1 by default.
 
     Examples
     --------
@@ -286,9 +286,9 @@ class Plan:
     Parameters
     ----------
     positions : int array
-        The pool rows looked at, in the order they were looked at.
+        The pool rows looked at, in order.
     query_probability : float array
-        The chance that each of them had of being asked about.
+        Each row's chance of being asked about.
     action : int8 array
         ``ASKED``, ``INFERRED`` or ``PASSED``.
     inferred : int array
@@ -298,8 +298,8 @@ class Plan:
     reasons : tuple of str
         The sentences that `reason` points to.
     shuffled : bool
-        Whether the rows stand in random order, so that looking at only the first of them makes every row's chance of
-        being asked about smaller by the same factor.
+        Whether the rows are in random order. If so, looking at only the first of them lowers every row's chance of being asked
+        about by the same factor.
     """
 
     positions: Ints
@@ -320,7 +320,7 @@ class Plan:
         return np.asarray(self.positions[self.action == ASKED])
 
     def cut(self, label_budget: int) -> Plan:
-        """Stop looking right after the last label that the budget pays for."""
+        """Return the plan cut off right after the last label that the budget pays for."""
         beyond = np.flatnonzero(self.action == ASKED)[label_budget:]
         if beyond.size == 0:
             return self
@@ -338,14 +338,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a method plans no further round."""
+    """Why a method plans no more rounds."""
 
     reason: str = "every pool row has been looked at"
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What came back for the asked rows of a plan: aligned with ``plan.asked``."""
+    """The answers to a plan, one for each row of ``plan.asked``."""
 
     codes: Ints
     answered: Bools
@@ -353,7 +353,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """Open rows to have labelled now."""
+    """The rows to label now."""
 
     ids: NDArray[Any]
     positions: Ints
@@ -367,7 +367,7 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Where a run stood after a round; round 0 is the log alone.
+    """The state of a run after a round; round 0 is the log alone.
 
     Parameters
     ----------
@@ -378,15 +378,15 @@ class Round:
     asked, inferred, passed, skipped : int
         What happened to the rows looked at in this round. A skipped row was asked about and not answered.
     clip : float
-        The importance weight above which a row is left out, or by pool methods cut down to it; infinity where nothing is clipped.
+        The importance weight above which a row is left out (pool methods lower its weight to this); infinity if nothing is clipped.
     disagreement : float
-        The share of the pool (of the log, for NewtonVC on a stream) on which classifiers that are still plausible disagree.
+        The share of the pool (of the log, for NewtonVC on a stream) whose predictions may still change.
     estimator : classifier
-        What would be returned if the run stopped here.
+        The classifier that a run stopped here would return.
     candidates : int, optional
         Classifiers still in the candidate set, for methods that keep one.
     details : mapping
-        Further numbers of the method.
+        More numbers from the method.
     """
 
     index: int
@@ -439,8 +439,8 @@ class Table:
 class Interval:
     """An interval around an estimate, and how it was made.
 
-    `low` and `high` are what is promised. `estimate` is the number they were built around; `method` says what it rests on,
-    and it may be far from the error where the interval is wide.
+    Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
+    interval is wide. `method` says how the interval was made.
     """
 
     estimate: float
@@ -475,7 +475,7 @@ class RunResult:
         Of `estimator` on the whole population: "error" always; "precision", "recall" and "prevalence" of the last class
         where the method has them.
     stopped : str
-        Why the run ended, in words.
+        Why the run ended.
     """
 
     estimator: Any

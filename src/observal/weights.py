@@ -1,7 +1,7 @@
-"""Importance weights, clip thresholds and the bias-correcting query policy (SPEC sections 2 and 3).
+"""Importance weights, clip thresholds and the bias-correcting query policy.
 
 Everything is vectorised over rows. ``m`` in the formulas is ``n_logged``, ``n`` is ``n_online`` or ``seen``, ``Q0`` is
-``propensity``. None of it looks at a label, so that any of it may be computed before a label is bought.
+``propensity``. Nothing here looks at labels, so all of it can be computed before a label is bought.
 """
 
 from __future__ import annotations
@@ -193,20 +193,20 @@ def passive_clip_threshold(
     return _least_clip(propensity, mass, lambda q: _over(1.0, q), slope=2.0 * log_term / n_logged)
 
 
-def practical_clip_threshold(propensity: ArrayLike, n_logged: int, seen: int, capacity: float) -> float:
+def practical_clip_threshold(propensity: ArrayLike, n_logged: int, seen: int, clip_constant: float) -> float:
     """Return the clip threshold of the paper's experiments, on a sample of Q0, exactly.
 
-    ``inf{M ≥ 1 : C·M/(m + n_k) ≥ P((m + n_k)/(m·Q0 + n_k) > M)}``: the capacity C stands for the log term, and the
-    factors 2 of Algorithm 1 are left out (SPEC section 5).
+    ``inf{M ≥ 1 : C·M/(m + n_k) ≥ P((m + n_k)/(m·Q0 + n_k) > M)}``: `clip_constant`, C, takes the place of
+    the log term, and the factors 2 of Algorithm 1 are left out.
 
     Examples
     --------
-    >>> practical_clip_threshold([0.01, 1.0, 1.0, 1.0], n_logged=100, seen=0, capacity=2.5)
+    >>> practical_clip_threshold([0.01, 1.0, 1.0, 1.0], n_logged=100, seen=0, clip_constant=2.5)
     10.0
     """
     rows = _row_count(n_logged, seen)
-    check_number(capacity, "The capacity", 0.0, open_low=True)
-    return _least_clip(propensity, None, lambda q: _over(rows, n_logged * q + seen), slope=capacity / rows)
+    check_number(clip_constant, "The clip constant", 0.0, open_low=True)
+    return _least_clip(propensity, None, lambda q: _over(rows, n_logged * q + seen), slope=clip_constant / rows)
 
 
 def effective_sample_size(importance: ArrayLike) -> float:

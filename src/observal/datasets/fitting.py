@@ -1,4 +1,4 @@
-"""What fitting a logging policy needs: the plane of SPEC section 5, column moments, random regions, row hashes."""
+"""What fitting a logging policy needs: the plane of the paper's policies, column moments, random regions, row hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def distance(X: Any, normal: tuple[float, ...], offset: float) -> Floats:
 
 
 def one_pass_normal(X: Floats, signs: Floats, eta: float = 1.0) -> Floats:
-    """Return the unit normal after one pass of the gradient descent of SPEC section 5, every weight 1, from 0.
+    """Return the unit normal after one pass of the paper's gradient descent, every weight 1, from 0.
 
     At row t = 1, 2, …: p = w·x clamped to [−1, 1], e = sqrt(η/(η+t))·x·x, and
     w ← w − 2(p − y)·(1 − exp(−e))/(x·x)·x.

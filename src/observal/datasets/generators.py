@@ -28,7 +28,7 @@ def make_linear(
     shape: Shape = "triangular",
     random_state: RandomState = None,
 ) -> Dataset:
-    """Make the paper's synthetic set (SPEC section 5): a random linear separator through the centre.
+    """Make the paper's synthetic set: a random linear separator through the centre.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Certainty:
-    """Reveal the rows far from a plane (SPEC section 5): Q0(x) = c·(u·x − b)², kept within [floor, 1].
+    """Reveal the rows far from a plane: Q0(x) = c·(u·x − b)², kept within [floor, 1].
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Reveal the rows near a plane (SPEC section 5): Q0(x) = 1 − c·(u·x − b)², kept within [floor, 1].
+    """Reveal the rows near a plane: Q0(x) = 1 − c·(u·x − b)², kept within [floor, 1].
 
     Parameters are those of :class:`Certainty`.
 

@@ -56,11 +56,6 @@ class Weighting:
     labels_dropped: int
     overflowing: int
 
-    @property
-    def labels_kept(self) -> int:
-        """Revealed labels within the clip."""
-        return self.revealed - self.labels_dropped
-
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
         if self.revealed == 0:

@@ -62,7 +62,7 @@ class Cells:
     share : array of shape (cells,)
         P_c.
     of_label : int array
-        The cell of each labelled row; −1 in a stratum with hardly any label.
+        The cell of each labelled row; −1 in a stratum with hardly any labels.
     weight : array
         Of each labelled row within its cell.
     unknown : float
@@ -240,7 +240,7 @@ def _taken_rows(state: PoolState) -> Ints:
 
 
 def _frame(problem: Problem, state: PoolState, rows: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return the rows to sort into cells, where the labelled ones are among them, and which rows stand for the population.
+    """Return the rows to sort into cells, the places of the labelled rows among them, and which rows represent the population.
 
     Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
     sorted, but count only if they are in that part.
@@ -271,9 +271,9 @@ def make_cells(
     rows : int array
         The labelled rows.
     asked, skipped, of_pool : bool arrays of shape (all rows,)
-        Which rows were bought, which were asked about in vain, and which are of the pool.
+        Which rows were bought, which were asked about but skipped, and which are in the pool.
     counted : bool array of shape (all rows,), optional
-        Which rows stand for the population; all by default.
+        Which rows represent the population; all by default.
     """
     counted = np.ones(scores.size, dtype=bool) if counted is None else counted
     labelled = np.zeros(scores.size, dtype=bool)

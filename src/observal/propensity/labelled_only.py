@@ -1,4 +1,4 @@
-"""A log that kept only its labelled rows: how many rows were behind it, and a stand-in for those that are gone."""
+"""A log that kept only its labelled rows: how many rows it had, and replacements for the missing ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
 
 @dataclass(frozen=True)
 class LoggedRows:
-    """How many rows, labelled or not, were behind the labelled ones; the standard error is 0 where the number was given.
+    """How many rows the log had, labelled or not; the standard error is 0 if the number was given.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class LoggedRows:
 
 
 def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -> LoggedRows:
-    """Return the number of rows behind a log that kept only its labelled rows.
+    """Return how many rows a log had that kept only its labelled rows.
 
     Estimated as Σ 1/Q0 over the labelled rows (Horvitz and Thompson's estimate, unbiased where no propensity is 0), with
     standard error sqrt(Σ (1 − Q0)/Q0²).
@@ -54,9 +54,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
     """
     chances = known(propensity)
     if chances.size == 0:
-        raise InvalidInput(
-            "The number of rows behind a log needs labelled rows, but got none; give their propensities."
-        )
+        raise InvalidInput("Counting the rows of a log needs labelled rows, but got none; give their propensities.")
     if (chances == 0.0).any():
         raise InvalidPropensity(
             f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} has propensity 0; "
@@ -65,7 +63,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
     if n_logged_rows is None:
         if chances.min() < _LEAST_CHANCE:
             raise InvalidPropensity(
-                f"The rows behind the log cannot be counted with a propensity as small as {chances.min():g}; "
+                f"The rows of the log cannot be counted with a propensity as small as {chances.min():g}; "
                 "give their number, or a floor."
             )
         estimate = float((1.0 / chances).sum())
@@ -73,7 +71,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
         return LoggedRows(max(round(estimate), chances.size), error, "estimated as the sum of 1/propensity")
     if n_logged_rows < chances.size:
         raise InvalidInput(
-            f"There must be at least as many rows behind the log as labelled ones, but {n_logged_rows} were given for "
+            f"The log must have at least as many rows as labelled ones, but {n_logged_rows} were given for "
             f"{chances.size} labelled rows; give the number of all rows that the old policy saw."
         )
     return LoggedRows(int(n_logged_rows), 0.0, "given")
@@ -81,7 +79,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
 
 @dataclass(frozen=True, eq=False)
 class CompletedLog:
-    """A log with stand-ins for the rows that it had not kept, and what was done in sentences.
+    """A log with replacements for the rows that it did not keep, and notes on what was done.
 
     Examples
     --------
@@ -101,9 +99,9 @@ class CompletedLog:
 def complete_log(
     labelled: LoggedData, pool: Pool, n_logged_rows: int | None = None, random_state: int = 0
 ) -> CompletedLog:
-    """Fill a log that kept only its labelled rows with pool rows that stand in for the others.
+    """Fill up a log that kept only its labelled rows with pool rows in place of the missing ones.
 
-    The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the rows that are gone follow
+    The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the missing rows follow
     P(x | not revealed) ∝ P(x)·(1 − Q0(x)). Drawing pool rows with chances proportional to 1 − Q0(x) therefore gives, in
     expectation, the distribution of rows and propensities that the whole log had. The drawn rows carry no label: they
     change only the number of logged rows and the distribution of Q0, from which weights and clip thresholds are made.
@@ -116,7 +114,7 @@ def complete_log(
     pool : Pool
         The unlabelled rows, with the propensity that the same policy would have given them.
     n_logged_rows : int, optional
-        The number of rows behind the log; by default estimated, see :func:`count_logged_rows`.
+        The number of rows that the log had; by default estimated, see :func:`count_logged_rows`.
     random_state : int
         Seed of the draw.
 
@@ -140,13 +138,13 @@ def complete_log(
         return CompletedLog(labelled, behind, 0, ("The log is complete: no row is behind the labelled ones.",))
     if n_added * pool.X.shape[1] > _MOST_VALUES:
         raise InvalidInput(
-            f"The log kept only {len(labelled)} of {behind.n_logged_rows} rows ({behind.method}), and so many stand-ins do not fit in "
-            "memory; give the number of rows behind the log, or a floor for the propensities."
+            f"The log kept only {len(labelled)} of {behind.n_logged_rows} rows ({behind.method}), and so many replacements do not fit in "
+            "memory; give the number of rows that the log had, or a floor for the propensities."
         )
     unrevealed = np.cumsum(1.0 - pool.propensity)
     if unrevealed[-1] <= 0.0:
         raise InvalidPropensity(
-            f"The pool cannot stand in for the {n_added} rows that the log did not keep, because all its propensities are 1; "
+            f"The pool cannot replace the {n_added} rows that the log did not keep, because all its propensities are 1; "
             "a propensity is the chance that a row's label was revealed."
         )
     points = (np.arange(n_added) + np.random.default_rng(random_state).random()) / n_added * unrevealed[-1]
@@ -155,8 +153,8 @@ def complete_log(
     completed = _append(labelled, pool, drawn)
     error = f" ± {behind.standard_error:.0f}" if behind.standard_error else ""
     note = (
-        f"The log kept only its {len(labelled)} labelled rows; the rows behind them are {behind.n_logged_rows}{error} ({behind.method}), "
-        f"and {n_added} rows drawn from the pool stand in for those that were not kept."
+        f"The log kept only its {len(labelled)} labelled rows; it had {behind.n_logged_rows}{error} ({behind.method}), "
+        f"and {n_added} rows drawn from the pool replace those that were not kept."
     )
     return CompletedLog(completed, behind, n_added, (note,))
 
@@ -165,7 +163,7 @@ def _append(labelled: LoggedData, pool: Pool, drawn: NDArray[Any]) -> LoggedData
     labels = np.empty(len(labelled) + drawn.size, dtype=object)
     labels[: len(labelled)] = labelled.y.tolist()
     if (labelled.cost is None) != (pool.cost is None):
-        raise InvalidInput("Costs must be given for log and pool alike, but only one of them has costs.")
+        raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
     return LoggedData(
         stack_rows(labelled.X, pool.X[drawn]),
         labels,

@@ -120,7 +120,7 @@ def load_problem(
         Whether the logs kept only their labelled rows; pool rows then stand in for the others, see
         :func:`observal.propensity.complete_log`.
     n_logged_rows : int, optional
-        The number of rows behind the log, where it kept only its labelled ones; estimated by default.
+        The number of rows that the log had, if it kept only its labelled ones; estimated by default.
     max_categories : int
         The most categories of a column that get a column of their own.
     random_state : int
@@ -258,7 +258,7 @@ def _doubts(logged: LoggedData, pool: Any, label: str) -> list[str]:
     if logged.revealed.all() and float(np.log(logged.propensity).sum()) < _UNLIKELY:
         doubts.append(
             f"Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
-            "kept only its labelled rows, say so, because the rows behind them must be counted."
+            "kept only its labelled rows, say so, because the missing rows must be counted."
         )
     return doubts
 

@@ -191,7 +191,7 @@ def _id_values(column: Any, name: str, what: str) -> NDArray[Any]:
         once: set[Any] = set()
         repeated = next(v for v in values if v in once or once.add(v))  # type: ignore[func-returns-value]
         raise InvalidInput(
-            f"{what} must have distinct ids, but {repeated!r} stands more than once; drop or rename the duplicates."
+            f"{what} must have distinct ids, but {repeated!r} occurs more than once; drop or rename the duplicates."
         )
     return ids
 

@@ -1,4 +1,4 @@
-"""The paper's worked cases and claims, each an executable check (SPEC section 6): ``observal verify``.
+"""The paper's worked cases and claims, each an executable check: ``observal verify``.
 
 :data:`CLAIMS` lists them and :func:`verify` runs them. Each check calls the library for what is under test and computes
 the truth by other means: sums over a finite distribution, exact binomial probabilities, closed forms, or rows never seen.

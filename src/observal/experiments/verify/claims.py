@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper or of SPEC section 6 that can be run.
+    """A statement of the paper that can be checked by running it.
 
     Parameters
     ----------

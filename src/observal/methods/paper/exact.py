@@ -29,7 +29,7 @@ from observal.weights import (
 REASONS = (
     "plausible classifiers disagree here",
     "all plausible classifiers agree, so the label is inferred",
-    "the log shows enough rows like this one",
+    "the log has enough labels here",
     "every row is asked about",
 )
 _DISPUTED, _AGREED, _WELL_LOGGED, _EVERYTHING = range(4)

@@ -25,10 +25,10 @@ from observal.weights import passive_clip_threshold, plain_importance
 
 REASONS = (
     "a small weight on this row would flip the prediction",
-    "the prediction is settled, so the label is inferred",
-    "the log shows enough rows like this one",
+    "the prediction is certain enough, so the label is inferred",
+    "the log has enough labels here",
     "every row is asked about",
-    "the prediction is settled, and labels are not inferred",
+    "the prediction is certain enough, and labels are not inferred",
 )
 DISPUTED, SETTLED, WELL_LOGGED, EVERYTHING, LEFT_OUT = range(5)
 
