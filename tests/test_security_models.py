@@ -141,7 +141,7 @@ def test_three_classes_and_a_constant_come_back(tmp_path, rows):
         ):
             save_model(tmp_path / "m.skops", estimator.fit(rows, y), None, force=True)
             assert load_model(tmp_path / "m.skops").predict(rows).tolist() == estimator.predict(rows).tolist()
-    from observal.methods.committee_vc import ConstantClassifier
+    from observal.methods.committee import ConstantClassifier
 
     save_model(tmp_path / "m.skops", ConstantClassifier(np.array(["bad", "good"]), "good"), None, force=True)
     assert load_model(tmp_path / "m.skops").predict(rows).tolist() == ["good"] * len(rows)
