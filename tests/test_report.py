@@ -102,7 +102,7 @@ def full():
         names,
         settings={"method": "NewtonVC", "label budget": 25},
         versions={"observal": "0.1.0"},
-        seed=7,
+        random_state=7,
         command="observal report loans.db -o report.html",
         notes=["Column 'age' had 3 missing values."],
         intervals={"precision": Interval(0.8, 0.7, 0.9, 0.95, "counted"), "recall": None},
