@@ -275,7 +275,7 @@ def test_the_same_seed_gives_the_same_diagnosis_and_other_options_do_not_move_it
         ({"feature_names": ["one"]}, "one name for each of the 2 features, but 1 were given"),
         ({"target_error": 5.0}, "share between 0 and 1, but is 5.0"),
         ({"confounding": (0.5,)}, "strength of confounding must be at least 1"),
-        ({"seed": -1}, "whole number of at least 0"),
+        ({"random_state": -1}, "whole number of at least 0"),
     ],
 )
 def test_bad_input_gets_one_sentence(options, message):

@@ -110,7 +110,7 @@ def test_a_floor_is_counted_and_warned_about():
     with pytest.warns(ObservalWarning, match="2 of 3 propensities below the floor 0.1"):
         floored = apply_floor([0.0, 0.05, 0.5], 0.1)
     assert floored.propensity.tolist() == [0.1, 0.1, 0.5]
-    assert (floored.n_raised, floored.floor) == (2, 0.1)
+    assert (floored.n_raised, floored.propensity_floor) == (2, 0.1)
     assert "biased" in floored.warning
 
 

@@ -158,7 +158,7 @@ class Evidence:
         >>> import numpy as np
         >>> X, y = np.arange(6.0)[:, None], np.array([0, 1, np.nan, 1, np.nan, np.nan])
         >>> evidence = Evidence.of(X, y, ~np.isnan(y), [0.9, 0.9, 0.9, 0.2, 0.2, 0.2], None)
-        >>> evidence.sample_weight(NewtonVC(tempering=1.0, order="stream")).round(2).tolist()
+        >>> evidence.sample_weight(AblatedNewtonVC(tempering=1.0, clip_constant=None, order="stream")).round(2).tolist()
         [1.33, 1.33, 1.0, 2.0, 1.0, 1.0]
         """
         weights = np.ones(len(self.X))
