@@ -25,8 +25,9 @@ lint: $(READY)
 system:
 	sh scripts/setup_system.sh
 
+# Coverage comes last in the output. SlipCover costs about a tenth of the time on Python 3.11, where coverage.py costs four fifths.
 test: lint system
-	$(BIN)/python -m pytest -n auto -m 'not slow'
+	$(BIN)/python -m slipcover --skip-covered --missing-width 60 -m pytest -n auto --dist worksteal -m 'not slow'
 
 verify: $(READY)
 	$(BIN)/observal verify

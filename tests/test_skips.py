@@ -14,9 +14,14 @@ CASES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_other_plugins(monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def run(pytester, code):
     pytester.makepyfile(code)
-    return pytester.runpytest_inprocess("-p", "tests.skips", "-p", "no:cov", "-p", "no:hypothesispytest", "-rs")
+    return pytester.runpytest_inprocess("-p", "tests.skips", "-rs")
 
 
 @pytest.mark.parametrize("code", CASES.values(), ids=CASES)
