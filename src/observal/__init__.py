@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from observal.report.html import ReportContent, write_report
     from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Active18",
