@@ -19,6 +19,7 @@ from observal.types import Interval, LoggedData, Pool, Query, Round, RunResult
 if TYPE_CHECKING:
     from observal import campaign, importers, propensity, tables
     from observal.diagnosis import Diagnosis, diagnose
+    from observal.learners.blend_classifier import BlendClassifier
     from observal.learners.gradient import GradientClassifier
     from observal.learners.logged import LoggedClassifier
     from observal.report.html import ReportContent, write_report
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Active18",
     "ActiveVC",
+    "BlendClassifier",
     "CommitteeVC",
     "Diagnosis",
     "ExactDBAL",
@@ -67,6 +69,7 @@ __all__ = [
 
 # Imported when first used, because they bring scikit-learn, pyarrow or a database with them.
 _LATER = {
+    "BlendClassifier": "observal.learners.blend_classifier",
     "Diagnosis": "observal.diagnosis",
     "GradientClassifier": "observal.learners.gradient",
     "LoggedClassifier": "observal.learners.logged",

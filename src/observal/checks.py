@@ -65,6 +65,16 @@ def check_features(X: Any, what: str) -> Any:
     return X if hasattr(X, "tocsr") else frozen(X)
 
 
+def rows_to_predict(X: Any, n_features: int) -> Any:
+    """Return X as finite rows with as many features as in training."""
+    rows = check_features(X, "The rows to predict")
+    if rows.shape[1] != n_features:
+        raise InvalidInput(
+            f"The rows to predict must have {n_features} features as in training, but have {rows.shape[1]}."
+        )
+    return rows
+
+
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     """Return the propensities as one float in [0, 1] per row; a single number counts for every row."""
     try:

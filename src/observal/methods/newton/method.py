@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Bools, Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
-from observal.methods.base import TwoClassPredictions, rows_to_predict
+from observal.methods.base import TwoClassPredictions
 from observal.methods.pool import Choice, PoolState, check_numbers, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
