@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from observal.errors import ObservalError, ObservalWarning
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
-from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
+from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.session import Session, run
 from observal.types import Interval, LoggedData, Pool, Query, Round, RunResult
 
@@ -30,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Active18",
     "ActiveVC",
+    "AutoVC",
     "BlendClassifier",
     "CommitteeVC",
     "Diagnosis",

@@ -131,10 +131,17 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
 
 
 def check_plan(
-    positions: Any, chance: Any, action: Any, inferred: Any, reason: Any, n_actions: int, n_reasons: int
+    positions: Any,
+    chance: Any,
+    action: Any,
+    inferred: Any,
+    reason: Any,
+    n_actions: int,
+    n_reasons: int,
+    doubt: Any = None,
 ) -> None:
     """Refuse a plan whose columns do not fit together; whether they fit the pool is :func:`check_history`'s matter."""
-    columns = (positions, chance, action, inferred, reason)
+    columns = (positions, chance, action, inferred, reason, *(() if doubt is None else (doubt,)))
     if any(np.ndim(column) != 1 for column in columns) or len({len(column) for column in columns}) > 1:
         raise InvalidInput(
             f"A plan needs one value of each kind for each row, but has shapes {[np.shape(c) for c in columns]}; "
@@ -152,8 +159,10 @@ def check_plan(
                 f"A plan needs {what} from 0 on for each row, and below {end}, but has {values.dtype} from {values.min()} "
                 f"to {values.max()}; correct it."
             )
-    if not ((chance >= 0.0) & (chance <= 1.0)).all():  # a comparison with NaN is false
-        raise InvalidInput("A plan needs chances of being asked in [0, 1], but has others; correct them.")
+    for what, chances in (("being asked", chance), ("a wrong guess", doubt)):
+        # A comparison with NaN is false.
+        if chances is not None and not ((chances >= 0.0) & (chances <= 1.0)).all():
+            raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
 
 
 def check_history(plans: Sequence[Any], answers: Mapping[Any, Any], n_pool: int, n_classes: int) -> None:

@@ -32,10 +32,15 @@ ONE_CLASS = "constant"
 
 
 class Judged(NamedTuple):
-    """What a blend says of rows: its class codes, their lead over the strongest rival, the share of learners that differ."""
+    """What a blend says of rows.
+
+    The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, and the weight of
+    the learners that say another class.
+    """
 
     codes: Ints
     margins: Floats
+    doubt: Floats
     disagreement: Floats
 
 
@@ -96,9 +101,10 @@ class Blend:
 
         def of_block(Z: Any) -> tuple[NDArray[Any], ...]:
             parts = [bounded(member(Z)) for member in self.members]
-            codes, margins = lead(sum(weight * part for weight, part in zip(self.theta, parts, strict=True)))
-            others = sum(w * (part.argmax(axis=1) != codes) for w, part in zip(self.theta, parts, strict=True))
-            return codes, margins, np.asarray(others, dtype=np.float64)
+            chances = np.tensordot(self.theta, parts, axes=1)
+            codes, margins = lead(chances)
+            others = np.array([part.argmax(axis=1) != codes for part in parts], dtype=np.float64)
+            return codes, margins, 1.0 - chances.max(axis=1), self.theta @ others
 
         return Judged(*self._in_blocks(X, of_block))
 
@@ -172,7 +178,7 @@ def mixture(likelihoods: Floats, weights: Floats) -> Floats:
     --------
     >>> import numpy as np
     >>> mixture(np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.6]]), np.ones(3)).round(2).tolist()
-    [0.81, 0.19]
+    [0.93, 0.07]
     """
     theta = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
     for _ in range(EM_STEPS):
@@ -301,6 +307,9 @@ def fit_blend(
     shares = np.array([theta[name] for name in names])
     shares = shares / shares.sum()
     blend = Blend(population.feature_map, names, tuple(fitted[name].chances for name in names), shares, classes)
+    unused = np.setdiff1d(np.arange(codes.size), used)
+    if unused.size:  # no fit has seen these
+        out_of_fold[unused] = blend.predict_proba(X[unused])
     out_of_fold[used] = sum(share * own[name] for share, name in zip(shares, names, strict=True))
     chosen = Chosen(dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names})
     return BlendFit(blend, out_of_fold, chosen)

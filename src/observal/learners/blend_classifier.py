@@ -55,7 +55,7 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> import observal as ob
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = ob.BlendClassifier().fit(X[::5], y[::5], population=X)
+    >>> model = ob.BlendClassifier().fit(X[::3], y[::3], population=X)
     >>> model.score(X, y) > 0.93
     True
     >>> round(sum(model.weights_.values()), 6)
