@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from observal.errors import ObservalError, ObservalWarning
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
-from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
+from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.session import Session, run
 from observal.types import Answers, Interval, LoggedData, Plan, Pool, Problem, Query, Round, RunResult, Stop
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from observal import campaign, importers, label_complexity, propensity, tables
     from observal.campaign import Campaign, load_model
     from observal.diagnosis import Diagnosis, diagnose
+    from observal.learners.blend_classifier import BlendClassifier
     from observal.learners.gradient import GradientClassifier
     from observal.learners.logged import LoggedClassifier
     from observal.report.html import ReportContent, write_report
@@ -31,6 +32,8 @@ __all__ = [
     "Active18",
     "ActiveVC",
     "Answers",
+    "AutoVC",
+    "BlendClassifier",
     "Campaign",
     "CommitteeVC",
     "Diagnosis",
@@ -75,6 +78,7 @@ __all__ = [
 
 # Imported when first used, because they bring scikit-learn, pyarrow or a database with them.
 _LATER = {
+    "BlendClassifier": "observal.learners.blend_classifier",
     "Campaign": "observal.campaign",
     "Diagnosis": "observal.diagnosis",
     "GradientClassifier": "observal.learners.gradient",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -96,6 +96,16 @@ def check_features(X: Any, what: str) -> Any:
     return X if hasattr(X, "tocsr") else frozen(X)
 
 
+def rows_to_predict(X: Any, n_features: int) -> Any:
+    """Return X as finite rows with as many features as in training."""
+    rows = check_features(X, "The rows to predict")
+    if rows.shape[1] != n_features:
+        raise InvalidInput(
+            f"The rows to predict must have {n_features} features as in training, but have {rows.shape[1]}."
+        )
+    return rows
+
+
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     """Return the propensities as one float in [0, 1] per row; a single number applies to every row."""
     try:
@@ -152,10 +162,17 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
 
 
 def check_plan(
-    positions: Any, chance: Any, action: Any, inferred: Any, reason: Any, n_actions: int, n_reasons: int
+    positions: Any,
+    chance: Any,
+    action: Any,
+    inferred: Any,
+    reason: Any,
+    n_actions: int,
+    n_reasons: int,
+    doubt: Any = None,
 ) -> None:
-    """Refuse a plan whose columns do not fit together; :func:`check_history` checks that they fit the pool."""
-    columns = (positions, chance, action, inferred, reason)
+    """Refuse a plan whose columns do not fit together."""
+    columns = (positions, chance, action, inferred, reason, *(() if doubt is None else (doubt,)))
     if any(np.ndim(column) != 1 for column in columns) or len({len(column) for column in columns}) > 1:
         raise InvalidInput(
             f"A plan needs one value of each kind for each row, but has shapes {[np.shape(c) for c in columns]}; "
@@ -173,29 +190,10 @@ def check_plan(
                 f"A plan needs {what} from 0 on for each row, and below {end}, but has {values.dtype} from {values.min()} "
                 f"to {values.max()}; correct it."
             )
-    if not ((chance >= 0.0) & (chance <= 1.0)).all():  # a comparison with NaN is false
-        raise InvalidInput("A plan needs chances of being asked in [0, 1], but has others; correct them.")
-
-
-def check_history(plans: Sequence[Any], answers: Mapping[Any, Any], n_pool: int, n_classes: int) -> None:
-    """Refuse recorded plans and answers that do not fit each other, the pool or the classes."""
-    asked: set[int] = set()
-    for number, plan in enumerate(plans, start=1):
-        if len(plan.positions) and (plan.positions.max() >= n_pool or plan.inferred.max() >= n_classes):
-            raise InvalidInput(
-                f"Round {number} has rows or classes beyond the pool's {n_pool} rows and the {n_classes} classes; "
-                "use an undamaged copy."
-            )
-        rows = plan.asked.tolist()
-        if len(asked) + len(rows) > len(asked := asked.union(rows)):
-            raise InvalidInput(f"Round {number} asks about a row that was asked about before; use an undamaged copy.")
-    for position, code in answers.items():
-        whole = isinstance(code, int) and not isinstance(code, bool) and 0 <= code < n_classes
-        if position not in asked or not (code is None or whole):
-            raise InvalidInput(
-                f"The answer {code!r:.20} to row {position!r:.20} is not one of the {n_classes} classes to a row that was "
-                "asked about; use an undamaged copy."
-            )
+    for what, chances in (("being asked", chance), ("a wrong guess", doubt)):
+        # A comparison with NaN is false.
+        if chances is not None and not ((chances >= 0.0) & (chances <= 1.0)).all():
+            raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
 
 
 def is_missing(value: Any) -> bool:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, ObservalError
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
-from observal.methods import Active18, ActiveVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
+from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
 from observal.rebuild import build
 from observal.types import LoggedData, Plan, Pool
 
-_METHODS = (Active18, ActiveVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
+_METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, LoggedData, Plan, Pool, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_OTHERS)}
 

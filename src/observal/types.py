@@ -292,7 +292,8 @@ class Plan:
     action : int8 array
         ``ASKED``, ``INFERRED`` or ``PASSED``.
     inferred : int array
-        The class code given without asking; read only where ``action == INFERRED``.
+        The class code given without asking, where ``action == INFERRED``. Of asked rows, the method's own guess, where it
+        notes one in `doubt`; else it means nothing.
     reason : int8 array
         For each row, which of `reasons` applies.
     reasons : tuple of str
@@ -300,6 +301,8 @@ class Plan:
     shuffled : bool
         Whether the rows are in random order. If so, looking at only the first of them lowers every row's chance of being asked
         about by the same factor.
+    doubt : float array, optional
+        The chance, by the method's own estimate before any answer, that the guess in `inferred` is wrong.
     """
 
     positions: Ints
@@ -309,10 +312,11 @@ class Plan:
     reason: Signs
     reasons: tuple[str, ...]
     shuffled: bool = False
+    doubt: Floats | None = None
 
     def __post_init__(self) -> None:
         rows = (self.positions, self.query_probability, self.action, self.inferred, self.reason)
-        check_plan(*rows, len(ACTION_NAMES), len(self.reasons))
+        check_plan(*rows, len(ACTION_NAMES), len(self.reasons), self.doubt)
 
     @cached_property
     def asked(self) -> Ints:
@@ -333,6 +337,7 @@ class Plan:
             self.reason[:end],
             self.reasons,
             self.shuffled,
+            None if self.doubt is None else self.doubt[:end],
         )
 
 

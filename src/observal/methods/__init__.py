@@ -1,12 +1,13 @@
 """Methods: each a frozen dataclass; ``base.py`` says what they must offer.
 
-``newton/`` and ``committee.py`` choose from a pool (``pool.py``, and ``intervals.py`` for their intervals); ``paper/`` has
+``auto/``, ``newton/`` and ``committee.py`` choose from a pool (``pool.py``, and ``intervals.py`` for their intervals); ``paper/`` has
 the methods of the paper, which take rows in epochs.
 """
 
+from observal.methods.auto import AutoVC
 from observal.methods.base import Method
 from observal.methods.committee import CommitteeVC
 from observal.methods.newton import NewtonVC
 from observal.methods.paper import Active18, ActiveVC, ExactDBAL, Passive
 
-__all__ = ["Active18", "ActiveVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"]
+__all__ = ["Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"]

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, check_features
-from observal.errors import InvalidInput
+from observal.checks import Bools
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 
@@ -32,16 +31,6 @@ class TwoClassPredictions:
     def score(self, X: Any, y: Any) -> float:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
-
-
-def rows_to_predict(X: Any, n_features: int) -> Any:
-    """Return X as finite rows with as many features as in training."""
-    rows = check_features(X, "The rows to predict")
-    if rows.shape[1] != n_features:
-        raise InvalidInput(
-            f"The rows to predict must have {n_features} features as in training, but have {rows.shape[1]}."
-        )
-    return rows
 
 
 class Method(Protocol):

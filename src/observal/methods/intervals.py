@@ -170,7 +170,7 @@ def population_intervals(
     state: PoolState,
     gaps: Callable[[PoolState, Ints], Floats] | None,
     scores_of: Callable[[Ints], Scores],
-    out_of_fold: Callable[[Ints, Ints], Scores],
+    out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
 ) -> dict[str, Interval]:
     """Return intervals for the error and, with two classes, for precision, recall and prevalence.
@@ -186,9 +186,9 @@ def population_intervals(
         where such gaps are not to be had.
     scores_of : callable
         From rows to scores and predicted classes by the classifier itself.
-    out_of_fold : callable
+    out_of_fold : callable or pair of arrays
         From labelled rows to train on and labelled rows to judge, as positions in ``state.labelled``, to the judged rows'
-        scores and predicted classes.
+        scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
     """
@@ -197,14 +197,7 @@ def population_intervals(
     if np.unique(codes).size < 2 or codes.size < 20:
         reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
         return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in names}
-    predicted, out_scores = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
-    fold_of = np.empty(
-        rows.size, dtype=np.int64
-    )  # not random, and dealt on across classes: many folds of few rows stay even
-    fold_of[np.argsort(codes, kind="stable")] = np.arange(rows.size) % folds
-    for fold in np.unique(fold_of):
-        test = np.flatnonzero(fold_of == fold)
-        out_scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)
+    out_scores, predicted = _left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
     frame, where, counted = _frame(problem, state, rows)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
@@ -216,6 +209,18 @@ def population_intervals(
     cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted)
     values = _values(codes, predicted)
     return {name: cells.ratio(*values[name]) for name in names}
+
+
+def _left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
+    """Return score and predicted class of each labelled row by a fit that has not seen it."""
+    scores, predicted = np.empty(codes.size), np.empty(codes.size, dtype=np.int64)
+    # Not random, and dealt on across classes: many folds of few rows stay even.
+    fold_of = np.empty(codes.size, dtype=np.int64)
+    fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % folds
+    for fold in np.unique(fold_of):
+        test = np.flatnonzero(fold_of == fold)
+        scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)
+    return scores, predicted
 
 
 def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:

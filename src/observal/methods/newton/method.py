@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, check_numbers
+from observal.checks import Bools, Floats, Ints, check_numbers, rows_to_predict
 from observal.errors import InvalidInput
-from observal.methods.base import TwoClassPredictions, rows_to_predict
+from observal.methods.base import TwoClassPredictions
 from observal.methods.newton.stream import StreamState, stream_plan
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Signs
+from observal.checks import Bools, Floats, Signs, rows_to_predict
 from observal.errors import InvalidInput
-from observal.methods.base import TwoClassPredictions, rows_to_predict
+from observal.methods.base import TwoClassPredictions
 from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
 from observal.risk import clipped
 from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round

@@ -1,0 +1,350 @@
+"""A blend of learners of different kinds, weighted by how well each predicts labels that it has not seen.
+
+Everything is a function of the population, the labels and their weights: the same labels give the same model, whatever the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Floats, Ints, rows_to_predict
+from observal.errors import InvalidInput
+from observal.learners.bagged import fit_boosted, fit_estimator, fit_forest
+from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, LEAST_CHANCE, ROWS_AT_ONCE
+from observal.learners.features import FeatureMap
+from observal.learners.kernel import Fitted, Labelled, LinearChances, fit_kernel
+from observal.learners.linear import fit_linear
+from observal.learners.population import Population
+
+FITTERS: dict[str, Callable[..., Fitted | None]] = {
+    "linear": fit_linear,
+    "kernel": fit_kernel,
+    "forest": fit_forest,
+    "boosted": fit_boosted,
+}
+ONE_CLASS = "constant"
+
+
+class Judged(NamedTuple):
+    """What a blend says of rows.
+
+    The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, and the weight of
+    the learners that say another class.
+    """
+
+    codes: Ints
+    margins: Floats
+    doubt: Floats
+    disagreement: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """A fitted blend: the chance of a class is the weighted mean of what its learners say.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        Standardises rows.
+    names : tuple of str
+        Of the learners.
+    members : tuple
+        The learners: from standardised rows to chances.
+    theta : array
+        Their weights, which add up to 1.
+    classes_ : array
+        The label values.
+    """
+
+    feature_map: FeatureMap = field(repr=False)
+    names: tuple[str, ...]
+    members: tuple[Any, ...] = field(repr=False)
+    theta: Floats
+    classes_: NDArray[Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        shape = self.n_features, self.classes_.size
+        fits = self.members and all(tuple(member.shape) == shape for member in self.members)
+        if not fits or not len(self.members) == len(self.names) == self.theta.size:
+            raise InvalidInput("The learners of a blend do not fit together; use an undamaged copy.")
+
+    @property
+    def n_features(self) -> int:
+        """Features of the rows."""
+        return int(self.feature_map.mean.size)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all labels were the same, so that it says the same of every row."""
+        return self.names == (ONE_CLASS,)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the chance of each class."""
+        return self._in_blocks(X, self._chances)[0]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a class for each row."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of rows predicted right."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def judge(self, X: Any) -> Judged:
+        """Return what it says of each row, and how much its learners differ."""
+
+        def of_block(Z: Any) -> tuple[NDArray[Any], ...]:
+            parts = [bounded(member(Z)) for member in self.members]
+            chances = np.tensordot(self.theta, parts, axes=1)
+            codes, margins = lead(chances)
+            others = np.array([part.argmax(axis=1) != codes for part in parts], dtype=np.float64)
+            return codes, margins, 1.0 - chances.max(axis=1), self.theta @ others
+
+        return Judged(*self._in_blocks(X, of_block))
+
+    def _chances(self, Z: Any) -> tuple[NDArray[Any], ...]:
+        mixed = sum(weight * bounded(member(Z)) for weight, member in zip(self.theta, self.members, strict=True))
+        return (np.asarray(mixed),)
+
+    def _in_blocks(self, X: Any, function: Callable[[Any], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+        """Return the columns that a function makes of standardised rows, a block at a time and several at once."""
+        from threadpoolctl import threadpool_limits
+
+        rows = rows_to_predict(X, self.n_features)
+        begins = range(0, max(1, rows.shape[0]), ROWS_AT_ONCE)
+        with threadpool_limits(1):
+            parts = in_threads(lambda a: function(self.feature_map(rows[a : a + ROWS_AT_ONCE])), begins)
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Return what a function makes of each item, in their order; several run at once."""
+    import joblib
+
+    every = list(items)
+    workers = min(len(every), joblib.cpu_count())
+    if workers < 2:
+        return [function(item) for item in every]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, every))
+
+
+def bounded(chances: Floats) -> Floats:
+    """Return chances none of which is nearly 0, adding up to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bounded(np.array([[0.0, 1.0]])).round(4).tolist()
+    [[0.001, 0.999]]
+    """
+    chances = np.maximum(chances, LEAST_CHANCE)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def lead(chances: Floats) -> tuple[Ints, Floats]:
+    """Return the likeliest class of each row, and by how much it leads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [part.round(2).tolist() for part in lead(np.array([[0.2, 0.7, 0.1]]))]
+    [[1], [0.5]]
+    """
+    best = chances.argmax(axis=1)
+    if chances.shape[1] < 2:
+        return best, np.ones(best.size)
+    ordered = np.partition(chances, -2, axis=1)
+    return best, np.asarray(ordered[:, -1] - ordered[:, -2])
+
+
+def mixture(likelihoods: Floats, weights: Floats) -> Floats:
+    """Return convex weights of learners with the largest likelihood, by EM from equal weights.
+
+    Parameters
+    ----------
+    likelihoods : array of shape (rows, learners)
+        The chance that each learner gave to each row's label, not having seen it.
+    weights : array of shape (rows,)
+        What each row counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mixture(np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.6]]), np.ones(3)).round(2).tolist()
+    [0.93, 0.07]
+    """
+    theta = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
+    for _ in range(EM_STEPS):
+        shares = likelihoods * theta
+        theta = weights @ (shares / shares.sum(axis=1, keepdims=True)) / weights.sum()
+    return np.asarray(theta)
+
+
+def spread_folds(codes: Ints, seed: int = 0) -> Ints:
+    """Return a fold for each row, every class spread evenly; which fold a class begins with is drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.bincount(spread_folds(np.zeros(8, dtype=np.int64))).tolist()
+    [2, 2, 2, 2]
+    """
+    rng, out = np.random.default_rng(seed), np.zeros(codes.size, dtype=np.int64)
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        out[rows] = (np.arange(rows.size) + rng.integers(FOLDS)) % FOLDS
+    return out
+
+
+class Chosen(NamedTuple):
+    """What was chosen from labels, to be kept while few more come in: each learner's weight and settings, by name."""
+
+    theta: Mapping[str, float]
+    tuned: Mapping[str, tuple[float, ...]]
+
+
+class BlendFit(NamedTuple):
+    """A blend, its chances for the labelled rows out of fold, and what was chosen; nothing is while all labels are the same."""
+
+    blend: Blend
+    out_of_fold: Floats
+    chosen: Chosen | None
+
+
+def check_learners(learners: Any) -> None:
+    """Refuse what names no learners.
+
+    Examples
+    --------
+    >>> check_learners(("linear", "tree"))
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: learners must be some of linear, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
+    """
+    given = [one if isinstance(one, str) else one[0] if _is_pair(one) else None for one in _listed(learners)]
+    wrong = [one for one, name in zip(_listed(learners), given, strict=True) if name is None or _is_unknown(one)]
+    if wrong or not given:
+        raise InvalidInput(
+            "learners must be some of linear, kernel, forest and boosted, or pairs of another name and a scikit-learn "
+            f"classifier with predict_proba, but one of them is {(wrong or [None])[0]!r:.80}."
+        )
+    if len(set(given)) < len(given):
+        raise InvalidInput(f"learners must have distinct names, but they are {given}; rename one.")
+
+
+def _listed(learners: Any) -> list[Any]:
+    return list(learners) if isinstance(learners, tuple | list) else [learners]
+
+
+def _is_unknown(one: Any) -> bool:
+    return one not in LEARNERS if isinstance(one, str) else one[0] in (*LEARNERS, ONE_CLASS)
+
+
+def _is_pair(one: Any) -> bool:
+    return (
+        isinstance(one, tuple | list)
+        and len(one) == 2
+        and isinstance(one[0], str)
+        and not isinstance(one[1], type)
+        and all(hasattr(one[1], name) for name in ("fit", "get_params", "predict_proba"))
+    )
+
+
+def fit_blend(
+    population: Population,
+    X: Any,
+    codes: Ints,
+    weights: Floats,
+    classes: NDArray[Any],
+    learners: Sequence[Any] = LEARNERS,
+    kept: Chosen | None = None,
+) -> BlendFit:
+    """Fit the learners and blend them.
+
+    Parameters
+    ----------
+    population : Population
+        What all rows say without labels.
+    X : array or CSR matrix of shape (rows, features)
+        The labelled rows, as they came.
+    codes : int array
+        Positions in `classes`.
+    weights : array
+        At least 0; rows that weigh nothing are left out. Only their ratios count.
+    classes : array
+        The label values; some may have no label yet.
+    learners : sequence
+        Names, or pairs of a name and a scikit-learn classifier. Sparse rows have the linear learner only.
+    kept : Chosen, optional
+        Weights and settings to keep; chosen anew without them.
+    """
+    from threadpoolctl import threadpool_limits
+
+    used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
+    out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)
+    if np.unique(codes[used]).size < 2:
+        return _one_class(population, codes[used], classes, out_of_fold)
+    w = weights[used] if (weights > 0.0).any() else np.ones(used.size)
+    labelled = Labelled(
+        population.feature_map(X[used]), codes[used], w / w.mean(), classes.size, spread_folds(codes[used])
+    )
+    fitters = _fitters(population, learners, kept)
+    with threadpool_limits(1):
+        fits = dict(zip(fitters, in_threads(lambda one: one(labelled), fitters.values()), strict=True))
+    fitted = {name: fit for name, fit in fits.items() if fit is not None}
+    if not fitted:  # two labels of two classes, and trees alone
+        return _one_class(population, codes[used], classes, out_of_fold)
+    own = {name: bounded(fit.out_of_fold) for name, fit in fitted.items()}
+    theta = _weights(own, labelled) if kept is None or not kept.theta.keys() & own.keys() else kept.theta
+    names = tuple(name for name in own if theta.get(name, 0.0) > 0.0)
+    shares = np.array([theta[name] for name in names])
+    shares = shares / shares.sum()
+    blend = Blend(population.feature_map, names, tuple(fitted[name].chances for name in names), shares, classes)
+    unused = np.setdiff1d(np.arange(codes.size), used)
+    if unused.size:  # no fit has seen these
+        out_of_fold[unused] = blend.predict_proba(X[unused])
+    out_of_fold[used] = sum(share * own[name] for share, name in zip(shares, names, strict=True))
+    chosen = Chosen(dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names})
+    return BlendFit(blend, out_of_fold, chosen)
+
+
+def _fitters(
+    population: Population, learners: Sequence[Any], kept: Chosen | None
+) -> dict[str, Callable[[Labelled], Any]]:
+    """Return a function from labels to a fit for each learner that may have a weight."""
+    if population.is_sparse:
+        learners = ("linear",)
+    named = [(one, None) if isinstance(one, str) else tuple(one) for one in learners]
+    if kept is not None and any(name in kept.theta for name, _ in named):
+        named = [(name, estimator) for name, estimator in named if name in kept.theta]
+    tuned = {} if kept is None else kept.tuned
+
+    def fitter(name: str, estimator: Any) -> Callable[[Labelled], Any]:
+        if estimator is None:
+            return lambda labelled: FITTERS[name](population, labelled, tuned.get(name, ()))
+        return lambda labelled: fit_estimator(estimator, labelled)
+
+    return {name: fitter(name, estimator) for name, estimator in named}
+
+
+def _weights(out_of_fold: Mapping[str, Floats], labelled: Labelled) -> dict[str, float]:
+    """Return the weight of each learner that is worth its time."""
+    at = np.arange(labelled.codes.size), labelled.codes
+    theta = mixture(np.column_stack([chances[at] for chances in out_of_fold.values()]), labelled.weights)
+    found = dict(zip(out_of_fold, theta.tolist(), strict=True))
+    return {name: weight for name, weight in found.items() if weight >= DROPPED}
+
+
+def _one_class(population: Population, codes: Ints, classes: NDArray[Any], out_of_fold: Floats) -> BlendFit:
+    """Return a blend that says the same of every row: the likeliest label, or nothing where there is none."""
+    shift = np.log(np.maximum(np.bincount(codes, minlength=classes.size), 1e-12) / max(1, codes.size))
+    n_features = population.feature_map.mean.size
+    constant = LinearChances(np.zeros((n_features, classes.size)), shift)
+    return BlendFit(Blend(population.feature_map, (ONE_CLASS,), (constant,), np.ones(1), classes), out_of_fold, None)

@@ -1,0 +1,62 @@
+"""Every constant of the blend, with its reason. They were settled on tables that no result in the docs is about."""
+
+from __future__ import annotations
+
+LEARNERS = ("linear", "kernel", "forest", "boosted")
+"""One of each kind; every one of them is the best on some tables, and none on all."""
+
+FOLDS = 4
+"""Fits of each tree learner, and left-out quarters: more folds cost time and gained nothing."""
+
+# -- the population
+POPULATION_ROWS = 20_000
+"""Rows from which ranks are read: more do not move a quantile by a hundredth of its share."""
+POPULATION_NUMBERS = 20_000_000
+"""Most numbers that such a sample holds; with very many features it has fewer rows."""
+TYPICAL_ROWS = 2000
+"""Rows from whose distances to the boundary the linear fit reads the typical one."""
+KNOTS = 128
+"""Points of the map from a feature to normal scores, equally far apart in the scores: straight between them."""
+WILD = 5.0
+"""Standard deviations at which the kernel sees a value cut: beyond, a row would be far from every other."""
+
+# -- the kernel
+LANDMARKS = 200
+"""Rows of the population that the kernel compares with: 150 were as good, 600 worse with a few hundred labels."""
+WIDTHS = (0.1, 0.3, 1.0, 3.0)
+"""γ times the number of features, to choose from."""
+KERNEL_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 3))
+"""0.01 to 10, to choose from."""
+RANK_LOST = 1e-6
+"""Directions of the landmarks' kernel with less than this share of the largest eigenvalue are rounding."""
+CONSTANT = 3.0
+"""The column of the intercept: large, so that the ridge hardly shrinks it."""
+LEAST_LEFT = 0.01
+"""The least that a row leaves of itself when it is left out: one that determines the fit alone is not moved to infinity."""
+
+# -- the linear learner
+LOGISTIC_RIDGES = tuple(10.0**power for power in range(-4, 1))
+"""Of two classes, to choose from."""
+LINEAR_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 9))
+"""Of more than two classes, to choose from."""
+SLOPES = tuple(10.0 ** (tenth / 10.0) for tenth in range(-15, 6))
+"""By which margins are multiplied to become log odds, to choose from: fits near the boundary are too sure far from it."""
+
+# -- the trees
+TREES_PER_FOLD = 25
+"""Of the forest: 100 in all."""
+BOOSTED_ROUNDS = 100
+BOOSTED = {"learning_rate": 0.05, "num_leaves": 15, "max_bin": 63}
+"""LightGBM's settings: slow steps and small trees for a few hundred labels; 63 bins take half the time of 255."""
+
+# -- the blend
+LEAST_CHANCE = 1e-3
+"""No learner gives a class less than this: one sure mistake would cost it all its weight."""
+DROPPED = 0.02
+"""Learners with less weight than this are left out: they change no decision and take time."""
+EM_STEPS = 100
+"""Steps to the weights; the likelihood is concave in them."""
+MOST_ROWS = 2000
+"""Labelled rows that ridges and widths are chosen on; the fits see all."""
+ROWS_AT_ONCE = 16_384
+"""Rows that are predicted at once: a block's kernel matrix is 26 MB."""

@@ -1,0 +1,79 @@
+"""The blend's linear learner: NewtonVC's fit for two classes, ridge regression onto the classes for more."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from observal.checks import Bools, Floats, Ints
+from observal.learners.blend_settings import LOGISTIC_RIDGES, SLOPES
+from observal.learners.kernel import Fitted, Labelled, LinearChances, fit_ridge
+from observal.learners.newton import NewtonFit
+from observal.learners.population import Population
+from observal.learners.tuned_logistic import fit_logistic, near_boundary
+
+LOOSE = 1e-4  # the decrease of the objective that is not worth another step of a fit that only judges rows
+
+
+def fit_linear(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+    """Fit the linear learner; `tuned` is its ridge, chosen out of fold where not given."""
+    if labelled.n_classes != 2:
+        return fit_ridge(population, labelled, tuned)
+    ridge = tuned[0] if tuned else _best_ridge(labelled.some())
+    fit = _near(population, labelled, ridge)
+    margins = np.zeros(labelled.codes.size)
+    for fold in np.unique(labelled.folds):
+        out = labelled.folds == fold
+        without = _near(population, _rows(labelled, ~out), ridge, LOOSE)
+        margins[out] = _margins(labelled, out, without)
+    slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
+    chance = expit(slope * margins)
+    coef = np.column_stack([np.zeros(fit.coef.size), slope * fit.coef])
+    made = LinearChances(coef, np.array([0.0, slope * fit.intercept]))
+    return Fitted(made, np.column_stack([1.0 - chance, chance]), (ridge,))
+
+
+def best_slope(margins: Floats, signs: Ints, weights: Floats) -> float:
+    """Return the slope that makes margins the best log odds; the boundary stays where it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(best_slope(np.array([5.0, 5.0, 5.0, -5.0]), np.array([1, 1, -1, -1]), np.ones(4)), 2)
+    0.2
+    """
+    losses = [float(weights @ np.logaddexp(0.0, -slope * signs * margins)) for slope in SLOPES]
+    return float(SLOPES[int(np.argmin(losses))])
+
+
+def _best_ridge(labelled: Labelled) -> float:
+    """Return the ridge with the least weighted log loss out of fold; each fit starts from that of the next larger."""
+    losses = np.zeros(len(LOGISTIC_RIDGES))
+    for fold in np.unique(labelled.folds):
+        out, start = labelled.folds == fold, None
+        inside = _rows(labelled, ~out)
+        for i in reversed(range(len(LOGISTIC_RIDGES))):
+            signs = 2 * inside.codes - 1
+            fit = fit_logistic(inside.rows, signs, inside.weights, LOGISTIC_RIDGES[i], 0.0, start, tol=LOOSE)
+            start = np.append(fit.coef, fit.intercept)
+            margins = (2 * labelled.codes[out] - 1) * _margins(labelled, out, fit)
+            losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
+    return LOGISTIC_RIDGES[int(np.argmin(losses))]
+
+
+def _near(population: Population, labelled: Labelled, ridge: float, tol: float = 1e-8) -> NewtonFit:
+    """Fit, and fit twice again near the boundary."""
+    signs = 2 * labelled.codes - 1
+    fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol)
+    settings = labelled.rows, signs, labelled.weights, ridge, 0.0
+    return near_boundary(fit, *settings, population=population.typical)[0]
+
+
+def _margins(labelled: Labelled, rows: Bools, fit: NewtonFit) -> Floats:
+    return np.asarray(labelled.rows[rows] @ fit.coef + fit.intercept)
+
+
+def _rows(labelled: Labelled, rows: Bools) -> Labelled:
+    return Labelled(
+        labelled.rows[rows], labelled.codes[rows], labelled.weights[rows], labelled.n_classes, labelled.folds[rows]
+    )

@@ -1,0 +1,223 @@
+"""What all rows of log and pool say without their labels: scales, ranks, and landmarks for a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from observal.checks import Floats, Ints, stack_rows
+from observal.learners.blend_settings import (
+    CONSTANT,
+    KNOTS,
+    LANDMARKS,
+    POPULATION_NUMBERS,
+    POPULATION_ROWS,
+    RANK_LOST,
+    TYPICAL_ROWS,
+    WIDTHS,
+    WILD,
+)
+from observal.learners.features import FeatureMap
+
+FLAT = 1e-9  # a standardised feature with a smaller standard deviation is constant, up to rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Where the kernel measures distances: standardised features, wild values cut, or their ranks as normal scores.
+
+    Parameters
+    ----------
+    knots, scores : arrays of shape (any, features)
+        A standardised feature's values and their scores, increasing, and straight in between. None of them where the
+        features stay as they are.
+    """
+
+    knots: Floats
+    scores: Floats
+
+    @classmethod
+    def standard(cls, n_features: int) -> Self:
+        """Return the space of standardised features."""
+        return cls(np.empty((0, n_features)), np.empty((0, n_features)))
+
+    @classmethod
+    def ranks(cls, Z: Floats) -> Self:
+        """Return the space in which each feature of these rows is about normal, with mean 0 and variance 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Z = np.exp(np.random.default_rng(0).normal(size=(2000, 1)))
+        >>> made = Space.ranks(Z)(Z)
+        >>> abs(float(made.mean())) < 1e-6, round(float(made.std()), 6), abs(float((made**3).mean())) < 0.1
+        (True, 1.0, True)
+        """
+        knots, scores = np.empty((KNOTS, Z.shape[1])), np.empty((KNOTS, Z.shape[1]))
+        for j in range(Z.shape[1]):
+            knots[:, j], scores[:, j] = _rank_scores(np.sort(Z[:, j]))
+        raw = cls(knots, scores)(Z)
+        spread = raw.std(axis=0)
+        return cls(knots, (scores - raw.mean(axis=0)) / np.where(spread > FLAT, spread, 1.0))
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return standardised rows as points of the space."""
+        if not len(self.knots):
+            return np.clip(Z, -WILD, WILD)
+        columns = [np.interp(Z[:, j], self.knots[:, j], self.scores[:, j]) for j in range(Z.shape[1])]
+        return np.column_stack(columns) if columns else np.empty(Z.shape)
+
+
+def _rank_scores(ordered: Floats) -> tuple[Floats, Floats]:
+    """Return values of a sorted column, and the normal score of the middle of each value's ranks.
+
+    Where there are fewer values than knots, the last is repeated.
+    """
+    n = ordered.size
+    end = float(ndtri(1.0 - 0.5 / n))
+    places = np.rint(ndtr(np.linspace(-end, end, KNOTS)) * (n - 1)).astype(np.int64)
+    values = np.unique(ordered[places])
+    middle = (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / (2.0 * n)
+    scores = ndtri(np.clip(middle, 0.5 / n, 1.0 - 0.5 / n))
+    last = np.full(KNOTS - values.size, -1)
+    return np.append(values, values[last]), np.append(scores, scores[last])
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMap:
+    """Features whose products are a Gaussian kernel as some landmarks see it (Nystroem), and a constant.
+
+    Parameters
+    ----------
+    space : Space
+        Where distances are measured.
+    landmarks : array of shape (landmarks, features)
+        Points of that space.
+    gamma : float
+        The kernel is exp(−γ·distance²).
+    whiten : array of shape (landmarks, directions)
+        From kernel values to features.
+    """
+
+    space: Space
+    landmarks: Floats
+    gamma: float
+    whiten: Floats
+
+    @classmethod
+    def of(cls, space: Space, landmarks: Floats, width: float, n_varying: int) -> Self:
+        """Make the map for standardised landmarks; `width` is γ times the number of features that vary."""
+        points = np.unique(space(landmarks), axis=0)
+        gamma = width / max(1, n_varying)
+        values, directions = np.linalg.eigh(gaussian(points, points, gamma))
+        kept = values > RANK_LOST * values[-1]
+        return cls(space, points, gamma, directions[:, kept] / np.sqrt(values[kept]))
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return the features of standardised rows; the last is the constant."""
+        made = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.whiten
+        return np.column_stack([made, np.full(len(made), CONSTANT)])
+
+
+def gaussian(A: Floats, B: Floats, gamma: float) -> Floats:
+    """Return exp(−γ·|a − b|²) for each pair of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gaussian(np.array([[0.0], [1.0]]), np.array([[0.0]]), 1.0).round(4).tolist()
+    [[1.0], [0.3679]]
+    """
+    out = A @ B.T
+    out *= -2.0
+    out += np.square(A).sum(axis=1)[:, None]
+    out += np.square(B).sum(axis=1)
+    np.maximum(out, 0.0, out=out)
+    out *= -gamma
+    return np.asarray(np.exp(out, out=out))
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Scales, and a sample of the standardised rows from which ranks and landmarks are read.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        Standardises; a feature that is constant on the sample becomes 0 everywhere.
+    sample : array or CSR matrix of shape (any, features)
+        Standardised rows.
+    landmarks : array
+        Of them.
+    """
+
+    feature_map: FeatureMap
+    sample: Any
+    landmarks: Any
+
+    @classmethod
+    def of(cls, *blocks: Any, seed: int = 0) -> Self:
+        """Make it from blocks of rows, such as log and pool; no copy of all of them is made.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.column_stack([np.arange(6.0), np.full(6, 3.0)])
+        >>> population = Population.of(X[:4], X[4:])
+        >>> population.feature_map(np.array([[2.5, 9.0]])).tolist()
+        [[0.0, 0.0]]
+        >>> len(population.maps)
+        8
+        """
+        rng = np.random.default_rng(seed)
+        feature_map = FeatureMap.of(*blocks)
+        n_rows = sum(block.shape[0] for block in blocks)
+        most = min(POPULATION_ROWS, max(TYPICAL_ROWS, POPULATION_NUMBERS // max(1, blocks[0].shape[1])))
+        order = rng.permutation(n_rows)[:most]
+        chosen = take(blocks, np.sort(order))
+        if hasattr(chosen, "tocsr"):
+            return cls(feature_map, feature_map(chosen), feature_map(chosen[:0]))
+        varies = feature_map(chosen).std(axis=0) > FLAT
+        low, high = (np.where(varies, end, feature_map.mean) for end in (feature_map.low, feature_map.high))
+        feature_map = replace(feature_map, low=low, high=high)
+        sample = feature_map(chosen)
+        return cls(feature_map, sample, sample[rng.permutation(len(sample))[:LANDMARKS]])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse: then only the linear learner can see them."""
+        return hasattr(self.sample, "tocsr")
+
+    @property
+    def typical(self) -> Any:
+        """Some standardised rows that stand for all."""
+        return self.sample[:: 1 + (self.sample.shape[0] - 1) // TYPICAL_ROWS]
+
+    @cached_property
+    def maps(self) -> tuple[KernelMap, ...]:
+        """The kernels to choose from: two spaces times the widths."""
+        spaces = (Space.standard(self.sample.shape[1]), Space.ranks(self.sample))
+        n_varying = int((self.feature_map.low < self.feature_map.high).sum())
+        return tuple(KernelMap.of(space, self.landmarks, width, n_varying) for space in spaces for width in WIDTHS)
+
+
+def take(blocks: tuple[Any, ...], rows: Ints) -> Any:
+    """Return rows of the stack of some blocks, given in increasing order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> take((np.zeros((2, 1)), np.ones((3, 1))), np.array([1, 2, 4])).tolist()
+    [[0.0], [1.0], [1.0]]
+    """
+    ends = np.cumsum([0, *(block.shape[0] for block in blocks)])
+    cuts = np.searchsorted(rows, ends)
+    parts = [block[rows[a:b] - end] for block, a, b, end in zip(blocks, cuts, cuts[1:], ends, strict=False)]
+    out = parts[0]
+    for part in parts[1:]:
+        out = stack_rows(out, part)
+    return out

@@ -1,0 +1,168 @@
+"""AutoVC: few labels for a good classifier of whatever kind, chosen from a pool; nothing to tune."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from observal.checks import check_numbers, check_whole
+from observal.errors import InvalidInput
+from observal.methods.auto.record import explored, surprises
+from observal.methods.pool import Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
+from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+
+FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
+GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
+LEARNERS = ("linear", "kernel", "forest", "boosted")
+
+
+@dataclass(frozen=True)
+class AutoVC:
+    """A blend of four kinds of learners; asks where its lead is smallest, and by lot where the log shows little.
+
+    The blend is :class:`observal.BlendClassifier`'s: a linear model, a kernel model, a forest and boosted trees, weighted by how
+    well each predicts labels that it has not seen. Two classes or more. Sparse rows have the linear model only.
+
+    Parameters
+    ----------
+    batch : int, optional
+        Labels per round; by default 10 in the first rounds, and a quarter of the labels bought once that is more.
+    explore_share, most_explore_share : float
+        The least and the most of each batch that is spread evenly over the rows that pass the gate. In between the
+        labels decide: see Notes.
+    learners : tuple
+        Some of "linear", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier.
+    tempering : float
+        Importance weights are raised to this power: 1 is the full correction, 0 none.
+    clip : bool
+        Whether weights are cut at the paper's threshold.
+    clip_constant : float
+        Stands for the log term of that threshold, as C in the paper's experiments.
+    order : {"pool"}
+        It chooses from the whole pool; for a stream take ``NewtonVC(order="stream")``.
+
+    Notes
+    -----
+    **Choice.** With f the share by lot and G the rows that pass the gate (2·n > m·Q0, n the labels bought with this batch),
+    ``π(x) = (1 − f)·1{among the smallest leads} + f·batch/G·1{passes}``. Rows drawn by lot are a fair sample of what the log
+    hardly shows. Before it asks, the blend notes for each row its guess and the chance that this is wrong; f is by how
+    much the share of wrong guesses among rows drawn by lot exceeds those chances. On an ordinary log that is about 0, and
+    exploring costs little; on one that makes the blend confidently wrong it is large, and exploring is worth it.
+
+    **Kept choices.** Weights of the learners and their settings are chosen anew when half as many labels again were
+    bought, and kept in between. The fit is a function of the labels and of these choices alone.
+
+    There is no rule that stops early: trees agree where none of them has seen anything.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(600, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
+    >>> chance = np.where(X[:, 0] > 0, 0.5, 0.05)
+    >>> shown = rng.random(300) < chance[:300]
+    >>> logged = ob.LoggedData(X[:300], np.where(shown, y[:300], None), chance[:300])
+    >>> pool = ob.Pool(X[300:], chance[300:])
+    >>> result = ob.run(logged, pool, lambda ids: y[300:][ids], ob.AutoVC(), label_budget=40)
+    >>> result.estimator.score(X, y) > 0.9
+    True
+    """
+
+    batch: int | None = None
+    explore_share: float = 0.1
+    most_explore_share: float = 0.5
+    learners: tuple[Any, ...] = LEARNERS
+    tempering: float = 0.5
+    clip: bool = True
+    clip_constant: float = 4.0
+    order: Literal["pool"] = "pool"
+
+    curve_from_one_run: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.order != "pool":
+            raise InvalidInput(
+                f'AutoVC chooses from the whole pool, but order is {self.order!r}; for a stream take NewtonVC(order="stream").'
+            )
+        if self.batch is not None:
+            check_whole("batch", self.batch, 1)
+        check_numbers(self, "explore_share", "most_explore_share", "tempering", "clip_constant")
+        if not 0.0 <= self.explore_share <= self.most_explore_share <= 1.0:
+            raise InvalidInput(
+                "explore_share and most_explore_share must be shares of a batch, the first no larger than the second, but "
+                f"they are {self.explore_share} and {self.most_explore_share}."
+            )
+        if not (0.0 <= self.tempering < np.inf and self.clip_constant > 0.0 and isinstance(self.clip, bool)):
+            raise InvalidInput(
+                "tempering must be at least 0 and finite, clip_constant above 0 and clip True or False, but they are "
+                f"{self.tempering}, {self.clip_constant} and {self.clip!r}."
+            )
+        if self.learners != LEARNERS:  # checking others needs scikit-learn
+            from observal.learners.blend import check_learners
+
+            check_learners(self.learners)
+
+    def choice(self, state: PoolState) -> Choice:
+        """Return how the round after a state chooses."""
+        batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
+        return Choice(batch, explored(surprises(state), self.explore_share, self.most_explore_share), 1.0)
+
+    # -- the five functions that the session calls --------------------------------------------------------------
+
+    def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
+        """Return the initial state."""
+        from observal.methods.auto.model import Fitter
+
+        return PoolState.start(problem, Fitter.of(self, problem))
+
+    def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
+        """Draw the rows of the next round, and note what the blend thinks of them."""
+        if not state.any_left(problem):
+            return Stop()
+        choice, judged = self.choice(state), state.model.judged
+        if state.model.blend.is_constant:
+            drawn = by_lot(problem, state, choice)
+        else:  # the gate takes no rows for their lead: what is unknown there is for the lot to find out
+            drawn = draw(problem, state, choice, judged.margins, np.zeros(len(problem.pool), dtype=bool))
+        plan = draw_plan(drawn, rng)
+        return replace(plan, inferred=judged.codes[plan.positions], doubt=judged.doubt[plan.positions])
+
+    def advance(
+        self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
+    ) -> PoolState:
+        """Add the answers."""
+        n_bought = state.bought.size + int(answers.answered.sum())
+        return state.after(plan, answers, state.fit.after(state, n_bought))
+
+    def describe(self, problem: Problem, state: PoolState) -> Round:
+        """Return the round as people see it."""
+        model, choice = state.model, self.choice(state)
+        blend = model.blend
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(blend.names, blend.theta, strict=True))
+        return state.as_round(
+            estimator=blend,
+            clip=model.clip,
+            disagreement=model.disagreement,
+            least_chance=least_chance(problem, state, choice),
+            learners=weights,
+        )
+
+    def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
+
+        Labelled rows are judged by the out-of-fold chances that the blend has anyway.
+        """
+        from observal.methods.intervals import population_intervals
+
+        return population_intervals(problem, state, None, state.model.scores_of, state.model.out_of_fold)
+
+
+def by_lot(problem: Problem, state: PoolState, choice: Choice) -> Draw:
+    """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""
+    open_, passing = open_and_passing(problem, state, choice)
+    size = min(choice.batch, int(open_.sum()))
+    nobody = np.zeros(passing.size, dtype=bool)
+    return Draw(np.minimum(1.0, size / max(1, int(passing.sum()))) * passing, nobody, nobody)

@@ -1,0 +1,112 @@
+"""AutoVC's fit: the blend after a round, and what it says of the pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from observal.checks import Floats, Ints
+from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead
+from observal.learners.population import Population
+from observal.methods.intervals import Scores
+from observal.methods.pool import PoolState
+from observal.types import Problem
+
+if TYPE_CHECKING:
+    from observal.methods.auto.method import AutoVC
+
+AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
+
+
+@dataclass(frozen=True, eq=False)
+class Fitter:
+    """Fits the blend; the same labels, bought in the same rounds, always give the same model.
+
+    Parameters
+    ----------
+    method : AutoVC
+        The settings.
+    problem : Problem
+        Log and pool.
+    population : Population
+        What their rows say without labels.
+    anchor : PoolState, optional
+        The earlier state whose weights and settings still hold; without one they are chosen anew.
+    """
+
+    method: AutoVC
+    problem: Problem
+    population: Population = field(repr=False)
+    anchor: PoolState | None = None
+
+    @classmethod
+    def of(cls, method: AutoVC, problem: Problem) -> Self:
+        """Learn what log and pool say without labels."""
+        return cls(method, problem, Population.of(problem.logged.X, problem.pool.X))
+
+    def after(self, before: PoolState, n_bought: int) -> Self:
+        """Return the fitter of the state that follows `before`."""
+        anchor = before if self.anchor is None else self.anchor
+        is_time = n_bought >= max(AGAIN * anchor.bought.size, 1)
+        return replace(self, anchor=None if is_time else anchor)
+
+    def __call__(self, state: PoolState) -> AutoModel:
+        """Fit on all labels."""
+        problem, method = self.problem, self.method
+        rows, codes = state.labelled(problem)
+        weights, clip = state.importance(problem, rows, method.clip_constant if method.clip else None)
+        weights = weights**method.tempering
+        if problem.cost is not None:
+            weights = weights * problem.cost[rows]
+        kept: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
+        X, classes = problem.take(rows), problem.logged.classes
+        blend, out_of_fold, chosen = fit_blend(self.population, X, codes, weights, classes, method.learners, kept)
+        return AutoModel(problem, blend, chosen, _scores(*lead(out_of_fold), len(classes)), clip)
+
+
+@dataclass(frozen=True, eq=False)
+class AutoModel:
+    """The blend after a round.
+
+    Parameters
+    ----------
+    problem : Problem
+        Log and pool.
+    blend : Blend
+        The fit.
+    chosen : Chosen, optional
+        Weights and settings; None while all labels are the same.
+    out_of_fold : pair of arrays
+        Score and predicted class of each labelled row by fits that have not seen it.
+    clip : float
+        The largest weight.
+    """
+
+    problem: Problem = field(repr=False)
+    blend: Blend
+    chosen: Chosen | None
+    out_of_fold: Scores = field(repr=False)
+    clip: float
+
+    @cached_property
+    def judged(self) -> Judged:
+        """What the blend says of each pool row."""
+        return self.blend.judge(self.problem.pool.X)
+
+    @property
+    def disagreement(self) -> float:
+        """The mean weight, over pool rows, of the learners that say another class than the blend."""
+        return float(self.judged.disagreement.mean())
+
+    def scores_of(self, rows: Ints) -> Scores:
+        """Return score and predicted class of rows of the stack of log and pool."""
+        codes, margins, *_ = self.blend.judge(self.problem.take(rows))
+        return _scores(codes, margins, self.blend.classes_.size)
+
+
+def _scores(codes: Ints, margins: Floats, n_classes: int) -> Scores:
+    """Return how far each row is on the side of the last class, and its class."""
+    return np.where(codes == n_classes - 1, margins, -margins), codes
