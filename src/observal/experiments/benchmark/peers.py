@@ -80,7 +80,8 @@ def fitted(family: Family, X: Floats, y: Ints, seed: int, strength: float) -> An
     from sklearn.dummy import DummyClassifier
 
     if np.unique(y).size < 2:
-        return DummyClassifier(strategy="most_frequent").fit(X[:1], y[:1] if y.size else np.zeros(1, dtype=np.int64))
+        said = y[:1] if y.size else np.zeros(1, dtype=np.int64)
+        return DummyClassifier(strategy="most_frequent").fit(np.zeros((1, X.shape[1])), said)
     return family.make(seed % 2**31, strength).fit(X, y)
 
 

@@ -200,9 +200,9 @@ def margin_run(split: Split, model: str, seed: int) -> list[float]:
 def _distance(model: Any, X: Floats) -> Floats:
     if model is None:
         return np.zeros(len(X))
-    if hasattr(model, "decision_function"):
-        return np.abs(np.asarray(model.decision_function(X)))
-    return np.abs(np.asarray(model.predict_proba(X))[:, 1] - 0.5)
+    is_forest = not hasattr(model, "decision_function")
+    signed = model.predict_proba(X)[:, 1] - 0.5 if is_forest else model.decision_function(X)
+    return np.abs(np.asarray(signed, dtype=np.float64))
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------
