@@ -5,26 +5,30 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
+from pyarrow import parquet
 from scipy.stats import t
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.experiments.benchmark import Specification, benchmark, list_cells, make_world, peers
+from observal.experiments.benchmark import Specification, benchmark, list_cells, make_world
 from observal.experiments.benchmark.cells import GENERATED, Cell
-from observal.experiments.benchmark.peers import Rows, all_labels_error, choose_strength, run_peer
+from observal.experiments.benchmark.development import halves, list_tables, load_table
+from observal.experiments.benchmark.peers import DEFAULT_PEERS, FAMILIES, all_labels_error, margins, run_peer
+from observal.experiments.benchmark.rows import Rows, choose_strength
 from observal.experiments.benchmark.scores import (
     best_single,
     excess_area,
-    labels_to_near,
+    paired_difference,
     paired_excess,
     ratio_of_sums,
 )
-from observal.experiments.benchmark.specification import run_unit
+from observal.experiments.benchmark.specification import ALL_LABELS, pick_methods, run_unit
 from observal.experiments.curves import Curve
 from observal.methods.newton.method import NewtonVC
 from observal.methods.paper.active18 import Active18
@@ -32,6 +36,7 @@ from observal.methods.paper.active_vc import ActiveVC
 from tests.reference import benchmark as slow
 
 LINEAR = GENERATED[1]
+boost = pytest.mark.skipif(find_spec("catboost") is None, reason="catboost (extra bench) is not installed")
 activeml = pytest.mark.skipif(find_spec("skactiveml") is None, reason="scikit-activeml (extra bench) is not installed")
 vowpal = pytest.mark.skipif(find_spec("vowpalwabbit") is None, reason="vowpalwabbit (extra bench) is not installed")
 
@@ -49,12 +54,31 @@ def one_thread():
 
 
 @pytest.fixture
+def small_forest(monkeypatch):
+    small = replace(FAMILIES["forest"], make=lambda seed, _: RandomForestClassifier(5, random_state=seed))
+    monkeypatch.setitem(FAMILIES, "forest", small)
+
+
+@pytest.fixture
 def folder(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)) * [1.0, 100.0, 0.01, 1.0] + 5.0
     X[:, 3] = 7.0  # constant
     for name in ("alpha", "beta", "skin"):
         np.savez(tmp_path / f"{name}.npz", X=X, y=(X[:, 0] + 0.3 * rng.standard_normal(300) > 5.0).astype(int))
+    return tmp_path
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Development tables: three classes with a category, and two classes."""
+    rng = np.random.default_rng(1)
+    x, colour = rng.standard_normal(240), rng.choice(["red", "green"], 240)
+    more = rng.standard_normal(240)
+    y = np.where(x > 0.5, "c", np.where((colour == "red") & (x < 0.3), "a", "b"))
+    parquet.write_table(pa.table({"x": x, "colour": colour, "more": more, "label": y}), tmp_path / "three.parquet")
+    two = np.where(x + 0.3 * more > 0, "yes", "no")
+    parquet.write_table(pa.table({"x": x, "more": more, "label": two}), tmp_path / "two.parquet")
     return tmp_path
 
 
@@ -102,10 +126,37 @@ def test_generated_worlds_have_the_rows_asked_for():
         assert len(simulation.logged) == len(simulation.pool) == 200
 
 
+def test_development_tables_take_the_place_of_all_other_cells(tables):
+    cells = list_cells(development=tables)
+    assert len(cells) == 2 * 4
+    assert {(cell.data, cell.classes, cell.table) for cell in cells} == {("three", 3, True), ("two", 2, True)}
+    assert list_tables(tables) == ("three", "two")
+    X, y = load_table(tables, "three")
+    assert X.shape == (240, 4)  # two numbers, two colours
+    assert set(y) == {"a", "b", "c"}
+    with pytest.raises(InvalidInput, match="no parquet files"):
+        list_cells(development=tables / "nowhere")
+    parquet.write_table(pa.table({"x": [1.0, 2.0]}), tables / "bare.parquet")
+    with pytest.raises(InvalidInput, match="column 'label'"):
+        load_table(tables, "bare")
+
+
+def test_more_classes_are_halved_for_the_policy_alone(tables):
+    assert halves(np.array(["d", "a", "b", "c"])).tolist() == [1, 0, 0, 1]
+    assert halves(np.array(["x", "y", "x"])).tolist() == [0, 1, 0]
+    for policy in ("certainty", "uncertainty", "scorecard", "blind-spot"):
+        world = make_world(Cell("three", policy, True, 3, table=True), 0, 0, 200, tables)
+        simulation = world.simulation
+        assert simulation.logged.classes.tolist() == ["a", "b", "c"]
+        assert (len(simulation.logged), len(simulation.pool), len(simulation.y_test)) == (80, 80, 40)
+        assert set(world.log_labels) == {"a", "b", "c"}
+        assert_allclose(np.vstack([simulation.logged.X, simulation.pool.X]).mean(axis=0), 0.0, atol=1e-9)
+
+
 # -- scores
 
 
-def test_areas_and_labels_to_near_agree_with_their_slow_twins():
+def test_areas_agree_with_their_slow_twin():
     rng = np.random.default_rng(1)
     for _ in range(20):
         labels = np.concatenate([[0], np.sort(rng.choice(np.arange(1, 40), size=4, replace=False))])
@@ -113,15 +164,34 @@ def test_areas_and_labels_to_near_agree_with_their_slow_twins():
         curve, all_labels = Curve(labels, errors), float(rng.uniform(0.02, 0.3))
         args = (labels.tolist(), errors.tolist(), all_labels, 30)
         assert excess_area(curve, all_labels, 30) == pytest.approx(slow.excess_area(*args))
-        fast, twin = labels_to_near(curve, all_labels, 30), slow.labels_to_near(*args)
-        assert fast is None if twin is None else fast == pytest.approx(twin, abs=0.011)
 
 
-def test_labels_to_near_is_none_beyond_the_budget():
-    curve = Curve([0, 100], [0.5, 0.1])
-    assert labels_to_near(curve, 0.1, 50) is None
-    assert labels_to_near(curve, 0.1, 100) == pytest.approx(97.5)
-    assert labels_to_near(curve, 0.6, 100) == 0.0
+def test_the_paired_difference_agrees_with_its_slow_twin():
+    rng = np.random.default_rng(5)
+    for groups in (2, 7):
+        theirs = [rng.uniform(0.1, 0.3, n) for n in rng.integers(1, 9, groups)]
+        ours = [cell + rng.normal(-0.01, 0.02) + rng.normal(0.0, 0.01, cell.size) for cell in theirs]
+        found = paired_difference(ours, theirs)
+        twin = slow.paired_difference(
+            [a.tolist() for a in ours], [b.tolist() for b in theirs], float(t.ppf(0.975, groups - 1))
+        )
+        assert_allclose([found.mean, found.low, found.high, found.won], twin)
+        assert found.groups == groups
+    one = paired_difference([np.array([0.1, 0.3])], [np.array([0.3, 0.3])])
+    assert one.to_dict() == {"mean": pytest.approx(-0.1), "low": None, "high": None, "groups": 1, "won": 1}
+    with pytest.raises(InvalidInput, match="same trials"):
+        paired_difference(ours, theirs[:-1])
+
+
+def test_the_paired_interval_covers_as_often_as_it_says():
+    rng = np.random.default_rng(6)
+    covered = 0
+    for _ in range(400):
+        theirs = [rng.uniform(0.1, 0.3, 4) for _ in range(8)]
+        ours = [cell - 0.01 + rng.normal(0.0, 0.01) + rng.normal(0.0, 0.01, 4) for cell in theirs]
+        found = paired_difference(ours, theirs)
+        covered += found.low <= -0.01 <= found.high
+    assert 0.92 < covered / 400 < 0.98
 
 
 def test_ratio_agrees_with_its_slow_twin():
@@ -164,6 +234,10 @@ def test_the_best_single_peer_has_the_least_mean_of_cell_means():
     # Over all trials "b" would be the lower one: cells count alike, however many trials they have.
     areas = {"a": [np.full(2, 0.1), np.full(9, 0.1)], "b": [np.full(2, 0.3), np.full(9, 0.0)]}
     assert best_single(areas) == "a"
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        errors = {name: [rng.random(n) for n in (2, 5, 1)] for name in "abcd"}
+        assert best_single(errors) == slow.best_single(errors)
 
 
 # -- peers
@@ -176,24 +250,93 @@ def test_strength_is_one_where_a_class_has_too_few_labels():
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((40, 30))
     assert choose_strength(noise, rng.integers(2, size=40), 0) < 0.1  # nothing to learn: the ridge is strong
+    # A class with three labels takes no part in the choice.
+    y = np.r_[rng.integers(2, size=40), [2, 2, 2]]
+    assert choose_strength(rng.standard_normal((43, 30)), y, 0) < 0.1
 
 
-@pytest.mark.parametrize("trees", [False, True])
-def test_all_labels_are_better_than_the_log_on_the_population(trees):
+@pytest.mark.parametrize("family", ["logistic", "forest"])
+def test_all_labels_are_better_than_the_log_on_the_population(family):
     world = make_world(GENERATED[3], 0, 0, 1200)
-    error = all_labels_error(*world, trees=trees)
+    error = all_labels_error(*world, family=family)
     sim, shown = world.simulation, world.simulation.logged.revealed
-    model = HistGradientBoostingClassifier(random_state=0) if trees else LogisticRegression()
+    model = RandomForestClassifier(random_state=0) if family == "forest" else LogisticRegression()
     model.fit(sim.logged.X[shown], sim.logged.codes[shown])
     log_alone = np.mean(sim.logged.classes[model.predict(sim.X_test)] != sim.y_test)
     assert 0.0 < error < log_alone - 0.05
 
 
+def test_the_default_peers_are_two_rules_for_each_family():
+    assert len(DEFAULT_PEERS) == 8
+    assert set(DEFAULT_PEERS) == {f"{rule}/{family}" for rule in ("margin", "random") for family in FAMILIES}
+
+
+BY_HAND = [
+    pytest.param(name, marks=boost) if "CatBoost" in name else name
+    for name in DEFAULT_PEERS
+    if name != "random/CatBoost"  # slow, and both of its halves are tested in others
+]
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_peers_by_hand_buy_the_budget_from_the_pool_alone(name):
+    world = make_world(LINEAR, 0, 0, 200)
+    curve = run_peer(name, world.simulation, 15, 10, world.seed)
+    assert curve.labels.tolist() == [0, 10, 15]
+    again = run_peer(name, world.simulation, 15, 10, world.seed)
+    assert curve.errors.tolist() == again.errors.tolist()
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_peers_by_hand_take_three_classes(name, tables):
+    world = make_world(Cell("three", "scorecard", True, 3, table=True), 0, 0, 240, tables)
+    curve = run_peer(name, world.simulation, 60, 30, world.seed)
+    assert curve.labels.tolist() == [0, 30, 60]
+    most = max(np.mean(world.simulation.y_test == label) for label in "abc")
+    assert curve.errors[-1] < 1.0 - most
+
+
+@pytest.mark.parametrize("family", ["logistic", "forest", "LightGBM"])
+def test_peers_by_hand_that_bought_everything_agree(family):
+    simulation = make_world(LINEAR, 0, 0, 200).simulation
+    margin, by_lot = (run_peer(f"{rule}/{family}", simulation, 10_000, 80, 7) for rule in ("margin", "random"))
+    assert margin.labels[-1] == by_lot.labels[-1] == len(simulation.pool)
+    assert margin.errors[-1] == by_lot.errors[-1]
+
+
+def test_margin_by_hand_asks_for_the_rows_in_doubt(monkeypatch):
+    simulation = make_world(LINEAR, 0, 0, 200).simulation
+    rows, asked = Rows(simulation), []
+    real = LogisticRegression.fit
+    monkeypatch.setattr(LogisticRegression, "fit", lambda self, X, y: asked.append(len(y)) or real(self, X, y))
+    run_peer("margin/logistic", simulation, 10, 10, 0)
+    n_log = int((~np.isnan(rows.known)).sum())
+    assert asked[-1] == n_log + 10
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.ones(4), 30)
+
+    class Model:
+        def predict_proba(self, X):
+            return chances
+
+    assert_allclose(margins(Model(), rows.X[:30]), slow.margins(chances.tolist()))
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_peers_by_hand_live_with_a_log_of_one_class_or_none(name):
+    simulation = make_world(LINEAR, 0, 0, 200).simulation
+    for kept in (simulation.logged.y == 1.0, np.zeros(len(simulation.logged), dtype=bool)):
+        y = np.where(kept, simulation.logged.y, np.nan)
+        bare = replace(simulation, logged=replace(simulation.logged, y=y))
+        assert run_peer(name, bare, 20, 10, 0).labels[-1] == 20
+
+
 @activeml
-@pytest.mark.parametrize("name", ["margin", "DiscriminativeAL", "CoreSet", "random", "margin, trees"])
+@pytest.mark.parametrize("name", ["margin", "DiscriminativeAL", "CoreSet", "random", "margin-trees"])
 def test_activeml_peers_buy_the_budget_from_the_pool_alone(name):
     world = make_world(LINEAR, 0, 0, 200)
     rows = Rows(world.simulation)
+    name = f"scikit-activeml/{name}"
     curve = run_peer(name, world.simulation, 15, 10, world.seed)
     assert curve.labels.tolist() == [0, 10, 15]
     again = run_peer(name, world.simulation, 15, 10, world.seed)
@@ -205,7 +348,8 @@ def test_activeml_peers_buy_the_budget_from_the_pool_alone(name):
 @activeml
 def test_peers_that_bought_everything_agree():
     simulation = make_world(LINEAR, 0, 0, 200).simulation
-    ends = {name: run_peer(name, simulation, 10_000, 80, 7).errors[-1] for name in ("margin", "random", "CoreSet")}
+    names = ("scikit-activeml/margin", "scikit-activeml/random", "scikit-activeml/CoreSet", "margin/logistic")
+    ends = {name: run_peer(name, simulation, 10_000, 80, 7).errors[-1] for name in names}
     assert len(set(ends.values())) == 1
 
 
@@ -215,7 +359,7 @@ def test_peers_live_with_a_log_of_one_class():
     y = np.where(simulation.logged.y == 1.0, 1.0, np.nan)
     one = replace(simulation, logged=replace(simulation.logged, y=y))
     for name in ("margin", "DiscriminativeAL", "CoreSet", "random"):
-        assert run_peer(name, one, 20, 10, 0).labels[-1] == 20
+        assert run_peer(f"scikit-activeml/{name}", one, 20, 10, 0).labels[-1] == 20
 
 
 @vowpal
@@ -297,43 +441,71 @@ def test_one_trial_has_no_standard_error():
     assert (mean, se) == (pytest.approx(pairs.mean()), pytest.approx(pairs.std(ddof=1) / np.sqrt(2)))
 
 
-def test_trees_on_a_set_that_is_not_there_are_refused(folder):
-    with pytest.raises(InvalidInput, match="no data set 'typo' to compare trees on"):
-        tiny(only=None, data=folder, exclude=(), tree_data=("alpha", "typo"))
-
-
-@activeml
-def test_report_compares_with_the_best_single_peer(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        peers, "choose_strength", lambda *_: 1.0
-    )  # has a test of its own, and would take most of the time
-    spec = tiny(
-        only=None,
-        data=folder,
-        policies=("certainty", "blind-spot"),
-        exclude=("skin", "beta"),
-        peers=("margin", "random", "margin, trees"),
-        tree_data=("alpha",),
-        rows=200,
-    )
+def test_report_compares_with_the_best_single_peer_of_any_family(folder, tmp_path, small_forest):
+    peers = ("margin/logistic", "random/logistic", "margin/forest")
+    policies = ("certainty", "blind-spot")
+    spec = tiny(only=None, data=folder, policies=policies, exclude=("skin", "beta"), peers=peers, rows=200)
     report = benchmark(spec, tmp_path, jobs=1)
-    assert report.best_peer in ("margin", "random")
-    assert {c.cells for c in report.comparisons} == {"all cells", "real sets without a blind spot"}
-    means = {p: np.mean([report.areas(cell, p).mean() for cell in spec.cells]) for p in ("margin", "random")}
-    assert report.best_peer == min(means, key=means.__getitem__)
-    for overall in (c for c in report.comparisons if c.cells == "all cells"):
-        ours = np.mean([report.areas(cell, overall.ours).mean() for cell in spec.cells])
-        assert overall.ratio.estimate == pytest.approx(ours / means[report.best_peer])
-    assert [c.ratio.cells for c in report.comparisons if c.cells != "all cells"] == [1] * len(spec.methods)
+    means = {p: np.mean([report.errors(cell, p).mean() for cell in spec.cells]) for p in peers}
+    best = report.best_peer(spec.cells)
+    assert best == min(means, key=means.__getitem__)
+    assert report.best_peer(spec.cells, trees=True) == "margin/forest"
+    assert report.best_peer([]) is None
+    ours = [report.errors(cell, "ActiveVC") for cell in spec.cells]
+    theirs = [report.errors(cell, best) for cell in spec.cells]
+    found = report.difference("ActiveVC", best, spec.cells)
+    twin = slow.paired_difference(ours, theirs, float(t.ppf(0.975, len(spec.cells) - 1)))
+    assert_allclose([found.mean, found.low, found.high, found.won], twin)
+    assert report.difference("ActiveVC", best, spec.cells, by_data=True).groups == 4  # three scenarios and alpha
+    peer, ratio = report.generated_ratio("ActiveVC")
+    generated = [cell for cell in spec.cells if not cell.real]
+    top, bottom = (sum(report.areas(c, name).mean() for c in generated) for name in ("ActiveVC", peer))
+    assert ratio.estimate == pytest.approx(top / bottom)
     assert len(report.rows()) == len(spec.cells) + 1
     assert all(len(row) == len(report.header) for row in report.rows())
-    assert [row[0] for row in report.tree_rows()] == ["alpha / certainty", "alpha / blind-spot"]
-    assert all(len(row) == len(report.tree_header) for row in report.tree_rows())
-    cell = spec.tree_cells[0]
-    excess = report.errors(cell, "margin, trees") - report.all_labels(cell, "margin, trees")
-    assert_allclose(report.areas(cell, "margin, trees"), excess)
-    assert len(report.summary()) == 3
+    overall = report.overall_rows("ActiveVC")
+    assert [float(row[0]) for row in overall] == sorted(float(row[0]) for row in overall)
+    assert {row[1] for row in overall} == set(spec.contestants)
+    assert any("best single peer of any family" in line for line in report.summary())
     json.dumps(report.to_dict(), allow_nan=False)
+    text = (tmp_path / "tables.md").read_text(encoding="utf-8")
+    assert sum(line.startswith("| --- |") for line in text.splitlines()) == 2
+    assert "| mean over its cells |" in text
+
+
+def test_all_labels_are_those_of_the_family_that_has_the_lowest_error(small_forest):
+    spec = tiny(peers=("random/forest",), only="confidently wrong", rows=600)
+    report = benchmark(spec, jobs=1)
+    cell = spec.cells[0]
+    by_family = {f: [c.errors[0] for c in report.trials(cell, ALL_LABELS + f)] for f in ("logistic", "forest")}
+    assert spec.families == ("logistic", "forest")
+    assert report.all_labels(cell).tolist() == min(by_family.values(), key=np.mean)
+    assert_allclose(report.areas(cell, "ActiveVC"), report.errors(cell, "ActiveVC") - report.all_labels(cell))
+
+
+def test_a_method_for_two_classes_is_left_out_of_cells_with_more(tables, tmp_path):
+    spec = tiny(only="scorecard", development=tables, peers=("margin/logistic",), trials=1, rows=240)
+    assert [cell.name for cell in spec.cells] == ["three / scorecard", "two / scorecard"]
+    report = benchmark(spec, tmp_path, jobs=1)
+    assert [cell.data for cell in report.cells_of("ActiveVC")] == ["two"]
+    assert report.rows()[0][1] == "—"
+    assert report.summary()[0] == "ActiveVC takes two classes alone, so it was not run in 1 cells."
+    assert report.overall_rows("ActiveVC")[0][4] in ("", "0 of 1", "1 of 1")
+    alone = benchmark(replace(spec, only="three / scorecard"), jobs=1)
+    assert alone.overall_rows("ActiveVC") == []
+    json.dumps(alone.to_dict(), allow_nan=False)
+
+
+def test_the_worse_cells_are_those_whose_lower_bound_exceeds_the_tolerance():
+    spec = tiny(peers=("margin/logistic",), trials=3)
+    report = benchmark(spec, jobs=1)
+    cell = spec.cells[0]
+    for shift, worse in ((0.0, []), (0.01, [cell])):
+        curves = dict(report.curves)
+        for trial in range(3):
+            peer = report.curves[cell.name, trial, "margin/logistic"]
+            curves[cell.name, trial, "ActiveVC"] = Curve(peer.labels, peer.errors + shift)
+        assert replace(report, curves=curves).worse("ActiveVC") == worse
 
 
 def test_two_processes_find_the_same(tmp_path):
@@ -349,7 +521,8 @@ def test_two_processes_find_the_same(tmp_path):
     [
         ({"trials": 0}, "at least 1 trial"),
         ({"peers": ("nobody",)}, "no peer 'nobody'"),
-        ({"methods": {"margin": ActiveVC()}}, "distinct names"),
+        ({"methods": {"margin/logistic": ActiveVC()}}, "distinct names"),
+        ({"data": ".", "development": "."}, "got both"),
         ({"methods": {}}, "at least one method"),
     ],
 )
@@ -362,4 +535,11 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr("observal.experiments.benchmark.peers.find_spec", lambda package: None)
     assert tiny(peers=None).peers == ()
     with pytest.raises(InvalidInput, match=r"observal\[bench\]"):
-        tiny(peers=("margin",))
+        tiny(peers=("margin/forest",))
+
+
+def test_methods_are_picked_by_name():
+    assert list(pick_methods(None)) == ["NewtonVC"]
+    assert list(pick_methods(["CommitteeVC/forest", "NewtonVC"])) == ["CommitteeVC/forest", "NewtonVC"]
+    with pytest.raises(InvalidInput, match="no method 'Nobody'"):
+        pick_methods(["Nobody"])

@@ -27,16 +27,6 @@ def excess_area(labels: Sequence[int], errors: Sequence[float], all_labels: floa
     return total / end
 
 
-def labels_to_near(
-    labels: Sequence[int], errors: Sequence[float], all_labels: float, end: int, step: float = 0.01
-) -> float | None:
-    """Return the first label count on a fine grid at which the curve is within one point."""
-    for k in range(round(end / step) + 1):
-        if error_at(labels, errors, k * step) <= all_labels + 0.01 + 1e-12:
-            return k * step
-    return None
-
-
 def ratio_of_sums(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], draws: int, seed: int
 ) -> tuple[float, list[float]]:
@@ -59,3 +49,47 @@ def paired_low(ours: Sequence[float], theirs: Sequence[float], quantile: float) 
     variance = sum((d - mean) ** 2 for d in differences) / (len(differences) - 1)
     se = math.sqrt(variance / len(differences))
     return mean, se, mean - quantile * se
+
+
+def paired_difference(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], quantile: float
+) -> tuple[float, float, float, int]:
+    """Return mean and interval of the groups' mean differences, given Student's quantile, and the groups won."""
+    means = []
+    for a, b in zip(ours, theirs, strict=True):
+        total = 0.0
+        for x, y in zip(a, b, strict=True):
+            total += x - y
+        means.append(total / len(a))
+    mean = sum(means) / len(means)
+    se = math.sqrt(sum((m - mean) ** 2 for m in means) / (len(means) - 1) / len(means))
+    return mean, mean - quantile * se, mean + quantile * se, sum(m < 0 for m in means)
+
+
+def best_single(errors: dict[str, Sequence[Sequence[float]]]) -> str:
+    """Return the name with the lowest mean of cell means, found by comparing one after the other."""
+    best, lowest = "", math.inf
+    for name, cells in errors.items():
+        mean = sum(sum(cell) / len(cell) for cell in cells) / len(cells)
+        if mean < lowest:
+            best, lowest = name, mean
+    return best
+
+
+def margins(chances: Sequence[Sequence[float]]) -> list[float]:
+    """Return the likeliest minus the next, row by row."""
+    out = []
+    for row in chances:
+        first = max(row)
+        rest = list(row)
+        rest.remove(first)
+        out.append(first - max(rest))
+    return out
+
+
+def aubc(accuracies: Sequence[float]) -> float:
+    """Return the trapezoids one by one, over the number of purchases."""
+    total = 0.0
+    for k in range(len(accuracies) - 1):
+        total += (accuracies[k] + accuracies[k + 1]) / 2
+    return total / len(accuracies)

@@ -106,55 +106,98 @@ def benchmark(
     data: Annotated[
         Path | None, typer.Option(help="Folder of NAME.npz files; $OBSERVAL_DATA by default.", envvar="OBSERVAL_DATA")
     ] = None,
+    development: Annotated[
+        Path | None, typer.Option(help="Folder of NAME.parquet tables to make choices on, in place of all other cells.")
+    ] = None,
+    rebenchmark: Annotated[
+        Path | None, typer.Option(help="Folder of the public re-benchmark: that is run, and nothing else.")
+    ] = None,
     trials: Annotated[int, typer.Option(help="Trials in each cell.")] = 8,
+    seeds: Annotated[int, typer.Option(help="Seeds of the re-benchmark.")] = 10,
     rows: Annotated[int, typer.Option(help="The most rows of a data set.")] = 6000,
-    only: Annotated[str | None, typer.Option(help="Only cells whose name contains this.")] = None,
-    peers: Annotated[str | None, typer.Option(help="Comma-separated peers; all that are installed by default.")] = None,
-    trees: Annotated[
-        str | None, typer.Option(help="Comma-separated data sets on which boosted trees are compared too.")
+    batch: Annotated[int, typer.Option(help="Labels that a peer buys at a time.")] = 10,
+    only: Annotated[str | None, typer.Option(help="Only cells, or tables, whose name contains this.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Comma-separated methods of ours, the one that is compared first.")
+    ] = None,
+    peers: Annotated[
+        str | None, typer.Option(help="Comma-separated peers; by default margin and random with every model family.")
     ] = None,
     ablate: Annotated[
         bool, typer.Option("--ablate", help="NewtonVC with each ingredient taken away, in place of our other methods.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for results.json and the figure.")] = Path("out/benchmark"),
+    out: Annotated[Path, typer.Option(help="Folder for the results, the tables and the figure.")] = Path(
+        "out/benchmark"
+    ),
     resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run has finished.")] = False,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
-    """Compare our methods with other libraries' on the same rows, with the same budget and model family.
+    """Compare our methods with margin and random sampling around four model families, on the same rows and budget.
 
-    Four generated scenarios, and every data set in --data under four logging policies.
-    Example: observal benchmark --data DIR --trials 8, for a first look: observal benchmark --only linear --trials 2,
-    and what each ingredient is worth: observal benchmark --ablate --peers margin
+    Four generated scenarios, and every data set in --data under four logging policies; or the tables of --development
+    under the same policies; or the public re-benchmark. See docs/benchmark.md.
+    Example: observal benchmark --development DIR --trials 2, for a first look: observal benchmark --only linear --trials 2,
+    and what each ingredient is worth: observal benchmark --ablate --peers margin/logistic
     """
-    from observal.experiments.benchmark import Specification, ablated_methods, default_methods, tree_methods
+    from observal.experiments.benchmark import Specification, ablated_methods, pick_methods
     from observal.experiments.benchmark import benchmark as run_benchmark
+    from observal.experiments.benchmark.tables import OVERALL_HEADER
 
+    if rebenchmark is not None:
+        run_rebenchmark(rebenchmark, seeds, only, out, resume, jobs, as_json)
+        return
     spec = Specification(
-        methods=ablated_methods() if ablate else default_methods(),
-        tree_methods={} if trees is None else tree_methods(),
-        tree_data=tuple(listed(trees) or ()),
-        data=data,
+        methods=ablated_methods() if ablate else pick_methods(listed(methods)),
+        data=data if development is None else None,
+        development=development,
         trials=trials,
         rows=rows,
+        batch=batch,
         only=only,
         peers=None if peers is None else tuple(listed(peers) or ()),
         seed=seed,
     )
     with progress_bar("running", hidden=as_json) as progress:
         report = run_benchmark(spec, out, jobs, resume, progress)
+    if spec.data is not None:
+        say(
+            "This was a look at the real sets: write its date, commit, what was run and what was learned into "
+            "benchmarks/LOOKS.md.",
+            error=True,
+        )
     if as_json:
         print_json(report.to_dict())
         return
-    print_table(report.header, report.rows())
-    if report.spec.tree_cells:
-        print_table(report.tree_header, report.tree_rows())
+    for ours in report.spec.methods:
+        print_table(list(OVERALL_HEADER), report.overall_rows(ours))
     if ablate:
-        print_table(["more area than NewtonVC, points", *report.groups, "all cells"], report.difference_rows())
+        print_table(["more error than NewtonVC, points", *report.groups, "all cells"], report.difference_rows())
     for line in report.summary():
         say(line)
-    say(f"Figure: {out / 'figure.png'}")
+    say(f"Every cell: {out / 'tables.md'}. Figure: {out / 'figure.png'}")
+
+
+def run_rebenchmark(
+    folder: Path, seeds: int, only: str | None, out: Path, resume: bool, jobs: int | None, as_json: bool
+) -> None:
+    """Run the public re-benchmark and print what it says."""
+    from observal.experiments.rebenchmark import Rebenchmark
+    from observal.experiments.rebenchmark import rebenchmark as run
+    from observal.experiments.rebenchmark.report import RANDOM, SCORECARD
+
+    with progress_bar("running", hidden=as_json) as progress:
+        report = run(Rebenchmark(folder, seeds, only=only), out, jobs, resume, progress)
+    if as_json:
+        print_json(report.to_dict())
+        return
+    print_table(list(report.agreement_header), report.agreement_rows())
+    for variant, words in ((RANDOM, "drawn at random"), (SCORECARD, "drawn by an old scorecard")):
+        say(f"First labels {words}, mean AUBC over {seeds} seeds:")
+        print_table(report.header, report.rows(variant))
+    for line in report.summary():
+        say(line)
 
 
 def demo(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import check_ids, check_propensity, frozen
+from observal.checks import check_ids, check_propensity, distinct_labels, frozen
 from observal.datasets.dataset import Dataset, RandomState
 from observal.datasets.policies import Policy
 from observal.errors import InvalidInput, UnknownRow
@@ -111,22 +111,44 @@ def simulate(
     """
     if not isinstance(data, Dataset):
         data = Dataset(data[0], data[1], "data", "Given as arrays.")
-    n_test = round(test_size * len(data))
-    n_logged = round(log_share * (len(data) - n_test))
-    n_pool = len(data) - n_test - n_logged
+    return simulate_rows(data.X, data.y, policy, random_state, test_size=test_size, log_share=log_share)
+
+
+def simulate_rows(
+    X: Any,
+    y: NDArray[Any],
+    policy: Policy,
+    random_state: RandomState = None,
+    *,
+    test_size: float = 0.2,
+    log_share: float = 0.5,
+) -> Simulation:
+    """Do what :func:`simulate` does for rows of two classes or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.datasets import Identical
+    >>> X = np.arange(20.0)[:, None]
+    >>> simulate_rows(X, np.repeat(["a", "b", "c", "d"], 5), Identical(0.5), 0).logged.classes.tolist()
+    ['a', 'b', 'c', 'd']
+    """
+    n_rows = len(y)
+    n_test = round(test_size * n_rows)
+    n_logged = round(log_share * (n_rows - n_test))
+    n_pool = n_rows - n_test - n_logged
     if not (0.0 <= test_size < 1.0 and 0.0 < log_share < 1.0 and n_logged > 0 and n_pool > 0):
         raise InvalidInput(
             f"A split needs rows for log and pool, but test_size {test_size} and log_share {log_share} make "
-            f"{n_logged} and {n_pool} of {len(data)} rows; use shares between 0 and 1 and enough rows."
+            f"{n_logged} and {n_pool} of {n_rows} rows; use shares between 0 and 1 and enough rows."
         )
     rng = np.random.default_rng(random_state)
-    test, log, pool = np.split(rng.permutation(len(data)), [n_test, n_test + n_logged])
-    X, y = data.X, data.y
+    test, log, pool = np.split(rng.permutation(n_rows), [n_test, n_test + n_logged])
     propensity = check_propensity(policy(X[log]), n_logged, "The log")
     # random() < 1 always and < 0 never, so that propensities 1 and 0 mean what they say.
     revealed = rng.random(n_logged) < propensity
     return Simulation(
-        logged=LoggedData(X[log], hide(y[log], ~revealed), propensity, ids=log, classes=data.classes),
+        logged=LoggedData(X[log], hide(y[log], ~revealed), propensity, ids=log, classes=distinct_labels(y)),
         pool=Pool(X[pool], policy(X[pool]), ids=pool),
         oracle=TableOracle(pool, y[pool]),
         X_test=X[test],

@@ -1,4 +1,4 @@
-"""The benchmark: our methods and other libraries' on the same worlds, with the same budget and model family.
+"""The benchmark: our methods beside margin and random sampling with four model families, on the same worlds and budget.
 
 Examples
 --------
@@ -6,7 +6,7 @@ Examples
 >>> spec = Specification(only="linear / certainty", rows=400, trials=2, label_budget=20, peers=())
 >>> report = benchmark(spec, jobs=1)
 >>> report.header
-['cell', 'all labels, %', 'NewtonVC', 'ActiveVC']
+['mean test error, %', 'NewtonVC', 'all labels']
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import json
 from pathlib import Path
 
 from observal.experiments.benchmark.cells import Cell, list_cells, make_world
-from observal.experiments.benchmark.peers import PEERS
+from observal.experiments.benchmark.peers import DEFAULT_PEERS, PEERS
 from observal.experiments.benchmark.report import BenchmarkReport
 from observal.experiments.benchmark.specification import (
     Specification,
     ablated_methods,
     default_methods,
+    named_methods,
+    pick_methods,
     run_unit,
-    tree_methods,
 )
 from observal.experiments.curves import Curve
 from observal.experiments.partial import Partial
@@ -30,6 +31,7 @@ from observal.experiments.trials import Progress, stream_all
 from observal.writing import write_text
 
 __all__ = [
+    "DEFAULT_PEERS",
     "PEERS",
     "BenchmarkReport",
     "Cell",
@@ -39,7 +41,8 @@ __all__ = [
     "default_methods",
     "list_cells",
     "make_world",
-    "tree_methods",
+    "named_methods",
+    "pick_methods",
 ]
 
 
@@ -57,7 +60,7 @@ def benchmark(
     spec : Specification, optional
         What to run; the generated cells alone by default.
     out : path, optional
-        A folder for ``results.json``, ``figure.png`` and ``figure.svg``. Finished pieces go to ``partial.jsonl`` there
+        A folder for ``results.json``, ``tables.md``, ``figure.png`` and ``figure.svg``. Finished pieces go to ``partial.jsonl`` there
         at once.
     jobs : int, optional
         Processes; all cores by default. Results do not depend on it.
@@ -93,10 +96,11 @@ def benchmark(
 
 
 def write_files(report: BenchmarkReport, folder: Path) -> None:
-    """Write ``results.json`` and the figures."""
+    """Write ``results.json``, ``tables.md`` and the figures."""
     from observal.experiments.benchmark.figure import draw_benchmark, draw_ingredients
 
     write_text(folder / "results.json", json.dumps(report.to_dict(), indent=1, ensure_ascii=False), force=True)
+    write_text(folder / "tables.md", report.to_markdown(), force=True)
     draw_benchmark(report, [folder / "figure.png", folder / "figure.svg"])
     if len(report.spec.methods) > 2:  # ours are variants of one another
         draw_ingredients(report, [folder / "ingredients.png", folder / "ingredients.svg"])

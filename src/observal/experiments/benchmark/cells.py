@@ -1,4 +1,4 @@
-"""The worlds of the benchmark: four generated scenarios, and every real set under every logging policy."""
+"""The worlds of the benchmark: four generated scenarios, and every real set or table under every logging policy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from observal.datasets import (
     load_npz,
     make_blind_spot,
     make_linear,
-    simulate,
 )
 from observal.datasets.fitting import dense, moments
+from observal.datasets.splits import simulate_rows
 from observal.errors import InvalidInput
+from observal.experiments.benchmark.development import count_classes, halves, list_tables, load_table
 
 REAL_POLICIES = ("certainty", "uncertainty", "scorecard", "blind-spot")
 PLANE_POLICIES = ("certainty", "uncertainty")
@@ -42,6 +43,10 @@ class Cell:
         The name of the logging policy.
     real : bool
         Whether the data are read from a folder.
+    classes : int
+        How many classes there are.
+    table : bool
+        Whether it is a development table.
 
     Examples
     --------
@@ -52,6 +57,8 @@ class Cell:
     data: str
     policy: str
     real: bool
+    classes: int = 2
+    table: bool = False
 
     @property
     def name(self) -> str:
@@ -78,6 +85,7 @@ def list_cells(
     policies: tuple[str, ...] = REAL_POLICIES,
     generated: bool = True,
     only: str | None = None,
+    development: str | Path | None = None,
 ) -> tuple[Cell, ...]:
     """Return the generated cells, and each real set in the folder `data` under each policy.
 
@@ -93,6 +101,8 @@ def list_cells(
         Whether to have the generated cells.
     only : str, optional
         Keep only cells whose name contains this.
+    development : path, optional
+        A folder of development tables, ``NAME.parquet``: they take the place of all other cells.
 
     Examples
     --------
@@ -101,8 +111,13 @@ def list_cells(
     """
     if unknown := sorted(set(policies) - set(POLICIES)):
         raise InvalidInput(f"There is no logging policy {unknown[0]!r}, the policies are {list(POLICIES)}.")
-    names = [] if data is None else [name for name in list_npz(data) if name not in exclude]
-    cells = [*(GENERATED if generated else ()), *(Cell(name, policy, True) for name in names for policy in policies)]
+    if development is not None:
+        tables = [(name, count_classes(development, name)) for name in list_tables(development)]
+        cells = [Cell(name, policy, True, classes, table=True) for name, classes in tables for policy in policies]
+    else:
+        names = [] if data is None else [name for name in list_npz(data) if name not in exclude]
+        real = [Cell(name, policy, True) for name in names for policy in policies]
+        cells = [*(GENERATED if generated else ()), *real]
     kept = tuple(cell for cell in cells if only is None or only in cell.name)
     if not kept:
         raise InvalidInput(
@@ -117,9 +132,21 @@ def _load(data: str | Path | None, name: str) -> Dataset:
     return load_npz(name, data)
 
 
-def _draw(cell: Cell, data: str | Path | None, rows: int, seed: int) -> Dataset:
+def _draw(cell: Cell, folder: str | Path | None, rows: int, seed: int) -> tuple[Dataset, NDArray[Any]]:
+    """Return data of two classes to fit the policy on, and the labels that the world has."""
+    if cell.table and folder is not None:
+        X, y = load_table(folder, cell.data)
+        chosen = np.arange(len(y))
+        if len(y) > rows:
+            chosen = np.sort(np.random.default_rng(seed).choice(len(y), size=rows, replace=False))
+        return Dataset(X[chosen], halves(y)[chosen], cell.data, "A development table."), y[chosen]
+    drawn = _draw_two(cell, folder, rows, seed)
+    return drawn, drawn.y
+
+
+def _draw_two(cell: Cell, folder: str | Path | None, rows: int, seed: int) -> Dataset:
     if cell.real:
-        return _load(data, cell.data).sample(rows, seed)
+        return _load(folder, cell.data).sample(rows, seed)
     if cell.data == "linear":
         return make_linear(rows, random_state=seed)
     return make_blind_spot(
@@ -140,7 +167,8 @@ def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: st
     """Return the world of one trial, its features standardised.
 
     Real sets are drawn anew in every trial if they have more than `rows` rows. The split is 80/20, half of the larger
-    part is the log. The trial's numbers depend on the cell's name, not on which other cells there are.
+    part is the log. A policy is fitted on two classes: where a table has more, on the first half of them against the others;
+    everything else is about the table's own classes. The trial's numbers depend on the cell's name, not on which other cells there are.
 
     Parameters
     ----------
@@ -151,15 +179,15 @@ def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: st
     rows : int
         The size of generated data and the most rows taken from a real set.
     data : path, optional
-        The folder of the real sets.
+        The folder of the real sets, or of the development tables.
     """
     sequence = np.random.SeedSequence([seed, crc32(cell.name.encode()), trial])
     data_seed, policy_seed, split_seed, run_seed = map(int, sequence.generate_state(4))
-    drawn = _draw(cell, data, rows, data_seed)
+    drawn, y = _draw(cell, data, rows, data_seed)
     options: dict[str, Any] = {"standardise": True} if cell.real and cell.policy in PLANE_POLICIES else {}
     policy = fit_policy(cell.policy, drawn, policy_seed, **options)
-    simulation = simulate(drawn, policy, split_seed)
-    return World(standardised(simulation), drawn.y[simulation.logged.ids], run_seed)
+    simulation = simulate_rows(drawn.X, y, policy, split_seed)
+    return World(standardised(simulation), y[simulation.logged.ids], run_seed)
 
 
 def standardised(world: Simulation) -> Simulation:

@@ -12,7 +12,6 @@ import numpy as np
 
 from observal.experiments.benchmark.cells import Cell
 from observal.experiments.benchmark.report import BenchmarkReport
-from observal.experiments.benchmark.specification import ALL_LABELS, ALL_LABELS_TREES
 from observal.report.figures import STYLES, figure_style, save_figure
 
 COLUMNS = 4
@@ -24,28 +23,20 @@ PANEL = (3.1, 2.15)
 
 
 def shown(report: BenchmarkReport) -> list[str]:
-    """Return our methods and the peers with the least mean areas, in that order."""
-    means = {
-        peer: float(np.mean([report.areas(cell, peer).mean() for cell in report.spec.cells]))
-        for peer in report.spec.linear_peers
-    }
+    """Return our methods and the peers with the least mean errors, in that order."""
+    means = {peer: report.mean_error(peer, report.cells_of(peer)) for peer in report.spec.peers or ()}
     return [*report.spec.methods, *sorted(means, key=means.__getitem__)[:SHOWN_PEERS]]
 
 
 def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None:
-    """Draw a panel for each cell, and one more for each on boosted trees, and write the figure to every path."""
+    """Draw a panel for each cell and write the figure to every path."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    spec, linear = report.spec, shown(report)
-    panels = [(cell, cell.name, linear, ALL_LABELS) for cell in spec.cells]
-    if spec.tree_contestants:
-        trees = [*spec.tree_contestants, *spec.methods]
-        panels += [(cell, f"{cell.name}, trees", trees, ALL_LABELS_TREES) for cell in spec.tree_cells]
-    columns = min(COLUMNS, len(panels))
-    rows = ceil(len(panels) / columns)
-    names = list(dict.fromkeys(name for _, _, lines, _ in panels for name in lines))
+    cells, names = report.spec.cells, shown(report)
+    columns = min(COLUMNS, len(cells))
+    rows = ceil(len(cells) / columns)
     with mpl.rc_context(figure_style(8)):
         handles = [_handle(number, name) for number, name in enumerate(names)] + [_handle(None, "all labels")]
         legend_columns = min(len(handles), 2 * columns)
@@ -55,14 +46,14 @@ def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None
         layout = ConstrainedLayoutEngine(rect=(0.0, below / height, 1.0, 1.0 - (below + above) / height))
         figure = Figure(figsize=(PANEL[0] * columns, height), layout=layout)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axis, (cell, title, lines, reference) in zip(axes, panels, strict=False):
-            _draw_panel(axis, report, cell, lines, names, reference)
-            axis.set_title(title, loc="left", fontsize=8, fontweight="bold")
-        for axis in axes[len(panels) :]:
+        for axis, cell in zip(axes, cells, strict=False):
+            _draw_panel(axis, report, cell, names)
+            axis.set_title(cell.name, loc="left", fontsize=8, fontweight="bold")
+        for axis in axes[len(cells) :]:
             axis.set_visible(False)
-        for axis in axes[: len(panels)][-columns:]:
+        for axis in axes[: len(cells)][-columns:]:
             axis.set_xlabel("labels bought")
-        for axis in axes[: len(panels) : columns]:
+        for axis in axes[: len(cells) : columns]:
             axis.set_ylabel("test error, %")
         figure.legend(handles=handles, loc="upper left", ncols=legend_columns, frameon=False, handlelength=2.8)
         figure.text(0.008, 0.08 / height, caption, ha="left", va="bottom", fontsize=7.5, color="#333333")
@@ -87,7 +78,7 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
             axis.errorbar(means, range(len(names)), xerr=bars, fmt="o", color=STYLES[0][0], markersize=4, capsize=2)
             axis.set_yticks(range(len(names)), names)
             axis.set_title(f"{group} ({len(cells)} cells)", loc="left", fontsize=9, fontweight="bold")
-            axis.set_xlabel(f"more area than {first}, points")
+            axis.set_xlabel(f"more error than {first}, points")
             axis.grid(axis="x", color="#e5e5e5", linewidth=0.5)
             axis.set_axisbelow(True)
         axes[0].invert_yaxis()
@@ -95,12 +86,10 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
             save_figure(figure, path, dpi=150)
 
 
-def _draw_panel(
-    axis: Any, report: BenchmarkReport, cell: Cell, lines: list[str], names: list[str], reference: str
-) -> None:
+def _draw_panel(axis: Any, report: BenchmarkReport, cell: Cell, names: list[str]) -> None:
     where = np.arange(report.spec.label_budget + 1)
-    axis.axhline(100 * report.all_labels(cell, reference).mean(), color="#888888", linewidth=0.9)
-    for name in reversed(lines):  # ours on top
+    axis.axhline(100 * report.all_labels(cell).mean(), color="#888888", linewidth=0.9)
+    for name in (name for name in reversed(names) if report.spec.runs(cell, name)):  # ours on top
         errors = 100 * np.array([curve.at(where) for curve in report.trials(cell, name)])
         colour, marker, dashes = STYLES[names.index(name) % len(STYLES)]
         mean = errors.mean(axis=0)
@@ -138,5 +127,6 @@ def _caption(report: BenchmarkReport) -> str:
     return (
         f"Test error against labels bought, means over {spec.trials} trial{'s' * (spec.trials != 1)} a cell (data / "
         f"logging policy), at most {spec.rows:,} rows; bands are one standard error. Shown are our methods and the "
-        f"{SHOWN_PEERS} peers with the least areas; the grey line is the model given all labels. Vertical axes differ."
+        f"{SHOWN_PEERS} peers with the lowest mean error; the grey line is the best model given all labels. Vertical axes "
+        "differ."
     )

@@ -1,8 +1,7 @@
-"""Other libraries' active learning on the same worlds, through their public interfaces, and what all labels give.
+"""The peers: margin and random sampling with four model families, a few lines each, and those of other libraries by name.
 
-Every peer trains on the log's revealed labels and on those it has bought, without weights, and may ask about pool rows
-only. No peer sees a test label: the ridge of a logistic regression, and Vowpal Wabbit's passes over the log, are chosen
-by cross-validation on labels that the peer has.
+Every peer trains on the log's revealed labels and on those it has bought, without weights, on one thread, and may ask
+about pool rows only. No peer sees a test label.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,277 +17,136 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, encode_labels
 from observal.datasets import Simulation
+from observal.experiments.benchmark.libraries import LIBRARY_PEERS
+from observal.experiments.benchmark.rows import REFRESH, Rows, choose_strength, logistic
 from observal.experiments.curves import Curve
 
-STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))
-"""The grid of scikit-learn's C, the inverse of the ridge."""
-REFRESH = 50
-"""C is chosen anew whenever so many more labels are bought."""
-FOLDS = 5
-VW_PASSES = (1, 3, 10)
-"""Passes over the log's labels, of which Vowpal Wabbit's own hold-out chooses."""
-VW_CURVE_STEP = 10
-"""Labels from one point of Vowpal Wabbit's curve to the next."""
+
+def _forest(seed: int, strength: float) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(100, n_jobs=1, random_state=seed)
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A world as the peers want it: log and pool stacked, the log first; labels 0 and 1."""
+def _lightgbm(seed: int, strength: float) -> Any:
+    from lightgbm import LGBMClassifier
 
-    world: Simulation
-
-    @cached_property
-    def X(self) -> Floats:
-        """Features of log and pool."""
-        return np.vstack([self.world.logged.X, self.world.pool.X])
-
-    @cached_property
-    def known(self) -> Floats:
-        """Labels, NaN where the log does not reveal them."""
-        logged = self.world.logged
-        return np.concatenate([np.where(logged.revealed, logged.codes, np.nan), np.full(len(self.world.pool), np.nan)])
-
-    @cached_property
-    def pool(self) -> Ints:
-        """Positions of the pool's rows in the stack."""
-        return np.arange(len(self.world.logged), len(self.X))
-
-    @cached_property
-    def answers(self) -> Ints:
-        """The label of each pool row."""
-        return encode_labels(self.world.oracle(self.world.pool.ids), self.world.logged.classes, "A label of the pool")
-
-    @cached_property
-    def test(self) -> Ints:
-        """The label of each test row."""
-        return encode_labels(self.world.y_test, self.world.logged.classes, "A label of the test")
-
-    def error(self, model: Any) -> float:
-        """Return the share of test rows that a fitted model gets wrong."""
-        return float(np.mean(np.asarray(model.predict(self.world.X_test)) != self.test))
+    return LGBMClassifier(
+        n_estimators=100, learning_rate=0.05, num_leaves=15, n_jobs=1, random_state=seed, deterministic=True, verbose=-1
+    )
 
 
-def logistic(C: float) -> Any:
-    """Return the logistic regression of all peers: ridge 1/C, an intercept."""
-    from sklearn.linear_model import LogisticRegression
+def _catboost(seed: int, strength: float) -> Any:
+    from catboost import CatBoostClassifier
 
-    return LogisticRegression(C=C, max_iter=1000)
-
-
-def boosted_trees(random_state: int) -> Any:
-    """Return the boosted trees of all contestants: scikit-learn's defaults, but never stopped early."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
-
-
-def choose_strength(X: Floats, y: Ints, seed: int) -> float:
-    """Return the C of `STRENGTHS` with the least cross-validated log loss; 1 where a class has too few labels."""
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
-
-    if y.size == 0 or np.bincount(y.astype(np.int64), minlength=2).min() < FOLDS:
-        return 1.0
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    search = GridSearchCV(logistic(1.0), {"C": STRENGTHS}, scoring="neg_log_loss", cv=folds, refit=False)
-    return float(search.fit(X, y).best_params_["C"])
-
-
-def all_labels_error(world: Simulation, log_labels: NDArray[Any], seed: int, trees: bool = False) -> float:
-    """Return the test error of the model family when it is given every label of log and pool.
-
-    Parameters
-    ----------
-    world : Simulation
-        Log, pool and test.
-    log_labels : array
-        All labels of the log, hidden ones included.
-    seed : int
-        Of the folds and the trees.
-    trees : bool
-        Boosted trees in place of logistic regression.
-    """
-    rows = Rows(world)
-    logged = encode_labels(log_labels, world.logged.classes, "A label of the log")
-    y = np.concatenate([logged, rows.answers])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = boosted_trees(seed) if trees else logistic(choose_strength(rows.X, y, seed))
-        return rows.error(model.fit(rows.X, y))
-
-
-# -- scikit-activeml --------------------------------------------------------------------------------------------------
-
-Ask = Callable[[Rows, Floats, Ints, int, Any], Ints]
-"""From rows, labels, candidates, batch size and the fitted classifier to the positions of the rows to ask about."""
-
-
-def _margin(seed: int) -> Ask:
-    from skactiveml.pool import UncertaintySampling
-
-    strategy = UncertaintySampling(method="margin_sampling", random_state=seed)
-
-    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: Any) -> Ints:
-        chosen: Ints = strategy.query(rows.X, y, model, fit_clf=False, candidates=candidates, batch_size=batch)
-        return chosen
-
-    return ask
-
-
-def _discriminative(seed: int) -> Ask:
-    from skactiveml.classifier import SklearnClassifier
-    from skactiveml.pool import DiscriminativeAL
-
-    strategy, judge = DiscriminativeAL(random_state=seed), SklearnClassifier(logistic(1.0), random_state=seed)
-
-    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: Any) -> Ints:
-        chosen: Ints = strategy.query(rows.X, y, judge, candidates=candidates, batch_size=batch)
-        return chosen
-
-    return ask
-
-
-def _by_name(name: str) -> Callable[[int], Ask]:
-    def make(seed: int) -> Ask:
-        from skactiveml import pool
-
-        strategy = getattr(pool, name)(random_state=seed)
-
-        def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: Any) -> Ints:
-            chosen: Ints = strategy.query(rows.X, y, candidates=candidates, batch_size=batch)
-            return chosen
-
-        return ask
-
-    return make
+    return CatBoostClassifier(
+        iterations=300, thread_count=1, random_seed=seed, verbose=False, allow_writing_files=False
+    )
 
 
 @dataclass(frozen=True)
-class ActiveML:
-    """A strategy of scikit-activeml around a scikit-learn classifier.
+class Family:
+    """A model that peers are built around.
 
     Parameters
     ----------
-    strategy : callable
-        From a seed to the function that asks.
+    make : callable
+        From a seed and a C to the model, not fitted.
+    package : str
+        What it needs.
     trees : bool
-        Boosted trees in place of logistic regression.
+        Whether it is made of trees.
+    tuned : bool
+        Whether C is chosen by cross-validation.
     """
 
-    strategy: Callable[[int], Ask]
-    trees: bool = False
-    package: str = "skactiveml"
+    make: Callable[[int, float], Any]
+    package: str
+    trees: bool = True
+    tuned: bool = False
+
+
+FAMILIES = {
+    "logistic": Family(lambda _, strength: logistic(strength), "sklearn", trees=False, tuned=True),
+    "forest": Family(_forest, "sklearn"),
+    "LightGBM": Family(_lightgbm, "lightgbm"),
+    "CatBoost": Family(_catboost, "catboost"),
+}
+"""Model families by name."""
+
+
+def fitted(family: Family, X: Floats, y: Ints, seed: int, strength: float) -> Any:
+    """Return the family's model fitted on the labels; where they show one class or none, a model that says one class."""
+    from sklearn.dummy import DummyClassifier
+
+    if np.unique(y).size < 2:
+        said = y[:1] if y.size else np.zeros(1, dtype=np.int64)
+        return DummyClassifier(strategy="most_frequent").fit(np.zeros((1, X.shape[1])), said)
+    return family.make(seed % 2**31, strength).fit(X, y)
+
+
+def margins(model: Any, X: Floats) -> Floats:
+    """Return how much likelier the likeliest class of each row is than the next; 0 for a model that knows one class."""
+    chances = np.sort(np.asarray(model.predict_proba(X)), axis=1)
+    return np.asarray(chances[:, -1] - chances[:, -2]) if chances.shape[1] > 1 else np.zeros(len(chances))
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """Margin or random sampling around a model family.
+
+    Parameters
+    ----------
+    family : str
+        A name in `FAMILIES`.
+    margin : bool
+        Ask about the rows with the smallest margins, the first in pool order where equal; else about random rows.
+    """
+
+    family: str
+    margin: bool
+    two_classes: bool = False
+
+    @property
+    def package(self) -> str:
+        """What it needs."""
+        return FAMILIES[self.family].package
+
+    @property
+    def trees(self) -> bool:
+        """Whether the model is made of trees."""
+        return FAMILIES[self.family].trees
 
     def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
         """Buy labels in batches and return the test error after each."""
-        from skactiveml.classifier import SklearnClassifier
-
-        rows, ask = Rows(world), self.strategy(seed % 2**31)
-        y, labels, errors = rows.known.copy(), [0], []
-        model: Any = boosted_trees(seed) if self.trees else logistic(1.0)
+        rows, family = Rows(world), FAMILIES[self.family]
+        by_lot = np.random.default_rng(seed).permutation(rows.pool)
+        y, labels, errors, strength = rows.known.copy(), [0], [], 1.0
         while True:
             have = ~np.isnan(y)
-            if not self.trees and labels[-1] % REFRESH < batch:
-                model = logistic(choose_strength(rows.X[have], y[have].astype(np.int64), seed))
-            fitted = SklearnClassifier(model, classes=[0, 1], random_state=seed % 2**31).fit(rows.X, y)
-            errors.append(rows.error(fitted))
-            candidates = rows.pool[np.isnan(y[rows.pool])]
+            codes = y[have].astype(np.int64)
+            if family.tuned and labels[-1] % REFRESH < batch:
+                strength = choose_strength(rows.X[have], codes, seed)
+            model = fitted(family, rows.X[have], codes, seed, strength)
+            errors.append(rows.error(model))
+            order = rows.pool if self.margin else by_lot
+            candidates = order[np.isnan(y[order])]
             size = min(batch, label_budget - labels[-1], candidates.size)
             if size <= 0:
                 return Curve(labels, errors)
-            chosen = ask(rows, y, candidates, size, fitted)
+            if self.margin:
+                candidates = candidates[np.argsort(margins(model, rows.X[candidates]), kind="stable")]
+            chosen = candidates[:size]
             y[chosen] = rows.answers[chosen - rows.pool[0]]
-            labels.append(labels[-1] + len(chosen))
+            labels.append(labels[-1] + size)
 
 
-# -- Vowpal Wabbit ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class VowpalWabbit:
-    """Vowpal Wabbit's importance-weighted active learning, live: it says whether to ask, with which weight to learn.
-
-    The pool is a stream, taken once in its order. Mellowness is left at its default, which asks about nearly every row:
-    a smaller one would have to be chosen, and there is no way to choose it without buying labels.
-    """
-
-    trees: bool = False
-    package: str = "vowpalwabbit"
-
-    def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
-        """Learn the log, take the pool row by row, and return the test error every few labels."""
-        del batch  # a stream has none
-        rows, rng = Rows(world), np.random.default_rng(seed)
-        lines, test = [_features(x) for x in rows.X], [_features(x) for x in world.X_test]
-        revealed = np.flatnonzero(~np.isnan(rows.known))
-        log = [_example(int(rows.known[i]), 1.0, lines[i]) for i in revealed]
-        signs = rows.known[revealed] == 1
-        vw = self._trained(log, self._passes(log, signs, rng, seed), rng, seed)
-
-        def error() -> float:
-            return float(np.mean(_positive(vw, test) != (rows.test == 1)))
-
-        labels, errors = [0], [error()]
-        bought = 0
-        for k, position in enumerate(rows.pool):
-            if bought == label_budget:
-                break
-            weight = vw.predict(f"query?{lines[position]}")
-            if weight > 0.0:
-                vw.learn(_example(int(rows.answers[k]), weight, lines[position]))
-                bought += 1
-                if bought % VW_CURVE_STEP == 0:
-                    labels.append(bought)
-                    errors.append(error())
-        vw.finish()
-        return Curve(labels, errors)
-
-    def _passes(self, log: list[str], signs: Any, rng: np.random.Generator, seed: int) -> int:
-        """Return the number of passes that is best on a fifth of the log's labels, held out."""
-        if len(log) < 2 * FOLDS:
-            return VW_PASSES[0]
-        order = rng.permutation(len(log))
-        held, kept = order[: len(log) // FOLDS], [log[i] for i in order[len(log) // FOLDS :]]
-        bare = [log[i][log[i].index("row|") + len("row") :] for i in held]
-        errors = []
-        for passes in VW_PASSES:
-            vw = self._trained(kept, passes, rng, seed)
-            errors.append(float(np.mean(_positive(vw, bare) != signs[held])))
-            vw.finish()
-        return VW_PASSES[int(np.argmin(errors))]
-
-    def _trained(self, log: list[str], passes: int, rng: np.random.Generator, seed: int) -> Any:
-        from vowpalwabbit import Workspace
-
-        vw = Workspace(f"--active --direct --no_daemon --loss_function logistic --quiet --random_seed {seed % 2**31}")
-        for _ in range(passes):
-            for i in rng.permutation(len(log)):
-                vw.learn(log[i])
-        return vw
-
-
-def _features(x: Floats) -> str:
-    return "|x " + " ".join(f"{j}:{value:.7g}" for j, value in enumerate(x) if value != 0.0)
-
-
-def _example(code: int, weight: float, features: str) -> str:
-    # Every example has a tag: with --direct, version 9.11 reads beyond the end of an empty one and crashes.
-    return f"{2 * code - 1} {weight:.7g} row{features}"
-
-
-def _positive(vw: Any, features: list[str]) -> Any:
-    return np.array([vw.predict(f"row{line}") > 0.0 for line in features])
-
-
+DEFAULT_PEERS = tuple(f"{rule}/{family}" for family in FAMILIES for rule in ("margin", "random"))
 PEERS: dict[str, Any] = {
-    "margin": ActiveML(_margin),
-    "DiscriminativeAL": ActiveML(_discriminative),
-    "CoreSet": ActiveML(_by_name("CoreSet")),
-    "random": ActiveML(_by_name("RandomSampling")),
-    "VW": VowpalWabbit(),
-    "margin, trees": ActiveML(_margin, trees=True),
-    "random, trees": ActiveML(_by_name("RandomSampling"), trees=True),
+    **{name: ByHand(name.split("/")[1], name.startswith("margin")) for name in DEFAULT_PEERS},
+    **LIBRARY_PEERS,
 }
-"""Every peer by name: scikit-activeml's strategies, and Vowpal Wabbit as it comes."""
+"""Every peer by name."""
 
 
 def installed_peers() -> Iterator[str]:
@@ -303,3 +160,26 @@ def run_peer(name: str, world: Simulation, label_budget: int, batch: int, seed: 
         warnings.simplefilter("ignore")  # solvers that stop at their last step, folds of one class: theirs to say
         curve: Curve = PEERS[name].run(world, label_budget, batch, seed)
     return curve
+
+
+def all_labels_error(world: Simulation, log_labels: NDArray[Any], seed: int, family: str = "logistic") -> float:
+    """Return the test error of a model family that is given every label of log and pool.
+
+    Parameters
+    ----------
+    world : Simulation
+        Log, pool and test.
+    log_labels : array
+        All labels of the log, hidden ones included.
+    seed : int
+        Of the folds and the trees.
+    family : str
+        A name in `FAMILIES`.
+    """
+    rows = Rows(world)
+    logged = encode_labels(log_labels, world.logged.classes, "A label of the log")
+    y = np.concatenate([logged, rows.answers])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        strength = choose_strength(rows.X, y, seed) if FAMILIES[family].tuned else 1.0
+        return rows.error(fitted(FAMILIES[family], rows.X, y, seed, strength))

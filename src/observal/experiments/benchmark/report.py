@@ -1,4 +1,9 @@
-"""What a finished benchmark says: areas by cell, ratios to the best peer, tables, and the lines of its summary."""
+"""What a finished benchmark says: test errors by cell, ours against the best single peer, tables, and a summary.
+
+A contestant's error in a trial is its mean test error over 0…`label_budget` labels. The best single peer is the one with the
+lowest mean error over all cells, whatever its model family; the peer that happens to be best in a cell is not used, as
+nobody could know which that is.
+"""
 
 from __future__ import annotations
 
@@ -10,49 +15,23 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats
+from observal.experiments.benchmark import tables
 from observal.experiments.benchmark.cells import Cell
+from observal.experiments.benchmark.peers import PEERS
 from observal.experiments.benchmark.scores import (
-    TOLERANCE,
+    Difference,
     Excess,
     Ratio,
     best_single,
-    excess_area,
-    labels_to_near,
+    paired_difference,
     paired_excess,
     ratio_of_sums,
 )
-from observal.experiments.benchmark.specification import ALL_LABELS, ALL_LABELS_TREES, Specification
+from observal.experiments.benchmark.specification import ALL_LABELS, Specification
 from observal.experiments.curves import Curve
 
 CURVE_STEP = 10
 """Labels from one point of a mean curve to the next in ``results.json``."""
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A method of ours against the best single peer of a set of cells.
-
-    Parameters
-    ----------
-    cells : str
-        Which cells, in words.
-    ours, peer : str
-        The two contestants.
-    ratio : Ratio
-        Of their areas, summed over the cells.
-    """
-
-    cells: str
-    ours: str
-    peer: str
-    ratio: Ratio
-
-    def __str__(self) -> str:
-        r = self.ratio
-        return (
-            f"{self.ours} against {self.peer}, the best single peer over {self.cells} ({r.cells} cells): mean area "
-            f"{r.ours:.4f} to {r.theirs:.4f}, ratio {r.estimate:.2f} (95 % interval {r.low:.2f} to {r.high:.2f})."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,75 +58,84 @@ class BenchmarkReport:
         """Return the contestant's curves, one a trial."""
         return [self.curves[cell.name, trial, contestant] for trial in range(self.spec.trials)]
 
-    def all_labels(self, cell: Cell, contestant: str = ALL_LABELS) -> Floats:
-        """Return, for each trial, the error that all labels give in the model family of the contestant."""
-        trees = contestant in (*self.spec.tree_contestants, ALL_LABELS_TREES)
-        return np.array([c.errors[0] for c in self.trials(cell, ALL_LABELS_TREES if trees else ALL_LABELS)])
-
-    def areas(self, cell: Cell, contestant: str) -> Floats:
-        """Return the area between test error and all-labels error, one a trial."""
-        pairs = zip(self.trials(cell, contestant), self.all_labels(cell, contestant), strict=True)
-        return np.array([excess_area(curve, float(error), self.spec.label_budget) for curve, error in pairs])
-
     def errors(self, cell: Cell, contestant: str) -> Floats:
         """Return the mean test error over the budget, one a trial."""
-        return np.array([curve.area(self.spec.label_budget) for curve in self.trials(cell, contestant)])
+        return np.array([self._error[cell.name, trial, contestant] for trial in range(self.spec.trials)])
 
-    def near(self, cell: Cell, contestant: str) -> list[float | None]:
-        """Return the labels that bring each trial within one point of what all labels give; None where none do."""
-        pairs = zip(self.trials(cell, contestant), self.all_labels(cell, contestant), strict=True)
-        return [labels_to_near(curve, float(error), self.spec.label_budget) for curve, error in pairs]
+    @cached_property
+    def _error(self) -> dict[tuple[str, int, str], float]:
+        return {key: curve.area(self.spec.label_budget) for key, curve in self.curves.items()}
 
-    def mean_near(self, cell: Cell, contestant: str) -> float:
-        """Return the mean of :meth:`near`, a trial that never comes near counting as the whole budget."""
-        budget = self.spec.label_budget
-        return float(np.mean([budget if labels is None else labels for labels in self.near(cell, contestant)]))
+    def all_labels(self, cell: Cell) -> Floats:
+        """Return, for each trial, the error that all labels give in the model family for which that is lowest."""
+        found = [[c.errors[0] for c in self.trials(cell, ALL_LABELS + family)] for family in self.spec.families]
+        return np.array(min(found, key=lambda errors: float(np.mean(errors))))
+
+    def areas(self, cell: Cell, contestant: str) -> Floats:
+        """Return the area between test error and all-labels error, one a trial; the latter is the same for everybody."""
+        return self.errors(cell, contestant) - self.all_labels(cell)
+
+    def cells_of(self, contestant: str) -> list[Cell]:
+        """Return the cells in which the contestant was run."""
+        return [cell for cell in self.spec.cells if self.spec.runs(cell, contestant)]
+
+    def mean_error(self, contestant: str, cells: Sequence[Cell]) -> float:
+        """Return the mean over cells of the mean over trials."""
+        return float(np.mean([self.errors(cell, contestant).mean() for cell in cells]))
 
     # -- comparisons -----------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def best_peer(self) -> str | None:
-        """The one peer with the least mean area over all cells; None without peers."""
-        return self._best_peer(self.spec.cells)
+    def best_peer(self, cells: Sequence[Cell], trees: bool = False) -> str | None:
+        """Return the one peer with the least mean error over the cells, of those that ran in all; None without peers.
 
-    def _best_peer(self, cells: Sequence[Cell]) -> str | None:
-        areas = {peer: [self.areas(cell, peer) for cell in cells] for peer in self.spec.linear_peers}
-        return best_single(areas) if areas and cells else None
+        `trees` leaves out the peers on other models.
+        """
+        peers = [peer for peer in self.spec.peers or () if PEERS[peer].trees or not trees]
+        errors = {
+            peer: [self.errors(cell, peer) for cell in cells]
+            for peer in peers
+            if all(self.spec.runs(cell, peer) for cell in cells)
+        }
+        return best_single(errors) if errors and cells else None
 
-    @cached_property
-    def comparisons(self) -> list[Comparison]:
-        """Each of our methods against the best peer over all cells, and over real sets without a blind spot."""
-        plain = [cell for cell in self.spec.cells if cell.plain]
-        groups = {"all cells": self.spec.cells, "real sets without a blind spot": plain}
-        return [
-            Comparison(words, ours, peer, self._ratio(cells, ours, peer))
-            for words, cells in groups.items()
-            if (peer := self._best_peer(cells)) is not None
-            for ours in self.spec.methods
+    def difference(self, ours: str, theirs: str, cells: Sequence[Cell], by_data: bool = False) -> Difference:
+        """Return our error minus theirs, with an interval over cells or, with `by_data`, over data sets."""
+        groups = [[cell for cell in cells if cell.data == data] for data in dict.fromkeys(cell.data for cell in cells)]
+        pairs = [
+            [np.concatenate([self.errors(cell, name) for cell in group]) for name in (ours, theirs)]
+            for group in (groups if by_data else [[cell] for cell in cells])
         ]
-
-    def _ratio(self, cells: Sequence[Cell], ours: str, peer: str) -> Ratio:
-        mine, theirs = ([self.areas(cell, name) for cell in cells] for name in (ours, peer))
-        return ratio_of_sums(mine, theirs, seed=self.spec.seed)
+        return paired_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
     def excess(self, cell: Cell, ours: str) -> Excess | None:
-        """Return our area minus the best peer's in the cell; None without peers."""
-        peer = self.best_peer
-        return None if peer is None else paired_excess(self.areas(cell, ours), self.areas(cell, peer))
+        """Return our error minus the best single peer's in the cell; None where there is nothing to compare."""
+        peer = self.best_peer(self.cells_of(ours))
+        if peer is None or not self.spec.runs(cell, ours):
+            return None
+        return paired_excess(self.errors(cell, ours), self.errors(cell, peer))
 
     def worse(self, ours: str) -> list[Cell]:
         """Return the cells in which we are worse than the best peer by more than the tolerance, as far as can be told."""
         return [cell for cell in self.spec.cells if (found := self.excess(cell, ours)) is not None and found.worse]
 
+    def generated_ratio(self, ours: str) -> tuple[str, Ratio] | None:
+        """Return the best peer over the generated cells, and our area over its area; None without either."""
+        cells = [cell for cell in self.spec.cells if not cell.real]
+        peer = self.best_peer(cells)
+        if peer is None:
+            return None
+        mine, theirs = ([self.areas(cell, name) for cell in cells] for name in (ours, peer))
+        return peer, ratio_of_sums(mine, theirs, seed=self.spec.seed)
+
     def differences(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
-        """Return how much more area each of our methods has than the first of them, over cells, and the standard error.
+        """Return how much more error each of our methods has than the first of them, over cells, and the standard error.
 
         Pairs are of the same trial; with one trial the standard error is NaN.
         """
         first, *others = self.spec.methods
         out = {}
         for name in others:
-            pairs = np.array([self.areas(cell, name) - self.areas(cell, first) for cell in cells])
+            pairs = np.array([self.errors(cell, name) - self.errors(cell, first) for cell in cells])
             n = pairs.shape[1]
             variance = pairs.var(axis=1, ddof=1).sum() / n if n > 1 else np.nan
             out[name] = float(pairs.mean()), float(np.sqrt(variance)) / len(pairs)
@@ -155,68 +143,41 @@ class BenchmarkReport:
 
     @property
     def groups(self) -> dict[str, list[Cell]]:
-        """The generated cells and the real ones, where there are some."""
+        """The generated cells and the real ones in which all of our methods ran, where there are some."""
+        cells = [cell for cell in self.spec.cells if all(self.spec.runs(cell, name) for name in self.spec.methods)]
         found = {
-            "generated": [cell for cell in self.spec.cells if not cell.real],
-            "real, without a blind spot": [cell for cell in self.spec.cells if cell.plain],
-            "real, blind spot": [cell for cell in self.spec.cells if cell.real and not cell.plain],
+            "generated": [cell for cell in cells if not cell.real],
+            "real, without a blind spot": [cell for cell in cells if cell.plain],
+            "real, blind spot": [cell for cell in cells if cell.real and not cell.plain],
         }
         return {name: cells for name, cells in found.items() if cells}
 
-    def difference_rows(self) -> list[tuple[str, ...]]:
-        """Return the table of :meth:`differences`, in points, by group of cells and over all of them."""
-        groups = [*self.groups.values(), list(self.spec.cells)]
-        found = [self.differences(cells) for cells in groups]
-        return [(name, *(_difference(*f[name]) for f in found)) for name in found[0]]
-
-    # -- tables ----------------------------------------------------------------------------------------------------------
+    # -- tables, made in :mod:`observal.experiments.benchmark.tables` ----------------------------------------------------
 
     @property
     def header(self) -> list[str]:
-        """The titles of :meth:`rows`; areas are in points of error (%)."""
-        return ["cell", "all labels, %", *self.spec.contestants]
+        """The titles of :meth:`rows`."""
+        return tables.header(self)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return, for each cell, the all-labels error and every contestant's area ± standard error; then the means."""
-        body = [
-            (
-                cell.name,
-                f"{100 * self.all_labels(cell).mean():.1f}",
-                *(_points(self.areas(cell, name)) for name in self.spec.contestants),
-            )
-            for cell in self.spec.cells
-        ]
-        means = [np.mean([self.areas(cell, name).mean() for cell in self.spec.cells]) for name in self.spec.contestants]
-        return [*body, ("mean over cells", "", *(f"{100 * mean:.2f}" for mean in means))]
+        """Return, for each cell, everybody's error ± standard error and what ours has more than the best peer; then means."""
+        return tables.rows(self)
 
-    @property
-    def tree_header(self) -> list[str]:
-        """The titles of :meth:`tree_rows`; mean test errors in %, so that model families can be compared."""
-        return ["cell", "all labels, %", *self.spec.tree_contestants, *self.spec.methods]
+    def overall_rows(self, ours: str) -> list[tuple[str, ...]]:
+        """Return every contestant of the cells that `ours` ran in, the lowest mean error first."""
+        return tables.overall_rows(self, ours)
 
-    def tree_rows(self) -> list[tuple[str, ...]]:
-        """Return the mean test error of contestants on boosted trees, beside our methods on linear models."""
-        return [
-            (
-                cell.name,
-                f"{100 * self.all_labels(cell, ALL_LABELS_TREES).mean():.1f}",
-                *(_points(self.errors(cell, name)) for name in (*self.spec.tree_contestants, *self.spec.methods)),
-            )
-            for cell in self.spec.tree_cells
-        ]
+    def difference_rows(self) -> list[tuple[str, ...]]:
+        """Return the table of :meth:`differences`, in points, by group of cells and over all of them."""
+        return tables.difference_rows(self)
 
     def summary(self) -> list[str]:
         """Return the verdict in a few sentences."""
-        if self.best_peer is None:
-            return ["No peer was run, so there is nothing to compare with; pip install 'observal[bench]'."]
-        lines = [str(comparison) for comparison in self.comparisons]
-        for ours in self.spec.methods:
-            worse = [cell.name for cell in self.worse(ours)]
-            lines.append(
-                f"{ours} is worse than {self.best_peer} by more than {100 * TOLERANCE:g} points (95 % lower bound) in "
-                f"{len(worse)} of {len(self.spec.cells)} cells{': ' if worse else ''}{', '.join(worse)}."
-            )
-        return lines
+        return [line for ours in self.spec.methods for line in tables.verdict(self, ours)]
+
+    def to_markdown(self) -> str:
+        """Return the tables and the summary for ``tables.md``."""
+        return tables.to_markdown(self)
 
     @property
     def seconds_by_contestant(self) -> dict[str, float]:
@@ -224,56 +185,52 @@ class BenchmarkReport:
         names = dict.fromkeys(name for _, _, name in self.seconds)
         return {n: float(np.mean([s for (_, _, name), s in self.seconds.items() if name == n])) for n in names}
 
-    # -- JSON ------------------------------------------------------------------------------------------------------------
+    # -- files -----------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for ``results.json``."""
         return {
             "specification": self.spec.to_dict(),
-            "best_peer": self.best_peer,
-            "comparisons": [
-                {"cells": c.cells, "ours": c.ours, "peer": c.peer, **c.ratio.to_dict()} for c in self.comparisons
-            ],
-            "worse": {ours: [cell.name for cell in self.worse(ours)] for ours in self.spec.methods},
+            "methods": {ours: self._method(ours) for ours in self.spec.methods},
             "cells": {cell.name: self._cell(cell) for cell in self.spec.cells},
             "seconds": {name: round(value, 3) for name, value in self.seconds_by_contestant.items()},
             "summary": self.summary(),
         }
 
-    def _cell(self, cell: Cell) -> dict[str, Any]:
-        names = (*self.spec.contestants, *(self.spec.tree_contestants if cell in self.spec.tree_cells else ()))
-        out: dict[str, Any] = {"all_labels": float(self.all_labels(cell).mean())}
-        if cell in self.spec.tree_cells:
-            out["all_labels_trees"] = float(self.all_labels(cell, ALL_LABELS_TREES).mean())
-        out["contestants"] = {name: self._contestant(cell, name) for name in names}
-        found = {ours: self.excess(cell, ours) for ours in self.spec.methods}
-        out["excess"] = {ours: excess.to_dict() for ours, excess in found.items() if excess is not None}
+    def _method(self, ours: str) -> dict[str, Any]:
+        cells = self.cells_of(ours)
+        out: dict[str, Any] = {"error": self.mean_error(ours, cells) if cells else None, "cells": len(cells)}
+        if (peer := self.best_peer(cells)) is not None:
+            out |= {
+                "best_peer": peer,
+                "best_peer_error": self.mean_error(peer, cells),
+                "over_cells": self.difference(ours, peer, cells).to_dict(),
+                "over_data_sets": self.difference(ours, peer, cells, by_data=True).to_dict(),
+                "worse": [cell.name for cell in self.worse(ours)],
+            }
+        if (found := self.generated_ratio(ours)) is not None:
+            out["generated"] = {"peer": found[0], **found[1].to_dict()}
         return out
 
+    def _cell(self, cell: Cell) -> dict[str, Any]:
+        names = [name for name in self.spec.contestants if self.spec.runs(cell, name)]
+        found = {ours: self.excess(cell, ours) for ours in self.spec.methods}
+        families = {name: self.trials(cell, ALL_LABELS + name) for name in self.spec.families}
+        return {
+            "classes": cell.classes,
+            "all_labels": {name: float(np.mean([c.errors[0] for c in curves])) for name, curves in families.items()},
+            "contestants": {name: self._contestant(cell, name) for name in names},
+            "excess": {ours: excess.to_dict() for ours, excess in found.items() if excess is not None},
+        }
+
     def _contestant(self, cell: Cell, name: str) -> dict[str, Any]:
-        areas, near = self.areas(cell, name), self.near(cell, name)
+        errors = self.errors(cell, name)
         where = np.arange(0, self.spec.label_budget + 1, CURVE_STEP)
         mean = np.mean([curve.at(where) for curve in self.trials(cell, name)], axis=0)
         return {
-            "area": float(areas.mean()),
-            "area_se": _se(areas),
-            "error": float(self.errors(cell, name).mean()),
-            "labels_to_near": self.mean_near(cell, name),
-            "trials_near": sum(labels is not None for labels in near),
-            "area_by_trial": areas.round(6).tolist(),
+            "error": float(errors.mean()),
+            "error_se": se if np.isfinite(se := tables.standard_error(errors)) else None,
+            "area": float(self.areas(cell, name).mean()),
+            "error_by_trial": errors.round(6).tolist(),
             "curve": [[int(labels), round(float(error), 6)] for labels, error in zip(where, mean, strict=True)],
         }
-
-
-def _se(values: Floats) -> float | None:
-    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
-
-
-def _points(values: Floats) -> str:
-    """Return a mean and its standard error, in points of error."""
-    se = _se(values)
-    return f"{100 * values.mean():.2f}" + ("" if se is None else f" ± {100 * se:.2f}")
-
-
-def _difference(mean: float, se: float) -> str:
-    return f"{100 * mean:+.2f}" + (f" ± {100 * se:.2f}" if np.isfinite(se) else "")

@@ -1,4 +1,4 @@
-"""From curves to a verdict: areas above what all labels give, labels to come near it, and paired comparisons.
+"""From curves to a verdict: errors, areas above what all labels give, and paired comparisons.
 
 All comparisons are paired: contestants share the trial's rows, split and revealed labels, so that only differences and
 ratios within trials count.
@@ -13,12 +13,10 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
-from observal.experiments.curves import Curve, labels_to_reach
+from observal.experiments.curves import Curve
 
-NEAR = 0.01
-"""One point of error: how near to what all labels give counts as there."""
 TOLERANCE = 0.004
-"""The most that our area may lie above the best peer's in a cell, as far as the trials can tell."""
+"""The most that our error may lie above the best peer's in a cell, as far as the trials can tell."""
 CONFIDENCE = 0.95
 DRAWS = 10_000
 
@@ -32,18 +30,6 @@ def excess_area(curve: Curve, all_labels: float, end: int) -> float:
     0.1
     """
     return curve.area(end) - all_labels
-
-
-def labels_to_near(curve: Curve, all_labels: float, end: int, near: float = NEAR) -> float | None:
-    """Return the labels that first bring the curve within `near` of what all labels give; None if more than `end`.
-
-    Examples
-    --------
-    >>> labels_to_near(Curve([0, 10], [0.31, 0.11]), 0.1, end=300)
-    10.0
-    """
-    found = labels_to_reach(*curve.knots, all_labels + near + 1e-12)
-    return None if found is None or found > end else round(found, 6)
 
 
 @dataclass(frozen=True)
@@ -99,11 +85,7 @@ def ratio_of_sums(
     >>> ratio.estimate, ratio.low, ratio.high
     (0.5, 0.5, 0.5)
     """
-    if not ours or [a.shape for a in ours] != [b.shape for b in theirs]:
-        raise InvalidInput(
-            f"A ratio needs the same trials of the same cells on both sides, but has {len(ours)} and {len(theirs)} cells "
-            "or cells of unequal trials; compare contestants that ran on the same worlds."
-        )
+    _check_pairs(ours, theirs)
     rng = np.random.default_rng(seed)
     top, bottom = np.zeros(draws), np.zeros(draws)
     for a, b in zip(ours, theirs, strict=True):
@@ -119,8 +101,68 @@ def ratio_of_sums(
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Our error minus a peer's, over groups of runs that count alike: cells, or data sets.
+
+    Parameters
+    ----------
+    mean : float
+        The mean over groups of the mean difference in each.
+    low, high : float
+        The two-sided 95 % interval (Student's t over groups); infinite for one group.
+    groups, won : int
+        How many there are, and in how many our mean is lower.
+    """
+
+    mean: float
+    low: float
+    high: float
+    groups: int
+    won: int
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the fields, None where they are not finite."""
+        return {name: value if np.isfinite(value) else None for name, value in asdict(self).items()}
+
+
+def paired_difference(ours: Sequence[Floats], theirs: Sequence[Floats], confidence: float = CONFIDENCE) -> Difference:
+    """Return the mean difference with an interval for what other groups like these would show.
+
+    Parameters
+    ----------
+    ours, theirs : sequence of arrays
+        For each group one error a run; the same runs in the same order.
+    confidence : float
+        Of the two-sided interval.
+
+    Examples
+    --------
+    >>> found = paired_difference([np.array([0.1, 0.2]), np.array([0.1])], [np.array([0.2, 0.3]), np.array([0.2])])
+    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3), found.won
+    (-0.1, -0.1, -0.1, 2)
+    """
+    from scipy.stats import t
+
+    _check_pairs(ours, theirs)
+    means = np.array([float((a - b).mean()) for a, b in zip(ours, theirs, strict=True)])
+    n, won = means.size, int((means < 0.0).sum())
+    if n < 2:
+        return Difference(float(means[0]), float("-inf"), float("inf"), n, won)
+    half = float(t.ppf((1.0 + confidence) / 2, n - 1) * means.std(ddof=1) / np.sqrt(n))
+    return Difference(float(means.mean()), float(means.mean()) - half, float(means.mean()) + half, n, won)
+
+
+def _check_pairs(ours: Sequence[Floats], theirs: Sequence[Floats]) -> None:
+    if not ours or [a.shape for a in ours] != [b.shape for b in theirs]:
+        raise InvalidInput(
+            f"A comparison needs the same trials of the same cells on both sides, but has {len(ours)} and {len(theirs)} "
+            "cells or cells of unequal trials; compare contestants that ran on the same worlds."
+        )
+
+
+@dataclass(frozen=True)
 class Excess:
-    """Our area minus a peer's in one cell, paired over trials.
+    """Our error minus a peer's in one cell, paired over trials.
 
     Parameters
     ----------
@@ -143,7 +185,7 @@ class Excess:
 
 
 def paired_excess(ours: Floats, theirs: Floats, tolerance: float = TOLERANCE, confidence: float = CONFIDENCE) -> Excess:
-    """Return the paired difference in area with its lower bound.
+    """Return the paired difference in error with its lower bound.
 
     Examples
     --------
@@ -161,12 +203,12 @@ def paired_excess(ours: Floats, theirs: Floats, tolerance: float = TOLERANCE, co
     return Excess(mean, se, low, bool(low > tolerance))
 
 
-def best_single(areas: Mapping[str, Sequence[Floats]]) -> str:
-    """Return the contestant with the least mean area over cells; the first where several have it.
+def best_single(errors: Mapping[str, Sequence[Floats]]) -> str:
+    """Return the contestant with the least mean error over cells; the first where several have it.
 
     Examples
     --------
     >>> best_single({"a": [np.array([0.2])], "b": [np.array([0.1])]})
     'b'
     """
-    return min(areas, key=lambda name: float(np.mean([cell.mean() for cell in areas[name]])))
+    return min(errors, key=lambda name: float(np.mean([cell.mean() for cell in errors[name]])))

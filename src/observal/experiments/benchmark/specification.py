@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -12,15 +12,26 @@ from typing import Any
 
 from observal.errors import InvalidInput
 from observal.experiments.benchmark.cells import REAL_POLICIES, Cell, World, list_cells, make_world
-from observal.experiments.benchmark.peers import PEERS, all_labels_error, boosted_trees, installed_peers, run_peer
+from observal.experiments.benchmark.peers import (
+    DEFAULT_PEERS,
+    FAMILIES,
+    PEERS,
+    ByHand,
+    all_labels_error,
+    installed_peers,
+    run_peer,
+)
 from observal.experiments.curves import Curve, online_sizes
 from observal.methods.base import Method
 from observal.types import Pool, Round
 
-ALL_LABELS, ALL_LABELS_TREES = "all labels", "all labels, trees"
+ALL_LABELS = "all labels/"
+"""Before the name of a model family: that family with every label of log and pool."""
+TWO_CLASSES_ONLY = {"NewtonVC", "ActiveVC", "Active18", "Passive", "ExactDBAL"}
+"""Our methods that take two classes alone, by the name of their class."""
 SCALE_SETS = ("skin", "nycflights")
 """Real sets that are there for their size."""
-LIBRARIES = ("scikit-activeml", "vowpalwabbit", "scikit-learn")
+LIBRARIES = ("scikit-learn", "lightgbm", "catboost", "scikit-activeml", "vowpalwabbit")
 """Whose versions a resumed benchmark must share."""
 
 Unit = tuple[Cell, int, str]
@@ -28,11 +39,35 @@ Unit = tuple[Cell, int, str]
 
 
 def default_methods() -> dict[str, Method]:
-    """Return our methods, the one that is compared first."""
+    """Return our methods, the one that is compared first; one line each."""
+    from observal.methods.auto.method import AutoVC
     from observal.methods.newton.method import NewtonVC
+
+    return {"AutoVC": AutoVC(), "NewtonVC": NewtonVC()}
+
+
+def named_methods() -> dict[str, Method]:
+    """Return the methods of ours that can be named on the command line."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    from observal.methods.committee import CommitteeVC
     from observal.methods.paper.active_vc import ActiveVC
 
-    return {"NewtonVC": NewtonVC(), "ActiveVC": ActiveVC(fit_intercept=True)}
+    return {
+        **default_methods(),
+        "ActiveVC": ActiveVC(fit_intercept=True),
+        "CommitteeVC/forest": CommitteeVC(RandomForestClassifier(100, random_state=0)),
+    }
+
+
+def pick_methods(names: Sequence[str] | None) -> dict[str, Method]:
+    """Return the methods of those names, in that order; the default ones where none is named."""
+    if names is None:
+        return default_methods()
+    known = named_methods()
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidInput(f"There is no method {unknown[0]!r}, the methods are {list(known)}; name one of them.")
+    return {name: known[name] for name in names}
 
 
 def ablated_methods() -> dict[str, Method]:
@@ -58,13 +93,6 @@ def ablated_methods() -> dict[str, Method]:
     }
 
 
-def tree_methods() -> dict[str, Method]:
-    """Return CommitteeVC around the boosted trees that peers have too."""
-    from observal.methods.committee import CommitteeVC
-
-    return {"CommitteeVC, trees": CommitteeVC(boosted_trees(0))}
-
-
 @dataclass(frozen=True, eq=False)
 class Specification:
     """What is run; equal specifications give equal results on equal library versions.
@@ -72,16 +100,15 @@ class Specification:
     Parameters
     ----------
     methods : mapping
-        From names to methods of ours whose all-labels error is that of logistic regression.
-    tree_methods : mapping
-        The same for methods around :func:`~observal.experiments.benchmark.peers.boosted_trees`.
+        From names to methods of ours, the one that is compared first. One that takes two classes alone is left out of the
+        cells that have more.
     peers : tuple of str, optional
-        Names in :data:`~observal.experiments.benchmark.peers.PEERS`; all whose library is installed by default. Those on
-        boosted trees run on `tree_data` alone.
+        Names in :data:`~observal.experiments.benchmark.peers.PEERS`; by default margin and random sampling with every
+        model family that is installed.
     data : path, optional
         A folder of ``NAME.npz`` files.
-    tree_data : tuple of str
-        The real sets on which boosted trees are compared too.
+    development : path, optional
+        A folder of development tables: they take the place of all other cells.
     exclude, policies, generated, only
         Which cells there are: see :func:`~observal.experiments.benchmark.cells.list_cells`.
     trials, seed : int
@@ -95,10 +122,9 @@ class Specification:
     """
 
     methods: Mapping[str, Method] = field(default_factory=default_methods)
-    tree_methods: Mapping[str, Method] = field(default_factory=dict)
     peers: tuple[str, ...] | None = None
     data: str | Path | None = None
-    tree_data: tuple[str, ...] = ()
+    development: str | Path | None = None
     exclude: tuple[str, ...] = SCALE_SETS
     policies: tuple[str, ...] = REAL_POLICIES
     generated: bool = True
@@ -117,7 +143,7 @@ class Specification:
             )
         there = tuple(installed_peers())
         if self.peers is None:
-            object.__setattr__(self, "peers", there)
+            object.__setattr__(self, "peers", tuple(name for name in DEFAULT_PEERS if name in there))
         for name in self.peers or ():
             if name not in PEERS:
                 raise InvalidInput(f"There is no peer {name!r}, the peers are {list(PEERS)}; name one of them.")
@@ -126,66 +152,60 @@ class Specification:
                     f"The peer {name!r} needs {PEERS[name].package}, which is not installed; "
                     "pip install 'observal[bench]', or leave it out."
                 )
-        names = [*self.methods, *self.tree_methods, *PEERS, ALL_LABELS, ALL_LABELS_TREES]
+        names = [*self.methods, *PEERS]
         if len(set(names)) < len(names):
             raise InvalidInput(f"Contestants need distinct names, none a peer's, but they are {names}.")
         if not self.methods:
             raise InvalidInput("A benchmark needs at least one method of ours, but methods is empty.")
-        if unknown := sorted(set(self.tree_data) - {cell.data for cell in self.cells}):
-            there_are = sorted({cell.data for cell in self.cells})
-            raise InvalidInput(
-                f"There is no data set {unknown[0]!r} to compare trees on, there are {there_are}; name one."
-            )
+        if self.data is not None and self.development is not None:
+            raise InvalidInput("A benchmark runs on real sets or on development tables, but got both; give one folder.")
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All cells."""
-        return list_cells(self.data, self.exclude, self.policies, self.generated, self.only)
+        return list_cells(self.data, self.exclude, self.policies, self.generated, self.only, self.development)
 
     @property
-    def linear_peers(self) -> tuple[str, ...]:
-        """The peers on a linear model."""
-        return tuple(name for name in self.peers or () if not PEERS[name].trees)
-
-    @property
-    def tree_peers(self) -> tuple[str, ...]:
-        """The peers on boosted trees."""
-        return tuple(name for name in self.peers or () if PEERS[name].trees)
+    def folder(self) -> str | Path | None:
+        """Where the data are."""
+        return self.data if self.development is None else self.development
 
     @property
     def contestants(self) -> tuple[str, ...]:
-        """Ours and the peers on a linear model: they run in every cell."""
-        return (*self.methods, *self.linear_peers)
+        """Ours and the peers."""
+        return (*self.methods, *(self.peers or ()))
 
     @property
-    def tree_contestants(self) -> tuple[str, ...]:
-        """Ours and the peers on boosted trees."""
-        return (*self.tree_methods, *self.tree_peers)
+    def families(self) -> tuple[str, ...]:
+        """The model families whose error with all labels is measured: logistic regression, and those of the peers."""
+        named = {PEERS[name].family for name in self.peers or () if isinstance(PEERS[name], ByHand)}
+        return tuple(name for name in FAMILIES if name == "logistic" or name in named)
 
-    @property
-    def tree_cells(self) -> tuple[Cell, ...]:
-        """The cells in which boosted trees are compared."""
-        return tuple(cell for cell in self.cells if cell.data in self.tree_data)
+    def runs(self, cell: Cell, contestant: str) -> bool:
+        """Tell whether the contestant can run in the cell."""
+        if cell.classes <= 2 or contestant.startswith(ALL_LABELS):
+            return True
+        method = self.methods.get(contestant)
+        if method is None:
+            return not PEERS[contestant].two_classes
+        return TWO_CLASSES_ONLY.isdisjoint(kind.__name__ for kind in type(method).__mro__)
 
     @property
     def units(self) -> list[Unit]:
         """All pieces of work, trial by trial, so that an interrupted benchmark has whole trials of every cell."""
-        trees = (ALL_LABELS_TREES, *self.tree_contestants)
+        everyone = (*(ALL_LABELS + family for family in self.families), *self.contestants)
         return [
             (cell, trial, contestant)
             for trial in range(self.trials)
             for cell in self.cells
-            for contestant in (ALL_LABELS, *self.contestants, *(trees if cell in self.tree_cells else ()))
+            for contestant in everyone
+            if self.runs(cell, contestant)
         ]
-
-    def method(self, contestant: str) -> Method | None:
-        """Return the method of ours of that name, or None."""
-        return self.methods.get(contestant, self.tree_methods.get(contestant))
 
     def key(self, unit: Unit) -> tuple[str, int, str, str]:
         """Return what names a finished piece: a method of ours with all its settings, so that another is run anew."""
         cell, trial, contestant = unit
-        method = self.method(contestant)
+        method = self.methods.get(contestant)
         return (cell.name, trial, contestant, "" if method is None else repr(method))
 
     def fixed(self) -> dict[str, Any]:
@@ -198,9 +218,8 @@ class Specification:
         return self.fixed() | {
             "trials": self.trials,
             "cells": [cell.name for cell in self.cells],
-            "methods": {name: repr(method) for name, method in {**self.methods, **self.tree_methods}.items()},
+            "methods": {name: repr(method) for name, method in self.methods.items()},
             "peers": list(self.peers or ()),
-            "tree_cells": [cell.name for cell in self.tree_cells],
         }
 
 
@@ -216,7 +235,7 @@ def run_unit(spec: Specification, cell: Cell, trial: int, contestant: str) -> di
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # workers have one core each
-        world = make_world(cell, trial, spec.seed, spec.rows, spec.data)
+        world = make_world(cell, trial, spec.seed, spec.rows, spec.folder)
         started = perf_counter()
         curve = _curve(spec, world, contestant)
         seconds = perf_counter() - started
@@ -224,9 +243,9 @@ def run_unit(spec: Specification, cell: Cell, trial: int, contestant: str) -> di
 
 
 def _curve(spec: Specification, world: World, contestant: str) -> Curve:
-    if contestant in (ALL_LABELS, ALL_LABELS_TREES):
-        return Curve([0], [all_labels_error(*world, trees=contestant == ALL_LABELS_TREES)])
-    method = spec.method(contestant)
+    if contestant.startswith(ALL_LABELS):
+        return Curve([0], [all_labels_error(*world, family=contestant.removeprefix(ALL_LABELS))])
+    method = spec.methods.get(contestant)
     if method is None:
         return run_peer(contestant, world.simulation, spec.label_budget, spec.batch, world.seed)
     return run_ours(method, world, spec.label_budget)
