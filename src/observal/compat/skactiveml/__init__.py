@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "observal.compat.skactiveml needs scikit-activeml, which is not installed; "
-        "install it with: pip install 'observal[bench]'"
+        "install it with: pip install 'observal[skactiveml]'"
     ) from error
 
 from observal.compat.skactiveml.budget import DoubtBudgetManager
