@@ -539,7 +539,7 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_methods_are_picked_by_name():
-    assert list(pick_methods(None)) == ["NewtonVC"]
+    assert list(pick_methods(None)) == ["AutoVC", "NewtonVC"]
     assert list(pick_methods(["CommitteeVC/forest", "NewtonVC"])) == ["CommitteeVC/forest", "NewtonVC"]
     with pytest.raises(InvalidInput, match="no method 'Nobody'"):
         pick_methods(["Nobody"])
