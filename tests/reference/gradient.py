@@ -88,7 +88,6 @@ def train_epoch(
     *,
     learning_rate,
     time=0.0,
-    rows=None,
     passes=3,
     clip=math.inf,
     second_moment=0.0,
@@ -104,13 +103,12 @@ def train_epoch(
     """
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     importance, w = np.asarray(importance, dtype=np.float64), np.array(coef, dtype=np.float64)
-    rows = len(order) if rows is None else rows
     used = in_use(order, importance, clip)
     second_moment_sum = ESTIMATES[estimate](X[used], y[used], importance[used], rng)
     exact_sum = Exact(X[used], y[used], importance[used], rng)
     step_number = 0
     for j in range(passes):
-        t = time + j * rows
+        t = time + j * len(order)
         for position, i in enumerate(used):
             x, weight = X[i], importance[i]
             p = clamp(float(w @ x))
