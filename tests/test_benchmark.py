@@ -250,7 +250,7 @@ def test_a_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
     assert (tmp_path / "partial.jsonl").read_text(encoding="utf-8").splitlines()[: len(before)] == before
     cell = spec.cells[0]
     assert second.areas(cell, "ours")[:2].tolist() == report.areas(cell, "ours").tolist()
-    with pytest.raises(InvalidInput, match="another specification"):
+    with pytest.raises(InvalidInput, match="other options"):
         benchmark(replace(spec, rows=500), tmp_path, jobs=1, resume=True)
 
 
@@ -350,7 +350,7 @@ def test_two_processes_find_the_same(tmp_path):
         ({"trials": 0}, "at least 1 trial"),
         ({"peers": ("nobody",)}, "no peer 'nobody'"),
         ({"methods": {"margin": ActiveVC()}}, "distinct names"),
-        ({"methods": {}}, "at least one method"),
+        ({"methods": {}}, "at least one of our methods"),
     ],
 )
 def test_specifications_that_cannot_be(options, words):

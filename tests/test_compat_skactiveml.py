@@ -377,7 +377,7 @@ def test_without_scikit_activeml_one_sentence_says_what_to_install():
     assert run.returncode == 1
     last = run.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
-    assert "pip install 'observal[bench]'" in last
+    assert "pip install 'observal[skactiveml]'" in last
 
 
 def test_it_says_nothing_where_nothing_is_wrong():

@@ -22,11 +22,11 @@ Examples
 """
 
 try:
-    import skactiveml as _skactiveml  # noqa: F401  only to find out whether it is there
+    import skactiveml as _skactiveml  # noqa: F401  only to find out whether it is installed
 except ImportError as error:
     raise ImportError(
         "observal.compat.skactiveml needs scikit-activeml, which is not installed; "
-        "install it with: pip install 'observal[bench]'"
+        "install it with: pip install 'observal[skactiveml]'"
     ) from error
 
 from observal.compat.skactiveml.budget import DoubtBudgetManager

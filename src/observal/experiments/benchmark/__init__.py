@@ -1,4 +1,4 @@
-"""The benchmark: our methods and other libraries' on the same worlds, with the same budget and model family.
+"""The benchmark: our methods and those of other libraries on the same data, with the same budget and model family.
 
 Examples
 --------
@@ -50,20 +50,20 @@ def benchmark(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Run every contestant in every trial of every cell and, where `out` is given, write what was found there.
+    """Run every contestant in every trial of every cell and, if `out` is given, write the results there.
 
     Parameters
     ----------
     spec : Specification, optional
-        What to run; the generated cells alone by default.
+        What to run; by default only the generated cells.
     out : path, optional
-        A folder for ``results.json``, ``figure.png`` and ``figure.svg``. Finished pieces go to ``partial.jsonl`` there
-        at once.
+        A folder for ``results.json``, ``figure.png`` and ``figure.svg``. Finished runs are stored in ``partial.jsonl`` in that
+        folder at once.
     jobs : int, optional
         Processes; all cores by default. Results do not depend on it.
     resume : bool
-        Keep the finished pieces in `out` and do the others. Cells, trials, peers and methods may have been added; a
-        method with other settings is run anew, one whose code has changed is not.
+        Whether to keep the finished runs in `out`. Cells, trials, peers and methods may be added. A method with other settings
+        is run again; one whose code has changed is not.
     progress : callable, optional
         Called with (done, total).
     """
@@ -98,5 +98,5 @@ def write_files(report: BenchmarkReport, folder: Path) -> None:
 
     write_text(folder / "results.json", json.dumps(report.to_dict(), indent=1, ensure_ascii=False), force=True)
     draw_benchmark(report, [folder / "figure.png", folder / "figure.svg"])
-    if len(report.spec.methods) > 2:  # ours are variants of one another
+    if len(report.spec.methods) > 2:  # an ablation: our methods are variants of NewtonVC
         draw_ingredients(report, [folder / "ingredients.png", folder / "ingredients.svg"])

@@ -1,4 +1,4 @@
-"""The worlds of the benchmark: four generated scenarios, and every real set under every logging policy."""
+"""The data of the benchmark: four generated scenarios, and every real data set under every logging policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from observal.errors import InvalidInput
 
 REAL_POLICIES = ("certainty", "uncertainty", "scorecard", "blind-spot")
 PLANE_POLICIES = ("certainty", "uncertainty")
-"""Policies whose plane is found on standardised features, on real data."""
+"""Policies that are fitted on standardised features if the data are real."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What tables and files call it."""
+        """The name in tables and files."""
         return f"{self.data} / {self.policy}"
 
     @property
     def plain(self) -> bool:
-        """Whether it is real data without a blind spot: there margin sampling is strong."""
+        """Whether it is real data without a blind spot, where margin sampling is strong."""
         return self.real and self.policy != "blind-spot"
 
 
@@ -86,11 +86,11 @@ def list_cells(
     data : path, optional
         A folder of ``NAME.npz`` files; without it there are no real cells.
     exclude : tuple of str
-        Names of real sets to leave out.
+        Names of real data sets to leave out.
     policies : tuple of str
         The logging policies of the real sets.
     generated : bool
-        Whether to have the generated cells.
+        Whether to include the generated cells.
     only : str, optional
         Keep only cells whose name contains this.
 
@@ -100,14 +100,14 @@ def list_cells(
     ['linear / uncertainty', 'linear / certainty']
     """
     if unknown := sorted(set(policies) - set(POLICIES)):
-        raise InvalidInput(f"There is no logging policy {unknown[0]!r}, the policies are {list(POLICIES)}.")
+        raise InvalidInput(f"There is no logging policy {unknown[0]!r}; choose from {list(POLICIES)}.")
     names = [] if data is None else [name for name in list_npz(data) if name not in exclude]
     cells = [*(GENERATED if generated else ()), *(Cell(name, policy, True) for name in names for policy in policies)]
     kept = tuple(cell for cell in cells if only is None or only in cell.name)
     if not kept:
         raise InvalidInput(
             f"No cell is left: generated={generated}, data={data}, exclude={list(exclude)}, only={only!r} leave none of "
-            f"{len(cells)}; ask for less to be left out."
+            f"{len(cells)}; leave out fewer."
         )
     return kept
 
@@ -128,7 +128,7 @@ def _draw(cell: Cell, data: str | Path | None, rows: int, seed: int) -> Dataset:
 
 
 class World(NamedTuple):
-    """What the contestants of one trial are given, what nobody is, and the seed of their runs."""
+    """The data of one trial: the simulation, all labels of the log (which no contestant sees), and the seed of the runs."""
 
     simulation: Simulation
     log_labels: NDArray[Any]
@@ -137,19 +137,19 @@ class World(NamedTuple):
 
 @lru_cache(maxsize=2)
 def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: str | Path | None = None) -> World:
-    """Return the world of one trial, its features standardised.
+    """Return the data of one trial, with standardised features.
 
-    Real sets are drawn anew in every trial if they have more than `rows` rows. The split is 80/20, half of the larger
-    part is the log. The trial's numbers depend on the cell's name, not on which other cells there are.
+    If a real set has more than `rows` rows, each trial draws its own sample. The split is 80/20, and half of the larger part is
+    the log. The random numbers depend on the cell's name, not on the other cells.
 
     Parameters
     ----------
     cell : Cell
         Data and policy.
     trial, seed : int
-        Which draw.
+        The number of the trial, and the seed.
     rows : int
-        The size of generated data and the most rows taken from a real set.
+        The number of generated rows, and the largest sample of a real set.
     data : path, optional
         The folder of the real sets.
     """
@@ -163,7 +163,7 @@ def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: st
 
 
 def standardised(world: Simulation) -> Simulation:
-    """Return the world with features centred and scaled by log and pool together, the same for every contestant."""
+    """Return the simulation with features centred and scaled by log and pool together, the same for every contestant."""
     logged, pool = world.logged, world.pool
     centre, spread = moments(np.vstack([dense(logged.X), dense(pool.X)]))
     return replace(

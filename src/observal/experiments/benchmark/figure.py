@@ -1,4 +1,4 @@
-"""One small panel a cell: ours and the best peers, mean test error against labels bought."""
+"""The figures of the benchmark: a small panel for each cell, with mean test error against labels bought."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ COLUMNS = 4
 """Panels in a row: one for each logging policy."""
 SHOWN_PEERS = 3
 MARKS = 6
-"""Markers on a line."""
+"""Number of markers on a line."""
 PANEL = (3.1, 2.15)
 
 
 def shown(report: BenchmarkReport) -> list[str]:
-    """Return our methods and the peers with the least mean areas, in that order."""
+    """Return our methods, and then the peers with the smallest mean areas."""
     means = {
         peer: float(np.mean([report.areas(cell, peer).mean() for cell in report.spec.cells]))
         for peer in report.spec.linear_peers
@@ -33,7 +33,7 @@ def shown(report: BenchmarkReport) -> list[str]:
 
 
 def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None:
-    """Draw a panel for each cell, and one more for each on boosted trees, and write the figure to every path."""
+    """Draw a panel for each cell, and another for each cell with boosted trees, and write the figure to every path."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -71,7 +71,7 @@ def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None
 
 
 def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> None:
-    """Draw what each variant of our first method costs or saves, by group of cells, and write it to every path."""
+    """Draw the difference in area between each variant and our first method, by group of cells, and write it to every path."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -87,7 +87,7 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
             axis.errorbar(means, range(len(names)), xerr=bars, fmt="o", color=STYLES[0][0], markersize=4, capsize=2)
             axis.set_yticks(range(len(names)), names)
             axis.set_title(f"{group} ({len(cells)} cells)", loc="left", fontsize=9, fontweight="bold")
-            axis.set_xlabel(f"more area than {first}, points")
+            axis.set_xlabel(f"area minus that of {first}, points")
             axis.grid(axis="x", color="#e5e5e5", linewidth=0.5)
             axis.set_axisbelow(True)
         axes[0].invert_yaxis()
@@ -136,7 +136,7 @@ def _handle(number: int | None, name: str) -> Any:
 def _caption(report: BenchmarkReport) -> str:
     spec = report.spec
     return (
-        f"Test error against labels bought, means over {spec.trials} trial{'s' * (spec.trials != 1)} a cell (data / "
+        f"Test error against labels bought: means over {spec.trials} trial{'s' * (spec.trials != 1)} in each cell (data / "
         f"logging policy), at most {spec.rows:,} rows; bands are one standard error. Shown are our methods and the "
-        f"{SHOWN_PEERS} peers with the least areas; the grey line is the model given all labels. Vertical axes differ."
+        f"{SHOWN_PEERS} peers with the smallest areas. The grey line is the model given all labels. Vertical axes differ."
     )

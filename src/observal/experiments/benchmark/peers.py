@@ -1,8 +1,8 @@
-"""Other libraries' active learning on the same worlds, through their public interfaces, and what all labels give.
+"""Active learning of other libraries on the same data, through their public interfaces, and the error with all labels.
 
-Every peer trains on the log's revealed labels and on those it has bought, without weights, and may ask about pool rows
-only. No peer sees a test label: the ridge of a logistic regression, and Vowpal Wabbit's passes over the log, are chosen
-by cross-validation on labels that the peer has.
+Every peer trains on the log's revealed labels and on those it has bought, without weights, and can ask only about pool rows.
+No peer sees a test label: the ridge of a logistic regression, and the number of passes of Vowpal Wabbit, are chosen by
+cross-validation on labels that the peer has.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from observal.experiments.curves import Curve
 STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))
 """The grid of scikit-learn's C, the inverse of the ridge."""
 REFRESH = 50
-"""C is chosen anew whenever so many more labels are bought."""
+"""C is chosen again after this many more labels."""
 FOLDS = 5
 VW_PASSES = (1, 3, 10)
-"""Passes over the log's labels, of which Vowpal Wabbit's own hold-out chooses."""
+"""Numbers of passes over the log's labels, to choose from on a hold-out part of the log."""
 VW_CURVE_STEP = 10
 """Labels from one point of Vowpal Wabbit's curve to the next."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A world as the peers want it: log and pool stacked, the log first; labels 0 and 1."""
+    """The data as the peers need them: log and pool stacked, the log first; labels 0 and 1."""
 
     world: Simulation
 
@@ -77,14 +77,14 @@ def logistic(C: float) -> Any:
 
 
 def boosted_trees(random_state: int) -> Any:
-    """Return the boosted trees of all contestants: scikit-learn's defaults, but never stopped early."""
+    """Return the boosted trees of all contestants: scikit-learn's defaults, without early stopping."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
 
 
 def choose_strength(X: Floats, y: Ints, seed: int) -> float:
-    """Return the C of `STRENGTHS` with the least cross-validated log loss; 1 where a class has too few labels."""
+    """Return the C of `STRENGTHS` with the smallest cross-validated log loss; 1 if a class has too few labels."""
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
     if y.size == 0 or np.bincount(y.astype(np.int64), minlength=2).min() < FOLDS:
@@ -104,9 +104,9 @@ def all_labels_error(world: Simulation, log_labels: NDArray[Any], seed: int, tre
     log_labels : array
         All labels of the log, hidden ones included.
     seed : int
-        Of the folds and the trees.
+        Seed of the folds and the trees.
     trees : bool
-        Boosted trees in place of logistic regression.
+        Boosted trees instead of logistic regression.
     """
     rows = Rows(world)
     logged = encode_labels(log_labels, world.logged.classes, "A label of the log")
@@ -172,7 +172,7 @@ class ActiveML:
     strategy : callable
         From a seed to the function that asks.
     trees : bool
-        Boosted trees in place of logistic regression.
+        Boosted trees instead of logistic regression.
     """
 
     strategy: Callable[[int], Ask]
@@ -206,17 +206,17 @@ class ActiveML:
 
 @dataclass(frozen=True)
 class VowpalWabbit:
-    """Vowpal Wabbit's importance-weighted active learning, live: it says whether to ask, with which weight to learn.
+    """Vowpal Wabbit's importance-weighted active learning: for each row it says whether to ask, and with which weight to learn.
 
-    The pool is a stream, taken once in its order. Mellowness is left at its default, which asks about nearly every row:
-    a smaller one would have to be chosen, and there is no way to choose it without buying labels.
+    The pool is read once, in order, as a stream. Mellowness keeps its default, which asks about nearly every row: a smaller value
+    could be chosen only by buying labels.
     """
 
     trees: bool = False
     package: str = "vowpalwabbit"
 
     def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
-        """Learn the log, take the pool row by row, and return the test error every few labels."""
+        """Learn from the log, go through the pool row by row, and return the test error every few labels."""
         del batch  # a stream has none
         rows, rng = Rows(world), np.random.default_rng(seed)
         lines, test = [_features(x) for x in rows.X], [_features(x) for x in world.X_test]
@@ -272,7 +272,7 @@ def _features(x: Floats) -> str:
 
 
 def _example(code: int, weight: float, features: str) -> str:
-    # Every example has a tag: with --direct, version 9.11 reads beyond the end of an empty one and crashes.
+    # Every example has a tag: with --direct, version 9.11 reads past the end of an empty tag and crashes.
     return f"{2 * code - 1} {weight:.7g} row{features}"
 
 
@@ -289,7 +289,7 @@ PEERS: dict[str, Any] = {
     "margin, trees": ActiveML(_margin, trees=True),
     "random, trees": ActiveML(_by_name("RandomSampling"), trees=True),
 }
-"""Every peer by name: scikit-activeml's strategies, and Vowpal Wabbit as it comes."""
+"""Every peer by name: strategies of scikit-activeml, and Vowpal Wabbit with its defaults."""
 
 
 def installed_peers() -> Iterator[str]:
@@ -300,6 +300,6 @@ def installed_peers() -> Iterator[str]:
 def run_peer(name: str, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
     """Return the curve of the peer of that name in `PEERS`."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # solvers that stop at their last step, folds of one class: theirs to say
+        warnings.simplefilter("ignore")  # peers warn about solvers that did not converge and folds with one class
         curve: Curve = PEERS[name].run(world, label_budget, batch, seed)
     return curve

@@ -1,4 +1,4 @@
-"""What a finished benchmark says: areas by cell, ratios to the best peer, tables, and the lines of its summary."""
+"""The results of a benchmark: areas by cell, ratios to the best peer, tables, and a summary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CURVE_STEP = 10
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A method of ours against the best single peer of a set of cells.
+    """One of our methods against the best single peer over a set of cells.
 
     Parameters
     ----------
@@ -76,30 +76,30 @@ class BenchmarkReport:
     # -- numbers of one contestant in one cell --------------------------------------------------------------------------
 
     def trials(self, cell: Cell, contestant: str) -> list[Curve]:
-        """Return the contestant's curves, one a trial."""
+        """Return the contestant's curves, one for each trial."""
         return [self.curves[cell.name, trial, contestant] for trial in range(self.spec.trials)]
 
     def all_labels(self, cell: Cell, contestant: str = ALL_LABELS) -> Floats:
-        """Return, for each trial, the error that all labels give in the model family of the contestant."""
+        """Return, for each trial, the error with all labels in the model family of the contestant."""
         trees = contestant in (*self.spec.tree_contestants, ALL_LABELS_TREES)
         return np.array([c.errors[0] for c in self.trials(cell, ALL_LABELS_TREES if trees else ALL_LABELS)])
 
     def areas(self, cell: Cell, contestant: str) -> Floats:
-        """Return the area between test error and all-labels error, one a trial."""
+        """Return the area between test error and all-labels error for each trial."""
         pairs = zip(self.trials(cell, contestant), self.all_labels(cell, contestant), strict=True)
         return np.array([excess_area(curve, float(error), self.spec.label_budget) for curve, error in pairs])
 
     def errors(self, cell: Cell, contestant: str) -> Floats:
-        """Return the mean test error over the budget, one a trial."""
+        """Return the mean test error over the budget for each trial."""
         return np.array([curve.area(self.spec.label_budget) for curve in self.trials(cell, contestant)])
 
     def near(self, cell: Cell, contestant: str) -> list[float | None]:
-        """Return the labels that bring each trial within one point of what all labels give; None where none do."""
+        """Return the labels that bring each trial within one point of the error with all labels; None if it never gets there."""
         pairs = zip(self.trials(cell, contestant), self.all_labels(cell, contestant), strict=True)
         return [labels_to_near(curve, float(error), self.spec.label_budget) for curve, error in pairs]
 
     def mean_near(self, cell: Cell, contestant: str) -> float:
-        """Return the mean of :meth:`near`, a trial that never comes near counting as the whole budget."""
+        """Return the mean of :meth:`near`; a trial that never gets there counts as the whole budget."""
         budget = self.spec.label_budget
         return float(np.mean([budget if labels is None else labels for labels in self.near(cell, contestant)]))
 
@@ -107,7 +107,7 @@ class BenchmarkReport:
 
     @cached_property
     def best_peer(self) -> str | None:
-        """The one peer with the least mean area over all cells; None without peers."""
+        """The peer with the smallest mean area over all cells; None without peers."""
         return self._best_peer(self.spec.cells)
 
     def _best_peer(self, cells: Sequence[Cell]) -> str | None:
@@ -136,13 +136,13 @@ class BenchmarkReport:
         return None if peer is None else paired_excess(self.areas(cell, ours), self.areas(cell, peer))
 
     def worse(self, ours: str) -> list[Cell]:
-        """Return the cells in which we are worse than the best peer by more than the tolerance, as far as can be told."""
+        """Return the cells in which our method is significantly worse than the best peer by more than the tolerance."""
         return [cell for cell in self.spec.cells if (found := self.excess(cell, ours)) is not None and found.worse]
 
     def differences(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
-        """Return how much more area each of our methods has than the first of them, over cells, and the standard error.
+        """Return the area of each of our methods minus that of the first, averaged over cells, and its standard error.
 
-        Pairs are of the same trial; with one trial the standard error is NaN.
+        Differences are paired by trial; with one trial the standard error is NaN.
         """
         first, *others = self.spec.methods
         out = {}
@@ -155,7 +155,7 @@ class BenchmarkReport:
 
     @property
     def groups(self) -> dict[str, list[Cell]]:
-        """The generated cells and the real ones, where there are some."""
+        """The generated cells and the real ones, without empty groups."""
         found = {
             "generated": [cell for cell in self.spec.cells if not cell.real],
             "real, without a blind spot": [cell for cell in self.spec.cells if cell.plain],
@@ -206,9 +206,11 @@ class BenchmarkReport:
         ]
 
     def summary(self) -> list[str]:
-        """Return the verdict in a few sentences."""
+        """Return a summary in a few sentences."""
         if self.best_peer is None:
-            return ["No peer was run, so there is nothing to compare with; pip install 'observal[bench]'."]
+            return [
+                "No peer was run, so there is nothing to compare with; install them with pip install 'observal[bench]'."
+            ]
         lines = [str(comparison) for comparison in self.comparisons]
         for ours in self.spec.methods:
             worse = [cell.name for cell in self.worse(ours)]

@@ -1,7 +1,6 @@
-"""From curves to a verdict: areas above what all labels give, labels to come near it, and paired comparisons.
+"""Scores of curves: area above the error with all labels, labels to come near that error, and paired comparisons.
 
-All comparisons are paired: contestants share the trial's rows, split and revealed labels, so that only differences and
-ratios within trials count.
+All comparisons are paired: within a trial, contestants share the rows, the split and the revealed labels.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from observal.errors import InvalidInput
 from observal.experiments.curves import Curve, labels_to_reach
 
 NEAR = 0.01
-"""One point of error: how near to what all labels give counts as there."""
+"""How near to the error with all labels a curve must come: one point of error."""
 TOLERANCE = 0.004
-"""The most that our area may lie above the best peer's in a cell, as far as the trials can tell."""
+"""How far our area may be above the best peer's in a cell before the cell counts as worse."""
 CONFIDENCE = 0.95
 DRAWS = 10_000
 
 
 def excess_area(curve: Curve, all_labels: float, end: int) -> float:
-    """Return the mean over 0…`end` labels of the curve's error above what all labels give.
+    """Return the curve's error minus the error with all labels, averaged over 0…`end` labels.
 
     Examples
     --------
@@ -35,7 +34,7 @@ def excess_area(curve: Curve, all_labels: float, end: int) -> float:
 
 
 def labels_to_near(curve: Curve, all_labels: float, end: int, near: float = NEAR) -> float | None:
-    """Return the labels that first bring the curve within `near` of what all labels give; None if more than `end`.
+    """Return the labels that first bring the curve within `near` of the error with all labels; None if more than `end`.
 
     Examples
     --------
@@ -53,8 +52,8 @@ class Ratio:
     Parameters
     ----------
     estimate, low, high : float
-        The ratio, and the interval's ends. They mean something only where the peer's sum is well above 0: areas can be
-        below 0, because all labels do not make a misspecified model best.
+        The ratio, and the ends of its interval. They are meaningful only if the peer's sum is well above 0. Areas can be below
+        0, because a misspecified model is not always best with all labels.
     ours, theirs : float
         The mean areas over cells.
     cells : int
@@ -80,18 +79,18 @@ def ratio_of_sums(
     seed: int = 0,
     confidence: float = CONFIDENCE,
 ) -> Ratio:
-    """Return Σ_cells mean_trials(ours) / Σ_cells mean_trials(theirs), trials drawn anew within cells.
+    """Return Σ_cells mean_trials(ours) / Σ_cells mean_trials(theirs), with trials resampled within cells.
 
     Parameters
     ----------
     ours, theirs : sequence of arrays
-        For each cell one area a trial; the same trials in the same order.
+        For each cell, one area for each trial; the same trials in the same order.
     draws : int
-        Bootstrap draws; the interval is made of their quantiles.
+        Bootstrap draws; the ends of the interval are their quantiles.
     seed : int
-        Of the draws.
+        Seed of the draws.
     confidence : float
-        Of the two-sided interval.
+        Confidence of the two-sided interval.
 
     Examples
     --------
@@ -102,7 +101,7 @@ def ratio_of_sums(
     if not ours or [a.shape for a in ours] != [b.shape for b in theirs]:
         raise InvalidInput(
             f"A ratio needs the same trials of the same cells on both sides, but has {len(ours)} and {len(theirs)} cells "
-            "or cells of unequal trials; compare contestants that ran on the same worlds."
+            "or different numbers of trials; compare contestants that ran on the same data."
         )
     rng = np.random.default_rng(seed)
     top, bottom = np.zeros(draws), np.zeros(draws)
@@ -162,7 +161,7 @@ def paired_excess(ours: Floats, theirs: Floats, tolerance: float = TOLERANCE, co
 
 
 def best_single(areas: Mapping[str, Sequence[Floats]]) -> str:
-    """Return the contestant with the least mean area over cells; the first where several have it.
+    """Return the contestant with the smallest mean area over cells; the first of several with the same.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a benchmark runs: contestants × cells × trials, and one piece of that work."""
+"""What a benchmark runs: contestants × cells × trials, and how one run is made."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from observal.types import Pool, Round
 
 ALL_LABELS, ALL_LABELS_TREES = "all labels", "all labels, trees"
 SCALE_SETS = ("skin", "nycflights")
-"""Real sets that are there for their size."""
+"""Real data sets that serve only to measure speed on many rows."""
 LIBRARIES = ("scikit-activeml", "vowpalwabbit", "scikit-learn")
-"""Whose versions a resumed benchmark must share."""
+"""Libraries whose versions must be the same when a benchmark is resumed."""
 
 Unit = tuple[Cell, int, str]
-"""A piece of work: cell, trial, contestant."""
+"""One run: cell, trial, contestant."""
 
 
 def default_methods() -> dict[str, Method]:
-    """Return our methods, the one that is compared first."""
+    """Return our methods; the first is the one that others are compared with."""
     from observal.methods.newton.method import NewtonVC
     from observal.methods.paper.active_vc import ActiveVC
 
@@ -36,7 +36,7 @@ def default_methods() -> dict[str, Method]:
 
 
 def ablated_methods() -> dict[str, Method]:
-    """Return NewtonVC, and NewtonVC with each of its parts taken away or replaced."""
+    """Return NewtonVC, and NewtonVC with each of its parts removed or replaced."""
     from observal.methods.newton.ablation import AblatedNewtonVC
     from observal.methods.newton.method import NewtonVC
 
@@ -48,7 +48,7 @@ def ablated_methods() -> dict[str, Method]:
         "no clip": AblatedNewtonVC(clip_constant=None),
         "no gate": NewtonVC(gate_share=0.0),
         "gate only": NewtonVC(gate_share=1.0),
-        "settled rows through the gate": AblatedNewtonVC(doubt=1e-12),
+        "certain rows through the gate": AblatedNewtonVC(doubt=1e-12),
         "no random picks": NewtonVC(explore_share=0.0),
         "margin for gap": AblatedNewtonVC(curvature=False),
         "no second fit": NewtonVC(refit_near_boundary=False),
@@ -59,7 +59,7 @@ def ablated_methods() -> dict[str, Method]:
 
 
 def tree_methods() -> dict[str, Method]:
-    """Return CommitteeVC around the boosted trees that peers have too."""
+    """Return CommitteeVC around the boosted trees that peers use."""
     from observal.methods.committee import CommitteeVC
 
     return {"CommitteeVC, trees": CommitteeVC(boosted_trees(0))}
@@ -72,26 +72,26 @@ class Specification:
     Parameters
     ----------
     methods : mapping
-        From names to methods of ours whose all-labels error is that of logistic regression.
+        From names to our methods with linear models; their all-labels error is that of logistic regression.
     tree_methods : mapping
         The same for methods around :func:`~observal.experiments.benchmark.peers.boosted_trees`.
     peers : tuple of str, optional
-        Names in :data:`~observal.experiments.benchmark.peers.PEERS`; all whose library is installed by default. Those on
-        boosted trees run on `tree_data` alone.
+        Names in :data:`~observal.experiments.benchmark.peers.PEERS`; by default all whose library is installed. Those with
+        boosted trees run only on `tree_data`.
     data : path, optional
         A folder of ``NAME.npz`` files.
     tree_data : tuple of str
-        The real sets on which boosted trees are compared too.
+        The real data sets on which boosted trees are compared as well.
     exclude, policies, generated, only
         Which cells there are: see :func:`~observal.experiments.benchmark.cells.list_cells`.
     trials, seed : int
-        Trials a cell, and the seed of all.
+        Trials in each cell, and the seed of all random numbers.
     rows : int
-        Rows of generated data, and the most rows of a real set.
+        The number of generated rows, and the largest sample of a real set.
     label_budget : int
         How many labels each contestant may buy.
     batch : int
-        How many a peer buys at a time. A method of ours has that in its own settings.
+        How many labels a peer buys at a time. Our methods have their own setting for this.
     """
 
     methods: Mapping[str, Method] = field(default_factory=default_methods)
@@ -113,29 +113,27 @@ class Specification:
         if min(self.trials, self.label_budget, self.batch) < 1 or self.rows < 20:
             raise InvalidInput(
                 "A benchmark needs at least 1 trial, 1 label, batches of 1 and 20 rows, but got "
-                f"trials={self.trials}, label_budget={self.label_budget}, batch={self.batch}, rows={self.rows}."
+                f"trials={self.trials}, label_budget={self.label_budget}, batch={self.batch}, rows={self.rows}; give larger numbers."
             )
         there = tuple(installed_peers())
         if self.peers is None:
             object.__setattr__(self, "peers", there)
         for name in self.peers or ():
             if name not in PEERS:
-                raise InvalidInput(f"There is no peer {name!r}, the peers are {list(PEERS)}; name one of them.")
+                raise InvalidInput(f"There is no peer {name!r}; choose from {list(PEERS)}.")
             if name not in there:
                 raise InvalidInput(
                     f"The peer {name!r} needs {PEERS[name].package}, which is not installed; "
-                    "pip install 'observal[bench]', or leave it out."
+                    "install it with pip install 'observal[bench]', or leave the peer out."
                 )
         names = [*self.methods, *self.tree_methods, *PEERS, ALL_LABELS, ALL_LABELS_TREES]
         if len(set(names)) < len(names):
-            raise InvalidInput(f"Contestants need distinct names, none a peer's, but they are {names}.")
+            raise InvalidInput(f"Contestants need distinct names, but they are {names}; rename one.")
         if not self.methods:
-            raise InvalidInput("A benchmark needs at least one method of ours, but methods is empty.")
+            raise InvalidInput("A benchmark needs at least one of our methods, but methods is empty; add one.")
         if unknown := sorted(set(self.tree_data) - {cell.data for cell in self.cells}):
             there_are = sorted({cell.data for cell in self.cells})
-            raise InvalidInput(
-                f"There is no data set {unknown[0]!r} to compare trees on, there are {there_are}; name one."
-            )
+            raise InvalidInput(f"There is no data set {unknown[0]!r} to compare trees on; choose from {there_are}.")
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -144,22 +142,22 @@ class Specification:
 
     @property
     def linear_peers(self) -> tuple[str, ...]:
-        """The peers on a linear model."""
+        """The peers with a linear model."""
         return tuple(name for name in self.peers or () if not PEERS[name].trees)
 
     @property
     def tree_peers(self) -> tuple[str, ...]:
-        """The peers on boosted trees."""
+        """The peers with boosted trees."""
         return tuple(name for name in self.peers or () if PEERS[name].trees)
 
     @property
     def contestants(self) -> tuple[str, ...]:
-        """Ours and the peers on a linear model: they run in every cell."""
+        """Our methods and the peers with a linear model; they run in every cell."""
         return (*self.methods, *self.linear_peers)
 
     @property
     def tree_contestants(self) -> tuple[str, ...]:
-        """Ours and the peers on boosted trees."""
+        """Our methods and the peers with boosted trees."""
         return (*self.tree_methods, *self.tree_peers)
 
     @property
@@ -169,7 +167,7 @@ class Specification:
 
     @property
     def units(self) -> list[Unit]:
-        """All pieces of work, trial by trial, so that an interrupted benchmark has whole trials of every cell."""
+        """All runs, trial by trial, so that an interrupted benchmark has complete trials of every cell."""
         trees = (ALL_LABELS_TREES, *self.tree_contestants)
         return [
             (cell, trial, contestant)
@@ -179,17 +177,17 @@ class Specification:
         ]
 
     def method(self, contestant: str) -> Method | None:
-        """Return the method of ours of that name, or None."""
+        """Return our method of that name, or None."""
         return self.methods.get(contestant, self.tree_methods.get(contestant))
 
     def key(self, unit: Unit) -> tuple[str, int, str, str]:
-        """Return what names a finished piece: a method of ours with all its settings, so that another is run anew."""
+        """Return the key of a finished run; it has all settings of our methods, so a method with other settings is run again."""
         cell, trial, contestant = unit
         method = self.method(contestant)
         return (cell.name, trial, contestant, "" if method is None else repr(method))
 
     def fixed(self) -> dict[str, Any]:
-        """Return what all pieces of a resumed benchmark must share; cells, trials and contestants may be added."""
+        """Return what must not change when a benchmark is resumed; cells, trials and contestants may be added."""
         fixed = {"seed": self.seed, "rows": self.rows, "label_budget": self.label_budget, "batch": self.batch}
         return fixed | {library: _version(library) for library in LIBRARIES}
 
@@ -212,7 +210,7 @@ def _version(library: str) -> str | None:
 
 
 def run_unit(spec: Specification, cell: Cell, trial: int, contestant: str) -> dict[str, Any]:
-    """Return labels and errors of a contestant's curve (one point for all labels), and the seconds it took."""
+    """Return labels and errors of a contestant's curve (a single point for "all labels"), and the seconds it took."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # workers have one core each
@@ -233,9 +231,9 @@ def _curve(spec: Specification, world: World, contestant: str) -> Curve:
 
 
 def run_ours(method: Method, world: World, label_budget: int) -> Curve:
-    """Return the test error of a method of ours after each of its rounds, bought with the budget.
+    """Return the test error of one of our methods after each of its rounds, within the budget.
 
-    A method whose curve cannot be read off one run is run afresh for growing parts of the pool.
+    If one run does not give the whole curve, the method is run again for growing parts of the pool.
     """
     from observal.session import Session
 
