@@ -183,7 +183,7 @@ def test_a_database_that_refuses_gets_one_sentence(tmp_path, request):
     campaign = make_campaign(tmp_path / "c.db")
     with sqlite3.connect(tmp_path / "c.db") as connection:
         connection.execute("DROP TABLE observal_data")
-    with pytest.raises(CampaignUnavailable, match=r"could not do that \(no such table"):
+    with pytest.raises(CampaignUnavailable, match=r"failed \(no such table"):
         campaign.ask(3)
     with pytest.raises(CampaignUnavailable, match=r"postgresql://someone:\*\*\*@127\.0\.0\.1:1/none"):
         Campaign.open("postgresql://someone:secret@127.0.0.1:1/none")

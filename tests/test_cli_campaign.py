@@ -118,7 +118,7 @@ def test_people_have_their_own_rows(made):
     assert not set(ann.splitlines()[1:]) & set(bob.splitlines()[1:])
     nothing = observal("ask", made, "--annotator", "cleo")
     assert nothing == "There is no row for cleo now: of the 10 open rows, ann has 6, bob has 4.\n"
-    assert observal("release", made, "--annotator", "ann") == "6 rows that ann had are free again.\n"
+    assert observal("release", made, "--annotator", "ann") == "6 rows taken back from ann; others can have them now.\n"
     assert "held     bob 4" in observal("status", made).replace("held       ", "held     ")
 
 
@@ -128,7 +128,7 @@ def test_a_refused_file_names_the_line_and_stores_nothing(made, files):
     with (files / "l.csv").open("a") as file:
         file.write("nobody,1,2,own,1,x,paid\n")
     said = observal("tell", made, files / "l.csv", code=1)
-    assert "line 5: row 'nobody' was never asked for" in said
+    assert "line 5: row 'nobody' was never asked about" in said
     assert json.loads(observal("status", made, "--json"))["labels"] == 0
 
 
@@ -152,13 +152,13 @@ def test_a_file_that_may_hold_labels_is_not_replaced(made, files):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["status", "{}/none.db"], 1, "There is no campaign at"),
+        (["status", "{}/none.db"], 1, "There is no campaign file at"),
         (["status", "{}/log.csv"], 1, "is not a campaign"),
         (["tell", "{}/campaign.db", "{}/none.csv"], 1, "No such file"),
-        (["tell", "{}/campaign.db", "{}/log.csv"], 1, "was never asked for"),
+        (["tell", "{}/campaign.db", "{}/log.csv"], 1, "was never asked about"),
         (["ask", "{}/campaign.db", "-n", "0"], 2, "Invalid value"),
         (["ask", "{}/campaign.db", "--csv", "--json"], 2, "not both"),
-        (["ask", "{}/campaign.db", "--annotator", ""], 1, "needs a name"),
+        (["ask", "{}/campaign.db", "--annotator", ""], 1, "must be printable text"),
         (["export", "{}/campaign.db", "{}/no/m.skops"], 1, "No such file"),
         (
             ["init", "{}/campaign.db", "--logged", "{}/log.csv", "--pool", "{}/log.csv", "--label", "y"],

@@ -56,7 +56,7 @@ def test_both_forms_of_a_split_reveal_the_same_labels():
 @pytest.mark.slow
 def test_bought_labels_help_and_chosen_ones_help_more():
     """Sixteen paired splits with fixed seeds: 60 labels lower the error by more than 3 standard errors, and over 0 to 60 labels
-    NewtonVC's mean error is lower than that of the same fit on rows drawn by lot by more than 2.
+    NewtonVC's mean error is lower than that of the same fit on random rows by more than 2.
 
     Were there no difference, a t of above 3 with 15 degrees of freedom had probability 0.005, and one above 2 had 0.03.
     """

@@ -194,7 +194,7 @@ def test_a_report_before_any_label_was_bought():
     text = render_report(ReportContent("Nothing yet", logged, pool, result))
     check_page(text)
     assert "No label was bought." in text
-    assert "The log was not diagnosed." in text
+    assert "No diagnosis was made." in text
 
 
 def test_sparse_rows_and_half_characters_do_not_stop_a_report(tmp_path):

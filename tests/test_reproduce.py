@@ -153,13 +153,13 @@ def test_resume_without_anything_to_resume_starts_afresh(tmp_path, tiny):
 
 
 def test_resume_refuses_another_specification(tiny):
-    with pytest.raises(InvalidInput, match=r"another specification \(seed, trials\)"):
+    with pytest.raises(InvalidInput, match=r"other options \(seed, trials\)"):
         reproduce(replace(TINY, seed=1, trials=3), tiny[1], jobs=1, resume=True)
 
 
 def test_resume_refuses_a_file_that_is_not_its_own(tmp_path):
     (tmp_path / "partial.jsonl").write_text("shopping list\n")
-    with pytest.raises(InvalidInput, match="not a list of finished pieces"):
+    with pytest.raises(InvalidInput, match="not a file of finished parts"):
         reproduce(TINY, tmp_path, jobs=1, resume=True)
 
 

@@ -152,7 +152,7 @@ def test_a_class_that_is_not_listed_needs_its_exact_name(tmp_path, rows):
     for estimator, name in ((SVC(), "sklearn.svm._classes.SVC"), (Homemade(), f"{__name__}.Homemade")):
         save_model(tmp_path / "m.skops", estimator.fit(rows, y), None, force=True)
         for trusted in ((), ["observal.*"], ["sklearn"], [name.upper()], [name.rpartition(".")[0]]):
-            with pytest.raises(InvalidInput, match=r"no model of observal has.*trusted="):
+            with pytest.raises(InvalidInput, match=r"not one of those that a model may contain.*trusted="):
                 load_model(tmp_path / "m.skops", trusted=trusted)
         assert (
             load_model(tmp_path / "m.skops", trusted=[name]).predict(rows).tolist() == estimator.predict(rows).tolist()
@@ -332,12 +332,12 @@ SHAPES = [
     (lambda s: steps(s).clear(), "damaged"),
     (lambda s: steps(s).reverse() or steps(s).insert(0, arguments(text("a"), text("b"))), "step that observal"),
     (lambda s: classifier(s).update(text(5)), "damaged"),
-    (lambda s: attributes(s).update(classes_=text("good")), "another type"),
-    (lambda s: attributes(s).update(coef_=text(1.0)), "another type"),
+    (lambda s: attributes(s).update(classes_=text("good")), "must be of type"),
+    (lambda s: attributes(s).update(coef_=text(1.0)), "must be of type"),
     (lambda s: attributes(s).update(coef_=attributes(s)["intercept_"]), "damaged"),
     (lambda s: attributes(s).pop("coef_"), "damaged"),
     (lambda s: attributes(s).update(feature_map=text(None)), "damaged"),
-    (lambda s: attributes(s)["feature_map"]["content"]["content"].update(mean=text("x")), "another type"),
+    (lambda s: attributes(s)["feature_map"]["content"]["content"].update(mean=text("x")), "must be of type"),
     (
         lambda s: attributes(s)["feature_map"]["content"]["content"]["transformers"]["content"].append(text("x")),
         "features are made by",
@@ -362,16 +362,16 @@ def test_a_model_that_claims_much_memory_is_refused(exported, tmp_path):
 
     tracemalloc.start()
     try:
-        refused(write_members(tmp_path / "a.skops", members | {first: huge}, sealed=True), "claims")
+        refused(write_members(tmp_path / "a.skops", members | {first: huge}, sealed=True), "should have")
         refused(write_members(tmp_path / "a.skops", members | {first: objects}, sealed=True), "type object")
-        refused(changed(exported / "newton.skops", tmp_path / "a.skops", wide), "do not fit together")
+        refused(changed(exported / "newton.skops", tmp_path / "a.skops", wide), "do not match")
         (tmp_path / "a.skops").write_bytes(zip_bomb("schema.json", 100 << 20))
         refused(tmp_path / "a.skops", "compressed")
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
     refused(write_members(tmp_path / "a.skops", members, compression=zipfile.ZIP_DEFLATED), "compressed")
-    refused(write_members(tmp_path / "a.skops", members | {"../x.npy": b""}, sealed=True), "has a member")
+    refused(write_members(tmp_path / "a.skops", members | {"../x.npy": b""}, sealed=True), "unexpected member")
     refused(write_members(tmp_path / "a.skops", {"schema.json": "[" * 100_000}), "damaged")
     refused(tmp_path / "none.skops", "no file")
 
@@ -415,7 +415,7 @@ def test_trees_that_lead_out_of_memory_are_refused(exported, tmp_path, kind):
         with (tmp_path / "a.npy").open("wb") as file:
             np.lib.format.write_array(file, bad)
         forged = members | {name: (tmp_path / "a.npy").read_bytes()}
-        refused(write_members(tmp_path / "evil.skops", forged, sealed=True), "a tree (whose|that)")
+        refused(write_members(tmp_path / "evil.skops", forged, sealed=True), "a tree (has|reads)|parts of a tree")
 
 
 def test_a_tree_without_its_width_is_refused(exported, tmp_path):
@@ -429,7 +429,7 @@ def test_a_tree_without_its_width_is_refused(exported, tmp_path):
         for value in schema if isinstance(schema, list) else ():
             narrow(value)
 
-    refused(changed(exported / "forest.skops", tmp_path / "evil.skops", narrow), "do not fit their estimator")
+    refused(changed(exported / "forest.skops", tmp_path / "evil.skops", narrow), "do not match")
 
 
 def test_the_digest_of_a_model(exported, tmp_path, rows):
@@ -437,7 +437,7 @@ def test_the_digest_of_a_model(exported, tmp_path, rows):
     array = next(name for name in members if name.endswith(".npy"))
     other = members | {array: members[array][:-1] + b"\x01"}
     refused(write_members(tmp_path / "a.skops", other, comment=comment), "digest")
-    refused(write_members(tmp_path / "a.skops", members), "digest is gone")
+    refused(write_members(tmp_path / "a.skops", members), "digest is missing")
     old = {name: content for name, content in members_of(exported / "newton.skops").items() if name != "observal.json"}
     again = load_model(write_members(tmp_path / "old.skops", old))  # as version 0.1 wrote it
     assert again.predict(rows).tolist() == load_model(exported / "newton.skops").predict(rows).tolist()

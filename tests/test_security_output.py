@@ -74,12 +74,12 @@ def test_nothing_is_ever_written_over_the_campaign(made, names_of_it, force):
     before = made.read_bytes()
     listing = sorted(os.listdir(made.parent))
     for target in names_of_it:
-        assert "never overwritten" in observal("report", made, "-o", target, *option, code=1), target
-        assert "never overwritten" in observal("export", made, target, *option, code=1), target
+        assert "never replaced" in observal("report", made, "-o", target, *option, code=1), target
+        assert "never replaced" in observal("export", made, target, *option, code=1), target
         assert observal("ask", made, "-o", target, code=1)
         assert observal("ask", made, "--json", "-o", target, code=1)
         for write in (writing.write_text, lambda path, text, force: Campaign.open(made).export(path, force)):
-            with pytest.raises(InvalidInput, match="never overwritten"):
+            with pytest.raises(InvalidInput, match="never replaced"):
                 write(target, "x", force)
     assert made.read_bytes() == before
     assert sorted(os.listdir(made.parent)) == listing
@@ -89,7 +89,7 @@ def test_nothing_is_ever_written_over_the_campaign(made, names_of_it, force):
 def test_another_campaign_is_not_overwritten_either(made, tmp_path):
     other = tmp_path / "other.db"
     make_campaign(other)
-    assert "never overwritten" in observal("export", made, other, "--force", code=1)
+    assert "never replaced" in observal("export", made, other, "--force", code=1)
     assert Campaign.open(other).status().labels == 0
 
 
@@ -291,11 +291,11 @@ def test_the_demo_replaces_only_a_demo(tmp_path):
     from observal.experiments.demo import run_demo
 
     make_campaign(tmp_path / "demo.db")
-    with pytest.raises(CampaignExists, match="not of an earlier demo"):
+    with pytest.raises(CampaignExists, match="no earlier demo made it"):
         run_demo(tmp_path, trials=2)
     assert Campaign.open(tmp_path / "demo.db").status().label_budget == 32
     (tmp_path / "demo.db").write_text("notes")
-    with pytest.raises(CampaignExists, match="not of an earlier demo"):
+    with pytest.raises(CampaignExists, match="no earlier demo made it"):
         run_demo(tmp_path, trials=2)
 
 
@@ -315,10 +315,12 @@ def test_a_file_with_nothing_filled_in_stores_nothing(made, tmp_path, ending):
     file = tmp_path / f"l.{ending}"
     observal("ask", made, "-n", 8, *(["--json"] if ending == "json" else []), "-o", file)
     before = Campaign.open(made).history()
-    assert observal("tell", made, file) == f"No answers in {file} yet; nothing was stored.\n"
+    assert observal("tell", made, file) == f"{file} has no answers yet; nothing was stored.\n"
     assert json.loads(observal("tell", made, file, "--json"))["blank"] == 8
     assert len(Campaign.open(made).history()) == len(before)
-    assert observal("tell", made, "-", input=b"id,label\n") == "No answers in the input yet; nothing was stored.\n"
+    assert (
+        observal("tell", made, "-", input=b"id,label\n") == "Standard input has no answers yet; nothing was stored.\n"
+    )
 
 
 def test_a_half_filled_file_leaves_the_rest_open(made, tmp_path):

@@ -119,26 +119,26 @@ def drop_rounds(record):
 
 
 JSON_ATTACKS = [
-    (lambda r: r.update(events=deep(200)), "too many levels"),
+    (lambda r: r.update(events=deep(200)), "nested too deeply"),
     (lambda r: r["logged"]["fields"].update(X={"array": 99}), "no member"),
-    (lambda r: r["logged"]["fields"].update(X={"array": "../../etc/passwd"}), "array number"),
-    (lambda r: r["logged"]["fields"].update(X={"array": -1}), "array number"),
+    (lambda r: r["logged"]["fields"].update(X={"array": "../../etc/passwd"}), "number of an array"),
+    (lambda r: r["logged"]["fields"].update(X={"array": -1}), "number of an array"),
     (lambda r: r["logged"]["fields"].update(propensity="all"), "propensities"),
     (lambda r: r["logged"]["fields"].update(classes=5), "two classes"),
-    (lambda r: r["logged"]["fields"].pop("y"), "cannot be made"),
-    (lambda r: r["pool"]["fields"].update(ids={"objects": [{"list": []}] * 60}), "cannot be made|distinct"),
+    (lambda r: r["logged"]["fields"].pop("y"), "cannot be built"),
+    (lambda r: r["pool"]["fields"].update(ids={"objects": [{"list": []}] * 60}), "cannot be built|distinct"),
     (lambda r: r["pool"]["fields"].update(X={"csr": {"data": 1}}), "cannot be read"),
     (lambda r: r["pool"]["fields"].update(ids={"text": ["eval", "1"]}), "cannot be read"),
     (lambda r: r["pool"]["fields"].update(ids={"date": ["date", "tomorrow"]}), "cannot be read"),
-    (lambda r: r["method"]["fields"].update(confidence="high"), "another type than float"),
-    (lambda r: r["method"]["fields"].update(hypotheses=3), "another type"),
+    (lambda r: r["method"]["fields"].update(confidence="high"), "must be of type float"),
+    (lambda r: r["method"]["fields"].update(hypotheses=3), "must be of type"),
     (lambda r: r.update(method=3), "method must be"),
-    (lambda r: r.update(logged=r["pool"]), "holds no session"),
-    (lambda r: part_of(r, "round", "plan").__setitem__(1, r["pool"]), "holds no session"),
-    (lambda r: r.update(events=None), "holds no session"),
-    (lambda r: r.update(events={"list": [1]}), "holds no session"),
-    (lambda r: events_of(r)[0]["tuple"].pop(), "holds no session"),
-    (lambda r: events_of(r)[0]["tuple"].__setitem__(1, 7), "names no time, person or kind"),
+    (lambda r: r.update(logged=r["pool"]), "is not a session"),
+    (lambda r: part_of(r, "round", "plan").__setitem__(1, r["pool"]), "is not a session"),
+    (lambda r: r.update(events=None), "is not a session"),
+    (lambda r: r.update(events={"list": [1]}), "is not a session"),
+    (lambda r: events_of(r)[0]["tuple"].pop(), "is not a session"),
+    (lambda r: events_of(r)[0]["tuple"].__setitem__(1, 7), "lacks its time, actor or kind"),
     (lambda r: events_of(r)[0]["tuple"].__setitem__(2, "levitated"), "not expected"),
     (lambda r: events_of(r)[0]["tuple"].__setitem__(2, "created"), "wrong place"),
     (lambda r: answers_of(r)[0]["tuple"].__setitem__(1, 2), "a class is unknown"),
@@ -149,13 +149,13 @@ JSON_ATTACKS = [
     (drop_rounds, "never asked about"),
     (lambda r: r.update(random_state=-1), "random_state"),
     (lambda r: r.update(label_budget="7"), "label_budget"),
-    (lambda r: r.pop("random_state"), "holds no session"),
-    (lambda r: r.pop("logged"), "holds no session"),
+    (lambda r: r.pop("random_state"), "is not a session"),
+    (lambda r: r.pop("logged"), "is not a session"),
     (lambda r: events_of(r).append(events_of(r)[rounds_of(r)[-1]]), "asked about before"),
     (lambda r: plan_of(r).update(reasons={"tuple": []}), "reason"),
-    (lambda r: plan_of(r).update(reasons={"tuple": [1, 2, 3, 4]}), "another type"),
+    (lambda r: plan_of(r).update(reasons={"tuple": [1, 2, 3, 4]}), "must be of type"),
     (lambda r: plan_of(r).update(positions=r["logged"]["fields"]["ids"]), "one length|of each kind"),
-    (lambda r: plan_of(r).update(shuffled="no"), "another type than bool"),
+    (lambda r: plan_of(r).update(shuffled="no"), "must be of type bool"),
 ]
 
 
@@ -207,7 +207,7 @@ def test_plans_that_lead_out_of_the_pool_are_refused(saved, column, value):
     with saved.with_name("a.npy").open("wb") as file:
         np.lib.format.write_array(file, array)
     members[name] = saved.with_name("a.npy").read_bytes()
-    refused(write_members(saved.with_name("forged"), members, sealed=True), "plan needs|names what there is not")
+    refused(write_members(saved.with_name("forged"), members, sealed=True), "plan needs|does not exist")
 
 
 def test_zips_that_are_not_what_they_claim(saved, tmp_path):
@@ -241,7 +241,7 @@ def test_a_changed_file_does_not_fit_its_digest(saved, tmp_path):
     answers_of(content["record"]).reverse()
     changed = members | {"record.json": json.dumps(content).encode()}
     refused(write_members(tmp_path / "a", changed, comment=comment), "digest")
-    refused(write_members(tmp_path / "b", changed), "digest is gone")
+    refused(write_members(tmp_path / "b", changed), "digest is missing")
     changed["record.json"] = json.dumps({**content, "format": 1}).encode()
     refused(write_members(tmp_path / "c", changed, comment=comment), "digest")
     refused(write_members(tmp_path / "d", members, comment=b"observal sha256 0"), "digest")

@@ -149,7 +149,7 @@ def test_labels_that_skips_left_unspent_are_spent_on_later_rows():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda s: s.tell(["row-none"], ["good"]), UnknownRow, "'row-none' was never asked for"),
+        (lambda s: s.tell(["row-none"], ["good"]), UnknownRow, "'row-none' was never asked about"),
         (lambda s: s.tell(s.ask(1).ids, ["great"]), InvalidLabel, "'great' is not one of the classes"),
         (lambda s: s.tell(s.ask(1).ids, []), InvalidInput, "1 ids and 0 labels"),
         (lambda s: s.ask(0), InvalidInput, "at least 1"),
@@ -201,7 +201,7 @@ def test_what_cannot_be_saved_must_be_handed_in_again(tmp_path):
     cls = ob.FiniteClass.from_callables([lambda X: np.ones(len(X)), lambda X: -np.ones(len(X))])
     method = ob.ExactDBAL(cls, gamma=0.1)
     ob.Session(logged, pool, method).save(tmp_path / "run")
-    with pytest.raises(InvalidInput, match=r"hand it in again, as in Session.load\(path, method=…\)"):
+    with pytest.raises(InvalidInput, match=r"pass it again, as in Session.load\(path, method=…\)"):
         ob.Session.load(tmp_path / "run")
     assert ob.Session.load(tmp_path / "run", method=method).rounds[0].candidates == 2
 
@@ -301,7 +301,7 @@ def test_a_damaged_file_gives_one_sentence(tmp_path):
     for text in ("[]", "{}", '{"format": 1, "record": {}}', '{"format": 1, "record": []}'):
         with zipfile.ZipFile(tmp_path / "odd", "w") as archive:
             archive.writestr("record.json", text)
-        with pytest.raises(InvalidInput, match=r"not a file that observal saved|holds no session"):
+        with pytest.raises(InvalidInput, match=r"not a file that observal saved|is not a session"):
             ob.Session.load(tmp_path / "odd")
 
 

@@ -1,10 +1,12 @@
 """Active learning from observational data: the whole public API on one screen.
 
-Data in: :class:`LoggedData`, :class:`Pool`, or tables and files by :func:`load_problem`. What the log is worth:
-:func:`diagnose`. Labels bought: :func:`run`, or :class:`Session` with ask and tell; for days and several people,
-``campaign``. How rows are chosen: a method such as :class:`NewtonVC` or :class:`ExactDBAL`. What came of it:
-:func:`write_report`. Without any labels to buy: :class:`LoggedClassifier`. The parts are modules of pure functions:
-``weights``, ``risk``, ``bounds``, ``label_complexity``, ``disagreement``, ``hypotheses``.
+- Data: :class:`LoggedData`, :class:`Pool`, or tables and files with :func:`load_problem`.
+- Check whether the log can be trusted: :func:`diagnose`.
+- Buy labels: :func:`run`, :class:`Session` with ask and tell, or :class:`Campaign` over days and with several people.
+- Choose a method: :class:`NewtonVC`, the default, :class:`CommitteeVC`, :class:`ExactDBAL` and others.
+- Use the results: :func:`write_report`, :func:`load_model`.
+- Fit the log alone, without buying labels: :class:`LoggedClassifier`.
+- The paper's formulas: ``weights``, ``risk``, ``bounds``, ``label_complexity``, ``disagreement``, ``hypotheses``.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""A zip of JSON and NumPy arrays, checked before anything in it is believed.
+"""A zip of JSON and NumPy arrays, checked before anything in it is used.
 
-Members are stored as they are, never compressed, so that what a file asks for is never more than the file itself holds. A
-SHA-256 digest over all members stands in the zip's comment: it shows damage, not who wrote the file.
+Members are never compressed, so reading them never takes more memory than the size of the file. The zip's comment contains a
+SHA-256 digest over all members. It shows damage, not who wrote the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ONCE = 1 << 20
 
 
 class Damaged(ValueError):
-    """What is wrong with a file, for the sentence that :func:`open_archive` makes of it."""
+    """What is wrong with a file; :func:`open_archive` makes a full sentence of it."""
 
 
 def seal(file: IO[bytes]) -> None:
@@ -63,44 +63,47 @@ class Archive:
     def _check_members(self) -> None:
         infos = self._archive.infolist()
         if len(self._members) < len(infos):
-            raise Damaged("a member stands in it twice")
+            raise Damaged("two members have the same name")
         for info in infos:
             if not _NAME.fullmatch(info.filename):
-                raise Damaged(f"it has a member {info.filename!r:.60}")
+                raise Damaged(f"it has an unexpected member {info.filename!r:.60}")
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
                 raise Damaged(f"{info.filename} is compressed or encrypted")
         if sum(info.file_size for info in infos) > self.path.stat().st_size:
-            raise Damaged("its members claim to be larger than the file")
+            raise Damaged("its members are listed as larger than the file")
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
     def check_digest(self) -> None:
-        """Refuse a file whose members are not those that were written; one without a digest passes."""
+        """Refuse a file whose members do not match its digest; a file without a digest passes."""
         if self._archive.comment and self._archive.comment != _COMMENT + _digest(self._archive).encode():
-            raise Damaged("its content does not fit its digest")
+            raise Damaged("its content does not match its digest")
 
     def require_digest(self) -> None:
         """Refuse a file without a digest."""
         if not self._archive.comment:
-            raise Damaged("its digest is gone")
+            raise Damaged("its digest is missing")
 
     def json(self, name: str) -> Any:
-        """Return what a JSON member holds."""
+        """Return the content of a JSON member."""
         return json.loads(self._archive.read(self._member(name)))
 
     def array(self, name: str, *, records: tuple[np.dtype[Any], ...] = ()) -> NDArray[Any]:
-        """Return an array, its header checked against its size before memory is taken; `records` are further dtypes."""
+        """Return an array; its header is checked against its size before memory is allocated.
+
+        `records` are further dtypes that are allowed.
+        """
         info = self._member(name)
         with self._archive.open(info) as member:
             shape, by_column, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
             size = math.prod(shape)
             if dtype.hasobject or (dtype.kind not in _KINDS and dtype not in records):
-                raise Damaged(f"{name} holds values of type {dtype!s:.40}")
+                raise Damaged(f"{name} contains values of type {dtype!s:.40}")
             if any(n < 0 for n in shape) or (size and not dtype.itemsize):
                 raise Damaged(f"{name} has the shape {shape}")
             if member.tell() + size * dtype.itemsize != info.file_size:
-                raise Damaged(f"{name} claims {size} values, which is not what it holds")
+                raise Damaged(f"{name} should have {size} values, but has another number")
             data = member.read()
         array: NDArray[Any] = np.ndarray(shape, dtype, data, order="F" if by_column else "C").copy(order="K")
         _check_values(name, array)
@@ -113,13 +116,13 @@ class Archive:
 
 
 def _check_values(name: str, array: NDArray[Any]) -> None:
-    """Refuse bytes that no boolean and no character has."""
+    """Refuse bytes that are not valid booleans or characters."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise Damaged(f"{name} holds truth values that are neither true nor false")
+        raise Damaged(f"{name} contains booleans that are neither true nor false")
     if array.dtype.kind == "U" and array.size:
         codes = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
         if codes.max() > _LAST_CHARACTER:
-            raise Damaged(f"{name} holds text with characters that do not exist")
+            raise Damaged(f"{name} contains characters that do not exist")
 
 
 @contextmanager
@@ -129,11 +132,11 @@ def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
     Parameters
     ----------
     path : path
-        Of the file.
+        The file.
     kind : str
-        What it should be, such as "a file that observal saved".
+        What it should be, such as "a file that observal saved"; for messages.
     remedy : str
-        What to do if it is not.
+        What to do if it is not; for messages.
     """
     path = Path(path)
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""A campaign: labels bought over days, machines and several people, kept in a database."""
+"""A campaign: labels bought over days and by several people, stored in a database."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ Progress = Callable[..., None] | None
 
 
 class Campaign(LabelLoop):
-    """Labels bought over days, by several people, without losing one.
+    """Labels bought over days and by several people, stored in an SQLite file or a PostgreSQL database.
 
-    Make one with :meth:`create` (tables) or :meth:`create_from_arrays`, and come back to it with :meth:`open`. It is an
-    SQLite file, or a PostgreSQL database where a team shares one.
+    Make one with :meth:`create` (from tables) or :meth:`create_from_arrays`, and open it later with :meth:`open`.
 
     Examples
     --------
@@ -89,15 +88,15 @@ class Campaign(LabelLoop):
         Parameters
         ----------
         where : path or ``postgresql://`` address
-            Nothing may be there yet.
+            A file that does not exist yet, or an empty database.
         logged : table, or list of tables
-            What the old policy saw; several logs are one campaign.
+            The log; several logs are combined.
         pool : table
-            The rows that can be asked about.
+            The rows you can ask about.
         label, propensity, id, features, classes, cost, propensity_floor, kept_only_labelled
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
         n_logged_rows : int, optional
-            The number of rows behind a log that kept only its labelled ones.
+            How many rows were logged, if the log kept only its labelled rows.
         label_budget, method, random_state, overlap
             As for :meth:`create_from_arrays`.
         progress : callable, optional
@@ -156,22 +155,22 @@ class Campaign(LabelLoop):
         random_state: int = 0,
         overlap: int = 1,
     ) -> Self:
-        """Make a campaign from records in memory.
+        """Make a campaign from arrays.
 
         Parameters
         ----------
         where : path or ``postgresql://`` address
-            Nothing may be there yet.
+            A file that does not exist yet, or an empty database.
         logged, pool : LoggedData, Pool
             With dense features.
         label_budget : int, optional
-            The most rows to have labelled; without one the method decides.
+            How many labels may be bought; without it the method decides when to stop.
         method : Method, optional
             How rows are chosen; :class:`~observal.NewtonVC` by default.
         random_state : int
-            Seed of everything random.
+            Seed of all random numbers.
         overlap : int
-            How many annotators each row goes to; the majority decides.
+            How many annotators label each row; the majority decides.
         """
         import pyarrow as pa
 
@@ -184,13 +183,13 @@ class Campaign(LabelLoop):
     def _make(
         cls, where: str | Path, problem: Problem, rows: Any, settings: dict[str, Any], progress: Progress
     ) -> Self:
-        # Before anything is written: what cannot be stored, and whether the method can work on the data.
+        # Before anything is written, check that the settings can be stored and that the method accepts the data.
         encode(settings["method"])
         classes = [
             value if isinstance(value, bool | int | float | str) else str(value) for value in settings["classes"]
         ]
         if len({str(value) for value in classes}) < len(classes):
-            raise InvalidLabel(f"Classes must be written differently, but they are {classes}; rename one of them.")
+            raise InvalidLabel(f"Classes must differ as text, but they are {classes}; rename one of them.")
         Replay(problem, settings["method"], settings["seed"])
 
         def fill(stored: Transaction) -> None:
@@ -202,16 +201,16 @@ class Campaign(LabelLoop):
 
     @classmethod
     def open(cls, where: str | Path) -> Self:
-        """Return the campaign at a path or ``postgresql://`` address, of this or an older version."""
+        """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded."""
         return cls(open_store(where))
 
     # -- asking and telling -------------------------------------------------------------------------------------
 
     def ask(self, n: int | None = None, annotator: str = ANYONE) -> Batch:
-        """Return at most `n` open rows for an annotator, all that are free by default.
+        """Return at most `n` open rows for an annotator; by default all that nobody else holds.
 
-        Rows that the annotator has come first, so asking again returns the same. A row is handed to no one else, unless
-        the campaign wants several annotators for each. The next round opens when all rows of this one are settled.
+        Rows that the annotator already holds come first, so asking again returns the same rows. With `overlap` 1 a row goes to
+        one annotator only. The next round opens when all rows of this one are answered or skipped.
         """
         if n is not None:
             check_whole("n", n, 1)
@@ -233,7 +232,7 @@ class Campaign(LabelLoop):
     # -- reading ------------------------------------------------------------------------------------------------
 
     def check(self) -> Check:
-        """Read all of the campaign and compare it with its digests; raise NotACampaign where something was changed."""
+        """Read the whole campaign and compare it with its digests; raise NotACampaign if anything was changed."""
         with self._journal.reading() as transaction:
             self._ledger = Ledger()
             ledger, stored = self._follow(transaction), transaction.stored
@@ -247,15 +246,15 @@ class Campaign(LabelLoop):
             return Check(ledger.sequence, len(chunks), ledger.bought, ledger.digest)
 
     def session(self) -> Session:
-        """Return the campaign as a session in memory, which is not connected with it: telling it stores nothing here."""
+        """Return a copy of the campaign as a session in memory; what is told to it is not stored in the campaign."""
         with self._journal.reading() as transaction:
             settings = self._follow(transaction).settings
             return Session.over(MemoryJournal(transaction.problem(settings), transaction.events(Ledger())))
 
     def export(self, path: str | Path, force: bool = False) -> None:
-        """Write the classifier, with what turns raw rows into numbers, to a file for :func:`load_model`.
+        """Write the classifier, with the encoder for raw rows, to a file for :func:`load_model`.
 
-        A file that is there is replaced only with `force`, and a campaign never.
+        An existing file is replaced only with `force`; a campaign is never replaced.
         """
         check_target(path, force)
         save_model(path, self.estimator, self._ledger.settings["encoder"], force)

@@ -1,6 +1,6 @@
-"""Methods, plans and records as JSON, and back; only the classes listed here are rebuilt, and nothing can run code.
+"""Methods, plans and records as JSON and back. Only the classes listed here are rebuilt, and nothing can run code.
 
-Arrays stand within the JSON (a campaign's journal) or beside it (a session's file), as the caller chooses.
+The caller chooses whether arrays are stored inside the JSON (a campaign's journal) or beside it (a session's file).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ OLD_NAMES = {
     "observal.types:Pool": "Pool",
 }
 
-# For each class, settings that have another name now: the old name → the new one.
+# Settings of each class that were renamed: the old name → the new name.
 RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES} | {
     "NewtonVC": {"floor": "explore_share", "near": "refit_near_boundary", "settled": "stop_below"},
     "CommitteeVC": {"floor": "explore_share", "capacity": "clip_constant"},
 }
-# Settings that are fixed now, and at what: a file that recorded this very value has lost nothing.
+# Settings that no longer exist, and the value that is used now: a file with this value loses nothing.
 _FIXED: dict[str, dict[str, Any]] = {
     "NewtonVC": {
         "rows_per_label": 1.0,
@@ -68,9 +68,9 @@ _DATES: dict[str, Callable[[str], Any]] = {
     "date": datetime.date.fromisoformat,
     "datetime": datetime.datetime.fromisoformat,
 }
-_PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # an inline array's kind → what its values may be
+_PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # the kind of an inline array → the kinds of its values
 _DEEPEST = 40
-_MOST_COLUMNS = 1 << 25  # of a sparse matrix: nothing in the file pays for them
+_MOST_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
 
 Arrays = list[NDArray[Any]]
 ReadArray = Callable[[int], NDArray[Any]]
@@ -80,18 +80,18 @@ ReadArray = Callable[[int], NDArray[Any]]
 
 
 def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> Any:
-    """Return numbers, text, dates, arrays and observal's own records as JSON can hold them.
+    """Return numbers, text, dates, arrays and observal's own records as plain values for JSON.
 
     What cannot be stored becomes ``{"unsaved": …}``, which :func:`unsaved` finds.
 
     Parameters
     ----------
     value : object
-        To be stored.
+        What to store.
     arrays : list, optional
-        Arrays are added here and stand in the JSON as their number; without it their values do.
+        Arrays are added to this list, and the JSON has their number in it; without it the JSON has their values.
     where : str
-        What `value` is called, for messages.
+        What `value` is called in messages.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Any
 
 
 def unsaved(encoded: Any) -> str:
-    """Return the first thing within an encoded value that could not be stored, in words, or nothing.
+    """Return the first part of an encoded value that could not be stored, in words; empty if there is none.
 
     Examples
     --------
@@ -159,16 +159,16 @@ def unsaved(encoded: Any) -> str:
 
 
 def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "value") -> Any:
-    """Return what :func:`encode` was given; a setting that this observal no longer has is left out.
+    """Return the value that :func:`encode` was given; a setting that no longer exists is left out.
 
     Parameters
     ----------
     encoded : object
-        From JSON, and not to be trusted: whatever is wrong with it is said in one sentence, as :class:`InvalidInput`.
+        From JSON, and not trusted: if anything is wrong with it, :class:`InvalidInput` is raised.
     read_array : callable, optional
-        From an array's number to the array, where arrays were stored beside the JSON.
+        Returns the array with a number, if arrays were stored beside the JSON.
     where : str
-        What the value is called, for messages.
+        What the value is called in messages.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "valu
     >>> decode({"type": "os:system", "fields": {}})
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: The type 'os:system' is recorded, which this observal does not have; use the version that wrote it.
+    observal.errors.InvalidInput: The file names the class 'os:system', which this version of observal does not have; use the version that wrote it.
     """
     try:
         return _decode(encoded, read_array, where, 0)
@@ -185,7 +185,7 @@ def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "valu
         raise
     except Exception as error:
         raise InvalidInput(
-            f"What is recorded as {where} cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:80]}); "
+            f"The recorded {where} cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:80]}); "
             "use an undamaged copy."
         ) from error
 
@@ -194,7 +194,7 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if not isinstance(value, dict) or depth > _DEEPEST:
-        raise ValueError("too many levels" if isinstance(value, dict) else f"a bare {type(value).__name__}")
+        raise ValueError("nested too deeply" if isinstance(value, dict) else f"unexpected {type(value).__name__}")
 
     def inner(item: Any) -> Any:
         return _decode(item, read_array, where, depth + 1)
@@ -220,9 +220,9 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
         return _record(value, inner)
     if "unsaved" in value:
         raise InvalidInput(
-            f"{value['unsaved']} could not be stored in the file; hand it in again, as in Session.load(path, {where}=…)."
+            f"{value['unsaved']} could not be stored in the file; pass it again, as in Session.load(path, {where}=…)."
         )
-    raise ValueError(f"an entry with {list(value)[:3]}")
+    raise ValueError(f"unexpected entry with {list(value)[:3]}")
 
 
 def _record(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
@@ -233,7 +233,7 @@ def _record(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
 
 
 def recorded_name(recorded: Any) -> str:
-    """Return the name that a recorded class has today.
+    """Return the current name of a recorded class.
 
     Examples
     --------
@@ -244,17 +244,17 @@ def recorded_name(recorded: Any) -> str:
 
 
 def recorded_class(recorded: Any) -> type[Any]:
-    """Return the class that stands for a recorded name; it is looked up in a list, never imported."""
+    """Return the class with a recorded name; it is looked up in a list, never imported."""
     try:
         return CLASSES[recorded_name(recorded)]
     except KeyError:
         raise InvalidInput(
-            f"The type {recorded!r:.80} is recorded, which this observal does not have; use the version that wrote it."
+            f"The file names the class {recorded!r:.80}, which this version of observal does not have; use the version that wrote it."
         ) from None
 
 
 def gone_settings(value: Any) -> list[str]:
-    """Return the names of recorded settings that this observal no longer has and does not use by default.
+    """Return the recorded settings that no longer exist, unless their value is the one that is used now.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def gone_settings(value: Any) -> list[str]:
 
 
 def in_short(settings: Any) -> str:
-    """Return a frozen dataclass with those of its fields that are not the default.
+    """Return a frozen dataclass as text, with the fields that do not have their default.
 
     Examples
     --------
@@ -296,13 +296,13 @@ def _settings(kind: type[Any]) -> set[str]:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"the array number {value!r:.20}")
+        raise ValueError(f"{value!r:.20} is not the number of an array")
     return value
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"a {type(value).__name__} in place of a list")
+        raise ValueError(f"a {type(value).__name__} instead of a list")
     return value
 
 
@@ -324,7 +324,7 @@ def _csr(parts: dict[str, Any]) -> Any:
     if len(shape) != 2 or not all(isinstance(n, int) for n in shape) or not 0 <= shape[1] <= _MOST_COLUMNS:
         raise ValueError(f"a sparse matrix of shape {shape!r:.40}")
     if parts["data"].dtype.kind not in "biuf" or len(parts["indptr"]) != shape[0] + 1:
-        raise ValueError("a sparse matrix whose parts do not fit together")
+        raise ValueError("the parts of a sparse matrix do not match")
     matrix = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
     matrix.check_format(full_check=True)
     return matrix

@@ -1,4 +1,4 @@
-"""A record made of what a file claims: every field is of its declared type, or the file is refused in one sentence."""
+"""Records built from a file: every field has its declared type, or the file is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from observal.errors import InvalidInput, ObservalError
 
 
 def build(kind: type[Any], fields: dict[str, Any]) -> Any:
-    """Return a record made of fields that a file claims, each of its declared type, checked as any other record is.
+    """Return a record built from a file's fields; each must have its declared type and pass the record's own checks.
 
     Examples
     --------
@@ -20,14 +20,14 @@ def build(kind: type[Any], fields: dict[str, Any]) -> Any:
     >>> build(Thresholds, {"feature": "0"})
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: Thresholds has a feature of another type than int, namely str; use an undamaged copy.
+    observal.errors.InvalidInput: The feature of Thresholds must be of type int, but is of type str; use an undamaged copy.
     """
     hints = _hints(kind)
     for name, value in fields.items():
         if not _fits(value, hints[name]):
             hint = getattr(hints[name], "__name__", str(hints[name]))
             raise InvalidInput(
-                f"{kind.__name__} has a {name} of another type than {hint}, namely {type(value).__name__}; "
+                f"The {name} of {kind.__name__} must be of type {hint}, but is of type {type(value).__name__}; "
                 "use an undamaged copy."
             )
     try:
@@ -36,7 +36,7 @@ def build(kind: type[Any], fields: dict[str, Any]) -> Any:
         raise
     except Exception as error:
         raise InvalidInput(
-            f"{kind.__name__} cannot be made from what is recorded ({' '.join(str(error).split())[:80]}); "
+            f"{kind.__name__} cannot be built from the file ({' '.join(str(error).split())[:80]}); "
             "use an undamaged copy."
         ) from error
 
@@ -46,7 +46,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Tell whether a value is of a declared type; whole numbers are floats too, truth values are no numbers."""
+    """Return whether a value has a declared type; an int is accepted as a float, a bool is not a number."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return True

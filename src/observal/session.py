@@ -1,4 +1,4 @@
-"""Buying labels in memory: :class:`Session`, and ``run``, the loop around it."""
+"""Buying labels in memory: :class:`Session`, and :func:`run`, a loop around it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from observal.types import LoggedData, Pool, Problem, Query, Round, RunResult
 class Session(LabelLoop):
     """Labels bought in memory: ask for rows, tell their labels, stop at any time.
 
-    It has the verbs of :class:`observal.Campaign`, without a database.
+    It has the same verbs as :class:`observal.Campaign`, without a database.
 
     Parameters
     ----------
     logged : LoggedData
-        What the old policy showed.
+        The log.
     pool : Pool
-        The rows that can be asked about.
+        The rows you can ask about.
     method : Method, optional
         How rows are chosen; :class:`NewtonVC` by default.
     label_budget : int, optional
-        The most labels to buy; without one the method decides.
+        How many labels may be bought; without it the method decides when to stop.
     random_state : int
-        Seed of everything random.
+        Seed of all random numbers.
     overlap : int
-        How many annotators each row goes to; the majority decides.
+        How many annotators label each row; the majority decides.
 
     Examples
     --------
@@ -67,11 +67,11 @@ class Session(LabelLoop):
         journal = MemoryJournal(problem)
         journal.append(OBSERVAL, "created", new_settings(problem, method, label_budget, random_state, overlap))
         super().__init__(journal)
-        self._replayed()  # whether the method can work on the data is said now
+        self._replayed()  # raises now if the method does not accept the data
 
     @classmethod
     def over(cls, journal: MemoryJournal) -> Self:
-        """Return a session over a journal that has begun."""
+        """Return a session over an existing journal."""
         session = cls.__new__(cls)
         LabelLoop.__init__(session, journal)
         session._replayed()
@@ -85,14 +85,14 @@ class Session(LabelLoop):
 
     @property
     def label_budget(self) -> int | None:
-        """The most labels to buy."""
+        """How many labels may be bought."""
         budget: int | None = self._read().settings["label_budget"]
         return budget
 
     def ask(self, n: int | None = None, annotator: str = ANYONE) -> Query | None:
-        """Return at most `n` open rows of the current round, or None when nothing is left to ask.
+        """Return at most `n` open rows of the current round, or None if there is nothing left to ask.
 
-        Asking again without telling returns the same rows. With several annotators, a row is handed to no one else.
+        Asking again without telling returns the same rows. With `overlap` 1 a row goes to one annotator only.
         """
         if n is not None:
             check_whole("n", n, 1)
@@ -110,13 +110,13 @@ class Session(LabelLoop):
             )
 
     def save(self, path: str | Path) -> None:
-        """Write the whole session to one file; an older session there is replaced only when the new one is complete."""
+        """Write the session to a file; an older session at that path is replaced once the new file is complete."""
         with self._journal.reading() as transaction:
             write_session(path, transaction.problem({}), transaction.events(Ledger()))
 
     @classmethod
     def load(cls, path: str | Path, method: Method | None = None) -> Self:
-        """Return a saved session; `method` is needed only where it could not be saved, such as one with callables."""
+        """Return a saved session; pass `method` only if it could not be saved, for example because it has callables."""
         try:
             return cls.over(read_session(path, method))
         except InvalidInput:
@@ -136,16 +136,16 @@ def run(
     random_state: int = 0,
     on_round: Callable[[Round], None] | None = None,
 ) -> RunResult:
-    """Run a method to its end with an oracle that answers at once.
+    """Run a method until it stops, with labels from a function.
 
     Parameters
     ----------
     logged, pool, method, label_budget, random_state
         As for :class:`Session`.
     oracle : callable
-        From an array of pool ids to their labels; NaN or None skips a row.
+        Takes an array of pool ids and returns their labels; NaN or None skips a row.
     on_round : callable, optional
-        Called with each :class:`Round` when it closes, round 0 included.
+        Called with each :class:`Round` when it closes, including round 0.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""CSV that a spreadsheet shows and does not run, and that comes back as it was.
+"""CSV without formulas, which reads back unchanged.
 
-A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula. Such text gets a ``'`` in front, which
-:func:`restored` takes off again.
+A spreadsheet treats a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula. Such text gets a ``'`` in front, which
+:func:`restored` removes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from observal.errors import InvalidInput
 
 _FORMULA = "=+\\-@＝＋－＠"
-# At the start of a cell, and after what a spreadsheet set to another separator, or one that splits lines within quotes, would
-# take for the start of one.
+# At the start of a cell, and where a spreadsheet with another separator, or one that splits lines within quotes, would start a
+# new cell.
 _STARTS = rf"(?:\A(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?=[' ]*[{_FORMULA}]))"
 _ESCAPED = rf"(?:\A'(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])'(?=[' ]*[{_FORMULA}]))"
 _NUMBER = r"-(0|[1-9][0-9]*)(\.[0-9]+)?"
@@ -27,9 +27,9 @@ _LONGEST_CELL = 2**31 - 1
 
 
 def guarded(value: Any) -> str:
-    """Return a value as a cell in which no spreadsheet finds a formula; different text stays different.
+    """Return a value as a cell that no spreadsheet treats as a formula; different values give different cells.
 
-    Numbers stay as they are, also negative ones that are text.
+    Numbers are unchanged, including negative numbers that are text.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def guarded(value: Any) -> str:
 
 
 def restored(cell: str) -> str:
-    """Return the text that :func:`guarded` made a cell of.
+    """Return the text that :func:`guarded` turned into a cell.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def csv_rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    r"""Yield the rows of a CSV text with the line each ends on; cells are as written, of any length.
+    r"""Yield the rows of a CSV text, each with the line it ends on; cells are unchanged and may have any length.
 
     Examples
     --------

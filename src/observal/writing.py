@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, and that never take the place of a campaign.
+"""Files that are written completely or not at all, and that never replace a campaign.
 
-Every file observal writes goes through :func:`writing`: the content goes to a temporary file in the same folder, onto the
-disk, and only then gets its name. Whatever goes wrong, what was there before is untouched.
+Every file observal writes goes through :func:`writing`: the content is written to a temporary file in the same folder, flushed to
+disk, and only then given its name. If anything goes wrong, an existing file is unchanged.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from observal.errors import InvalidInput
 
 _DATABASE = b"SQLite format 3\x00"
 _COMPANIONS = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
-_LONGEST = 200  # bytes of a name that a temporary name repeats; file systems allow 255
+_LONGEST = 200  # a longer name is shortened in the temporary name; file systems allow 255 bytes
 
 
 def check_target(path: str | Path, force: bool = False) -> Path:
-    """Return a path that may be written to, or refuse it; ask before a long computation, :func:`writing` asks again.
+    """Return a path if it may be written to, or refuse it. Call it before a long computation; :func:`writing` checks again.
 
     Parameters
     ----------
     path : path
-        Where a file is to be written.
+        The file to write.
     force : bool
-        Whether a file that is there may be replaced. A database, such as a campaign, and what belongs to one may never be.
+        Whether an existing file may be replaced. A database, such as a campaign, and its companion files are never replaced.
 
     Examples
     --------
@@ -45,13 +45,13 @@ def check_target(path: str | Path, force: bool = False) -> Path:
     """
     target = Path(path)
     if "\0" in str(target):
-        raise InvalidInput(f"A file name cannot have a zero byte, but {str(target)!r} has one; give another name.")
+        raise InvalidInput(f"A file name cannot contain a zero byte, but {str(target)!r} does; choose another path.")
     if target.is_dir() or not target.name:
-        raise InvalidInput(f"A file is to be written, but {target} is a folder; name a file in it.")
+        raise InvalidInput(f"{target} is a folder, but a file is needed; name a file in it.")
     if _is_database(target) or _is_companion(target):
-        raise InvalidInput(f"{target} is a campaign or part of one, which is never overwritten; choose another path.")
+        raise InvalidInput(f"{target} is a campaign or part of one, which is never replaced; choose another path.")
     if target.exists() and not target.is_file():
-        raise InvalidInput(f"{target} is a device or a pipe and not a file; choose another path.")
+        raise InvalidInput(f"{target} is a device or a pipe, but a file is needed; choose another path.")
     if os.path.lexists(target) and not force:
         raise _exists(target)
     return target
@@ -59,17 +59,17 @@ def check_target(path: str | Path, force: bool = False) -> Path:
 
 @contextmanager
 def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
-    """Yield a file to write to; it gets its name when the block ends, complete and on disk.
+    """Yield a file to write to; it gets its name when the block ends and the content is on disk.
 
-    If the block raises, if the disk is full or if someone interrupts, what was at `path` stays as it was and nothing else is
-    left. What a process that was killed left behind is removed by the next one that writes the same file.
+    If the block raises, the disk is full or the process is interrupted, an existing file is unchanged and no other file is left.
+    A temporary file of a killed process is removed by the next process that writes the same file.
 
     Parameters
     ----------
     path : path
-        Where the file is to be; its folder must exist.
+        The file to write; its folder must exist.
     force : bool
-        Whether a file that is there may be replaced; see :func:`check_target`.
+        Whether an existing file may be replaced; see :func:`check_target`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        check_target(target, force)  # something may have come there since
+        check_target(target, force)  # a file may have been made there meanwhile
         if force:
             os.replace(partial, target)
         else:
@@ -105,7 +105,7 @@ def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
 
 
 def write_text(path: str | Path, text: str, force: bool = False) -> None:
-    """Write text in UTF-8 as :func:`writing` does; half a character, which UTF-8 cannot hold, becomes a question mark."""
+    """Write text in UTF-8 as :func:`writing` does; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     with writing(path, force) as file:
         file.write(text.encode("utf-8", "replace"))
 
@@ -113,8 +113,8 @@ def write_text(path: str | Path, text: str, force: bool = False) -> None:
 def remove_stale(path: str | Path) -> None:
     """Remove the temporary files that killed processes left beside `path`.
 
-    Only files of this user go, with a name that observal gives to temporary files (``.NAME.PID-RANDOM.part``, or
-    ``NAME.PID.part`` of a campaign that was being made), whose process is gone and which no process has locked.
+    A file is removed only if it belongs to this user, has a name that observal gives to temporary files
+    (``.NAME.PID-RANDOM.part``, or ``NAME.PID.part`` for a new campaign), its process has ended, and no process has locked it.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def remove_stale(path: str | Path) -> None:
     target = Path(path)
     name = re.escape(_short(target.name))
     temporary = re.compile(rf"(?:\.{name}\.(\d+)-[0-9a-f]{{8}}|{name}\.(\d+))\.part(?:-wal|-shm|-journal)?")
-    with suppress(OSError):  # of a folder that is not there or cannot be read, the writer itself will tell
+    with suppress(OSError):  # if the folder is missing or cannot be read, the writer itself will report it
         for entry in list(os.scandir(target.parent)):
             if (found := temporary.fullmatch(entry.name)) and _is_abandoned(entry, int(found[1] or found[2])):
                 with suppress(OSError):
@@ -139,7 +139,7 @@ def _is_abandoned(entry: os.DirEntry[str], process: int) -> bool:
     if not entry.is_file(follow_symlinks=False):
         return False
     if os.name != "posix":
-        return True  # there, a file that is open cannot be removed
+        return True  # on Windows a file that is open cannot be removed
     if entry.stat(follow_symlinks=False).st_uid != os.geteuid():
         return False
     try:
@@ -147,11 +147,11 @@ def _is_abandoned(entry: os.DirEntry[str], process: int) -> bool:
         return False
     except (ProcessLookupError, OverflowError):
         pass
-    except OSError:  # it is there, and someone else's
+    except OSError:  # the process exists and belongs to another user
         return False
     import fcntl
 
-    # A process of another machine or container has numbers of its own, but it holds a lock: one of ours, or SQLite's.
+    # Process numbers of another machine or container mean nothing here, but its process holds a lock, ours or SQLite's.
     try:
         with open(os.open(entry, os.O_RDWR | os.O_NOFOLLOW), "rb+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,11 +163,11 @@ def _is_abandoned(entry: os.DirEntry[str], process: int) -> bool:
 
 def _make(partial: Path) -> BinaryIO:
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    return open(os.open(partial, flags, 0o666), "w+b")  # the system takes the umask off
+    return open(os.open(partial, flags, 0o666), "w+b")  # the system applies the umask
 
 
 def _hold(descriptor: int) -> None:
-    """Lock a temporary file, so that nobody takes it for one that a killed process left."""
+    """Lock a temporary file, so that no other process removes it as a leftover."""
     if os.name == "posix":
         import fcntl
 
@@ -176,14 +176,14 @@ def _hold(descriptor: int) -> None:
 
 
 def _copy_mode(target: Path, descriptor: int) -> None:
-    """Give a new file the permissions of the one that it replaces: a private file stays private."""
+    """Give a new file the permissions of the file it replaces, so a private file stays private."""
     if os.name == "posix":
         with suppress(OSError):
             os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode) & 0o777)
 
 
 def _name_new(partial: Path, target: Path) -> None:
-    """Give a finished file its name, unless something has it: of two writers, one wins and the other is refused."""
+    """Give a finished file its name unless the name is taken; of two writers, one succeeds and the other is refused."""
     try:
         os.link(partial, target, follow_symlinks=False)
     except FileExistsError:
@@ -204,7 +204,7 @@ def _name_new(partial: Path, target: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     if os.name == "posix":
-        with suppress(OSError):  # the file is there; some file systems cannot promise more
+        with suppress(OSError):  # the file exists; some file systems cannot sync a folder
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -217,7 +217,7 @@ def _exists(target: Path) -> InvalidInput:
 
 
 def _is_database(path: Path) -> bool:
-    """Tell whether a file is an SQLite database, also through links."""
+    """Return whether a file, or the file a link points to, is an SQLite database."""
     if not path.is_file():
         return False
     try:
@@ -228,7 +228,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _is_companion(path: Path) -> bool:
-    """Tell whether a path is where SQLite keeps, or will keep, a part of a database; also through links."""
+    """Return whether SQLite uses, or will use, a path for part of a database; links are followed."""
     for place in (path, Path(os.path.realpath(path))):
         for ending in _COMPANIONS:
             if place.name.casefold().endswith(ending) and len(place.name) > len(ending):

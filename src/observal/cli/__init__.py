@@ -18,7 +18,7 @@ __all__ = ["app", "main", "print_table", "progress_bar"]
 
 
 class _Commands(TyperGroup):
-    """Says what is wrong with a call without obeying control characters in it: an argument may be a strange file's name."""
+    """Shows a wrong call with its control characters spelled out: an argument may be any file name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with _printable_errors():
@@ -34,7 +34,7 @@ def _printable_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if hasattr(error, "format_message"):  # what a wrong call raises; typer has moved its class about
+        if hasattr(error, "format_message"):  # a usage error; its class has a different place in each version of typer
             said = printable(error.format_message(), lines=True)
             error.format_message = lambda: said
         raise
@@ -42,7 +42,7 @@ def _printable_errors() -> Iterator[None]:
 
 app = typer.Typer(
     cls=_Commands,
-    help="Active learning from observational data: which rows to have labelled when an old policy chose the labels.",
+    help="Pick which rows to label next when the labels you already have were chosen by an old policy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -52,7 +52,7 @@ app = typer.Typer(
 
 @app.callback()
 def _options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
-    # main() takes --debug out of the arguments, wherever it stands, because it must know before a command fails.
+    # main() removes --debug from the arguments, wherever it is, because it must know before a command fails.
     del debug
 
 
@@ -77,14 +77,14 @@ for _command in (
 
 
 def main() -> None:
-    """Run the command line: 0 when all is well, 1 for an error in one line, 2 for a wrong call."""
+    """Run the command line. Exit codes: 0 success, 1 an error in one line, 2 a wrong call."""
     debug = "--debug" in sys.argv
     try:
         app([argument for argument in sys.argv[1:] if argument != "--debug"])
     except ObservalError as error:
         _fail(str(error), debug)
     except OSError as error:
-        _fail(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", debug)
+        _fail(f"{error.filename or 'A file'} cannot be read or written: {error.strerror or error}.", debug)
 
 
 def _fail(sentence: str, debug: bool) -> NoReturn:

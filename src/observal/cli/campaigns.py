@@ -1,4 +1,4 @@
-"""Commands of a campaign: from tables in files to labels, and to a model."""
+"""The commands of a campaign: init, ask, tell, status, history, check, release and export."""
 
 from __future__ import annotations
 
@@ -13,50 +13,56 @@ import typer
 from observal.cli.output import Force, Json, Seed, print_json, print_pairs, print_table, progress_bar, say, write_csv
 from observal.errors import InvalidInput
 
-MOST_COLUMNS = 6  # of the rows that ask shows on a terminal
+MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
 
-Where = Annotated[str, typer.Argument(help="The campaign: a file, or postgresql://… where a team shares one.")]
+Where = Annotated[str, typer.Argument(help="The campaign: a file, or a postgresql:// address.")]
 Annotator = Annotated[
-    str, typer.Option(help="Who labels; needed where several people do.", envvar="OBSERVAL_ANNOTATOR")
+    str, typer.Option(help="Name of the person who labels; needed if there are several.", envvar="OBSERVAL_ANNOTATOR")
 ]
 Chances = Annotated[
     list[str] | None,
-    typer.Option(help="Column of the chance that the row's label was revealed; with several logs, one for each."),
+    typer.Option(help="Column with the propensity, the chance that the label was revealed; one for each log."),
 ]
 EstimateChances = Annotated[
-    bool, typer.Option("--estimate-propensity", help="Estimate that chance from which rows were revealed.")
+    bool, typer.Option("--estimate-propensity", help="Estimate propensities from which labels were revealed.")
 ]
-Features = Annotated[str | None, typer.Option(help="Feature columns, A,B,C; all others by default.")]
+Features = Annotated[
+    str | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
+]
 
 
 def init(
     campaign: Where,
-    logged: Annotated[list[Path], typer.Option(help="Table of the log; several times for several logs.")],
-    pool: Annotated[Path, typer.Option(help="Table of the rows that can be asked about.")],
-    label: Annotated[str, typer.Option(help="Column of the label, empty where it was not revealed.")],
+    logged: Annotated[list[Path], typer.Option(help="Table of the log; repeat the option for several logs.")],
+    pool: Annotated[Path, typer.Option(help="Table of the pool: the rows you can ask about.")],
+    label: Annotated[str, typer.Option(help="Column with the label, empty if it was not revealed.")],
     propensity: Chances = None,
     estimate_propensity: EstimateChances = False,
-    id: Annotated[str | None, typer.Option(help="Column of the rows' ids; their positions by default.")] = None,
-    budget: Annotated[int | None, typer.Option(help="The most rows to have labelled.", min=0)] = None,
+    id: Annotated[str | None, typer.Option(help="Column with the row ids; by default rows are numbered.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0)
+    ] = None,
     classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
     features: Features = None,
-    cost: Annotated[str | None, typer.Option(help="Column of what a mistake on the row costs, in [0, 1].")] = None,
+    cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
         float | None,
-        typer.Option("--propensity-floor", "--floor", help="Raise smaller propensities to this; counted and reported."),
+        typer.Option("--propensity-floor", "--floor", help="Raise smaller propensities to this, and say how many."),
     ] = None,
     kept_only_labelled: Annotated[
-        bool, typer.Option("--kept-only-labelled", help="The log kept only its labelled rows.")
+        bool, typer.Option("--kept-only-labelled", help="Unlabelled rows are missing from the log.")
     ] = False,
-    log_rows: Annotated[int | None, typer.Option(help="Rows behind such a log; estimated by default.", min=1)] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows of a round.", min=1)] = None,
-    overlap: Annotated[int, typer.Option(help="People who label each row; the majority decides.", min=1)] = 1,
+    log_rows: Annotated[
+        int | None, typer.Option(help="With --kept-only-labelled: all rows logged; by default estimated.", min=1)
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows in a round; 10 by default.", min=1)] = None,
+    overlap: Annotated[int, typer.Option(help="How many people label each row; the majority decides.", min=1)] = 1,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Make a campaign from tables: CSV, Parquet or Arrow files.
 
-    Everything is copied into the campaign, which can then move to another machine. An existing one is never overwritten.
+    The tables are copied into the campaign, so you can move it to another machine. An existing file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
     """
@@ -93,7 +99,7 @@ def init(
 
 def ask(
     campaign: Where,
-    n: Annotated[int, typer.Option("-n", help="The most rows.", min=1)] = 20,
+    n: Annotated[int, typer.Option("-n", help="How many rows to show at most.", min=1)] = 20,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV with an empty label column to fill in.")] = False,
     as_json: Json = False,
     annotator: Annotator = "anyone",
@@ -101,13 +107,13 @@ def ask(
 ) -> None:
     """Show rows to label now.
 
-    Asking again gives the same rows until they are labelled; rows that someone else has are not given.
+    Asking again gives the same rows until they are answered. Rows held by other annotators are not shown.
     Example: observal ask campaign.db -n 20 --csv -o labels.csv, then fill in the last column
     """
     if as_csv and as_json:
         raise typer.BadParameter("give --csv or --json, not both.")
     if out is not None and out.exists():
-        raise InvalidInput(f"{out} is there already and may hold labels, so it was not replaced; give another name.")
+        raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
     from observal.campaign import Campaign
     from observal.writing import check_target
 
@@ -128,32 +134,36 @@ def ask(
         shown = [names[0], *names[1:-3][:MOST_COLUMNS], *names[-3:-1]]
         print_table(shown, [["" if r[name] is None else r[name] for name in shown] for r in records])
         if len(names) > len(shown) + 1:
-            say(f"{len(names) - len(shown) - 1} more columns are not shown; --csv and --json have all.")
+            say(f"{len(names) - len(shown) - 1} more columns are not shown; use --csv or --json to see them.")
     if rows.note and not as_json:
         say(rows.note, error=as_csv and not out)
     elif out:
         say(f"{len(rows)} rows to label: {out}", error=as_json)
     if 0 < len(rows) < n:
-        say(f"Not {n}: this round has no more free rows; the next opens when its rows are answered.", error=True)
+        say(
+            f"Fewer than {n}: the round has no more rows to hand out; the next opens when all are answered.", error=True
+        )
 
 
 def tell(
     campaign: Where,
-    labels: Annotated[str, typer.Argument(help="CSV or JSON file with ids and labels; - reads CSV from the input.")],
+    labels: Annotated[
+        str, typer.Argument(help="CSV or JSON file with ids and labels; - reads CSV from standard input.")
+    ],
     annotator: Annotator = "anyone",
-    correct: Annotated[bool, typer.Option("--correct", help="Let other labels take the place of told ones.")] = False,
+    correct: Annotated[bool, typer.Option("--correct", help="Let a label replace one told earlier.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Store labels; all of the file or, if a line is refused, nothing.
+    """Store the labels in a file: all of them or, if a line is wrong, none.
 
-    The word "skip" skips a row; a blank label means "not yet". Telling the same file twice changes nothing.
+    The word "skip" skips a row. A blank label means "not yet". Telling the same file twice changes nothing.
     Example: observal tell campaign.db labels.csv --annotator ann
     """
     from observal.campaign import Campaign
 
     opened = Campaign.open(campaign)
     receipt = (
-        opened.tell_file("the input", annotator, correct, text=sys.stdin.buffer.read())
+        opened.tell_file("standard input", annotator, correct, text=sys.stdin.buffer.read())
         if labels == "-"
         else opened.tell_file(labels, annotator, correct)
     )
@@ -162,7 +172,7 @@ def tell(
         print_json({**asdict(receipt), "bought": status.labels, "label_budget": status.label_budget})
         return
     if not receipt:
-        say(f"No answers in {'the input' if labels == '-' else labels} yet; nothing was stored.")
+        say(f"{'Standard input' if labels == '-' else labels} has no answers yet; nothing was stored.")
         return
     budget = f" of {status.label_budget}" if status.label_budget is not None else ""
     say(f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} rows are open.")
@@ -171,11 +181,11 @@ def tell(
 def status(
     campaign: Where,
     interval: Annotated[
-        bool, typer.Option("--interval", help="Fit, and show the interval around the classifier's error.")
+        bool, typer.Option("--interval", help="Fit the classifier and show the interval around its error.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show where a campaign stands.
+    """Show the progress of a campaign.
 
     Example: observal status campaign.db --interval
     """
@@ -190,7 +200,7 @@ def status(
 
 
 def history(campaign: Where, as_json: Json = False) -> None:
-    """Show all that happened, in order.
+    """List everything that happened in a campaign, in order.
 
     Example: observal history campaign.db
     """
@@ -204,7 +214,7 @@ def history(campaign: Where, as_json: Json = False) -> None:
 
 
 def check(campaign: Where, as_json: Json = False) -> None:
-    """Read the whole campaign and say whether anything was changed since it was written.
+    """Read the whole campaign and say whether anything was changed after it was written.
 
     Example: observal check campaign.db
     """
@@ -220,12 +230,12 @@ def check(campaign: Where, as_json: Json = False) -> None:
 
 def release(
     campaign: Where,
-    annotator: Annotated[str, typer.Option(help="Whose rows go back.")],
+    annotator: Annotated[str, typer.Option(help="Whose rows to take back.")],
     as_json: Json = False,
 ) -> None:
-    """Take back the open rows that someone has, so that others can have them.
+    """Take back the open rows that an annotator holds, so others can label them.
 
-    What they tell later still counts. Example: observal release campaign.db --annotator ann
+    If the annotator answers anyway, the answer counts. Example: observal release campaign.db --annotator ann
     """
     from observal.campaign import Campaign
 
@@ -233,7 +243,7 @@ def release(
     if as_json:
         print_json({"released": count})
         return
-    say(f"{count} rows that {annotator} had are free again.")
+    say(f"{count} rows taken back from {annotator}; others can have them now.")
 
 
 def export(
@@ -242,9 +252,9 @@ def export(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the classifier with what it needs to take raw rows.
+    """Write the classifier to a file. It takes rows as they are in the tables.
 
-    Load it with observal.campaign.load_model("model.skops"). Example: observal export campaign.db model.skops
+    Load it with observal.load_model("model.skops"). Example: observal export campaign.db model.skops
     """
     from observal.campaign import Campaign
 
@@ -255,7 +265,7 @@ def export(
     if as_json:
         print_json({"model": str(model), "labels": labels})
         return
-    say(f'Model from the log and {labels} labels: {model}. Load it with observal.campaign.load_model("{model}").')
+    say(f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").')
 
 
 def _show_status(found: Any, as_json: bool, error: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Commands about the method itself: the paper's claims, its figure, comparisons, the demo."""
+"""The commands demo, verify, ablate, reproduce and benchmark."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from observal.errors import VerificationFailed
 
 
 def verify(
-    trials: Annotated[int, typer.Option(help="Trials for each claim that has trials.", min=50)] = 2000,
+    trials: Annotated[int, typer.Option(help="Trials for each claim that is checked by simulation.", min=50)] = 2000,
     only: Annotated[str | None, typer.Option(help="Check one claim only, by its name in the table.")] = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
-    """Measure every worked case and claim of the paper, promised against measured.
+    """Check every worked example and claim of the paper, and print what was promised and what was measured.
 
     Exits with 1 if a claim fails. Example: observal verify --trials 200 --only best-kept
     """
@@ -39,15 +39,15 @@ def verify(
 
 
 def ablate(
-    trials: Annotated[int, typer.Option(help="Runs per variant, on the same draws.", min=2)] = 200,
+    trials: Annotated[int, typer.Option(help="Runs for each variant, on the same draws.", min=2)] = 200,
     gamma: Annotated[float, typer.Option(help="The practical γ1 of the candidate sets.")] = 0.1,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
-    """Switch off the parts of Algorithm 1 one by one and print labels asked and final error.
+    """Switch off the parts of Algorithm 1 one by one, and print the labels asked for and the final error.
 
-    The distribution, and why each part matters on it, is in docs/exact.md. Example: observal ablate --trials 50
+    docs/exact.md describes the distribution and why each part matters on it. Example: observal ablate --trials 50
     """
     from observal.experiments import ablation
 
@@ -72,14 +72,15 @@ def ablate(
 
 def reproduce(
     shape: Annotated[
-        Literal["triangular", "uniform"], typer.Option(help="Of the rows: as in the paper's figure, or as in its text.")
+        Literal["triangular", "uniform"],
+        typer.Option(help="Shape of the data: triangular as in the paper's figure, uniform as in its text."),
     ] = "triangular",
-    trials: Annotated[int, typer.Option(help="Trials; new data in each.", min=2)] = 16,
+    trials: Annotated[int, typer.Option(help="Number of trials, each with new data.", min=2)] = 16,
     out: Annotated[Path, typer.Option(help="Folder for results.json, curves.csv and the figure.")] = Path(
         "out/reproduce"
     ),
     ablate: Annotated[bool, typer.Option("--ablate", help="Add ActiveVC with each component removed.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run has finished.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
@@ -124,7 +125,7 @@ def benchmark(
         str | None, typer.Option(help="Comma-separated peers; by default margin and random with every model family.")
     ] = None,
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="NewtonVC with each ingredient taken away, in place of our other methods.")
+        bool, typer.Option("--ablate", help="Run NewtonVC with each part removed, instead of our other methods.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the results, the tables and the figure.")] = Path(
         "out/benchmark"
@@ -206,7 +207,7 @@ def demo(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Run the main job on a real data set that scikit-learn ships: buy labels, draw what happened, write a report.
+    """Buy labels on a real data set that scikit-learn ships, compare methods, and write a figure, a campaign and a report.
 
     Example: observal demo --out out/demo
     """
@@ -220,5 +221,5 @@ def demo(
     say(outcome.summary)
     print_table(["", "labels bought", "test error, %"], outcome.rows())
     say(f"Figure: {outcome.figure}")
-    say(f"One split as a campaign: {outcome.campaign}; look around in it with `observal status {outcome.campaign}`.")
+    say(f"One split as a campaign: {outcome.campaign}; look at it with `observal status {outcome.campaign}`.")
     say(f"Its report: {outcome.report}")

@@ -1,4 +1,4 @@
-"""What commands share: options, tables, progress. All that a command prints goes through here, made safe to show."""
+"""What commands share: options, tables, progress. Everything a command prints goes through here and is made safe to show."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Annotated, Any
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
 
 
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there; never a campaign.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file; a campaign is never replaced.")]
 
-# What a terminal obeys and does not show: control characters, signs that turn the direction of writing, half characters.
+# What a terminal obeys and does not show: control characters, marks that change the writing direction, lone surrogates.
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 
 
 def printable(text: Any, lines: bool = False) -> str:
-    r"""Return text as a terminal can show it: what would steer the terminal is spelled out.
+    r"""Return text that is safe to show on a terminal: control characters are spelled out.
 
     Parameters
     ----------
     text : object
-        What is to be shown.
+        What to show.
     lines : bool
         Whether the text may have several lines.
 
@@ -48,7 +48,7 @@ def printable(text: Any, lines: bool = False) -> str:
 
 
 def say(text: Any, error: bool = False, lines: bool = False) -> None:
-    """Print a sentence on standard output or standard error; `lines` where it may be several."""
+    """Print text on standard output or standard error; `lines` if it may have several lines."""
     print(printable(text, lines), file=sys.stderr if error else sys.stdout)
 
 
@@ -74,10 +74,10 @@ def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..
         with _shown_progress(description) if sys.stderr.isatty() and not hidden else nullcontext() as progress:
             yield progress
     except KeyboardInterrupt:
-        # CPython remembers an interrupt that struck code run from a string, such as a dataclass in the making, as not handled,
-        # and would end by the signal in place of our exit code; running another string makes it forget.
+        # If an interrupt arrives while CPython runs code from a string, as when it makes a dataclass, CPython records it as
+        # unhandled and exits by the signal instead of with our exit code. Running another string clears that record.
         exec("")
-        say("observal: interrupted; where a command has --resume, what was finished is kept.", error=True)
+        say("observal: interrupted; if the command has --resume, it can continue from here.", error=True)
         raise typer.Exit(130) from None
 
 
@@ -104,16 +104,16 @@ def print_pairs(pairs: list[tuple[str, str]]) -> None:
 
 
 def print_json(content: Any, path: Path | None = None) -> None:
-    """Print JSON, or write it to a new file; what would steer a terminal is escaped, as JSON does it."""
+    """Print JSON, or write it to a new file; control characters are escaped as JSON does it."""
     import json
 
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n"
-    # All within strings, where \\u0000 means the same: JSON itself has no such character but the line ends.
+    # They occur only within strings, where \\u0000 means the same; outside strings JSON has only line ends.
     _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda found: f"\\u{ord(found[0]):04x}", text), path)
 
 
 def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]]) -> None:
-    """Write records to a new file as CSV that no spreadsheet runs, or print them."""
+    """Print records as CSV without formulas, or write them to a new file."""
     from observal.spreadsheets import csv_text
 
     text = csv_text([names, *([record[name] for name in names] for record in records)])

@@ -1,4 +1,4 @@
-"""Commands that tell what a log can be trusted with, and what became of a campaign."""
+"""The commands diagnose and report: whether a log can be trusted, and the results of a campaign."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
 def diagnose(
     logged: Annotated[list[Path], typer.Argument(help="Tables of the log, or one campaign.")],
-    pool: Annotated[Path | None, typer.Option(help="Table of the rows that can be asked about.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the label, empty where it was not revealed.")] = None,
+    pool: Annotated[Path | None, typer.Option(help="Table of the pool: the rows you can ask about.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the label, empty if it was not revealed.")] = None,
     propensity: Chances = None,
     estimate_propensity: EstimateChances = False,
-    id: Annotated[str | None, typer.Option(help="Column of the rows' ids; it is not a feature.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column with the row ids; it is not used as a feature.")] = None,
     features: Features = None,
-    target: Annotated[float | None, typer.Option(help="The error to reach: how many labels will it take?")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="A target error, to estimate how many labels it takes to reach it.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Tell whether a log can be trusted, in words: overlap, weights, calibration, drift, hidden confounding.
+    """Say whether a log can be trusted: overlap, weights, calibration, drift, hidden confounding.
 
     Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target 0.1,
     and for a campaign: observal diagnose campaign.db
@@ -39,7 +41,7 @@ def diagnose(
 
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
-                raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign stands alone.")
+                raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
             log, rows, names, notes = _of_campaign(str(logged[0]))
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
@@ -72,11 +74,11 @@ def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
 def report(
     campaign: Where,
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
-    title: Annotated[str, typer.Option(help="The page's heading.")] = "",
+    title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write everything that is known on one page: a single HTML file that needs no network.
+    """Write a report of the campaign: a single HTML file that needs no network.
 
     Example: observal report campaign.db -o report.html
     """
@@ -92,5 +94,5 @@ def report(
 
 
 def _typed() -> str:
-    """Return the command as it was typed, but for the password of a database: others will read the report."""
+    """Return the command as it was typed, without the password of a database, because others will read the report."""
     return re.sub(r"(://[^/@\s]*?):[^/\s]*@", r"\1:***@", join(["observal", *sys.argv[1:]]))

@@ -1,1 +1,1 @@
-"""Adapters to other libraries' interfaces; each is imported only on demand, and says what to install where it cannot be."""
+"""Adapters to the interfaces of other libraries. Each is imported on demand; if its library is missing, the error says what to install."""

@@ -1,17 +1,17 @@
-"""What each part of Algorithm 1 is worth: labels asked and final error as parts are switched off.
+"""How much each part of Algorithm 1 helps: labels asked for and final error as parts are switched off.
 
-One distribution on which every part matters. A row is a point of [0, 1]; a classifier says +1 between two cuts a < ½ < b,
-each on a grid of 21. The chance of +1 falls slowly away from the middle of each half's boundary, ¼ and ¾, so that rows
-near both boundaries stay disputed for long:
+The distribution is one on which every part matters. A row is a point of [0, 1]; a classifier predicts +1 between two cuts
+a < ½ < b, each on a grid of 21. The chance of +1 changes slowly near the true cuts, ¼ and ¾, so candidates disagree on rows near
+them for a long time:
 
-- *left half, always logged* (Q0 = 1): the log settles the left boundary as well as it can be settled. Without **bias
-  correction** labels are bought there all the same.
-- *right half, rarely logged* (Q0 = 0.05): the right boundary needs labels, but only near it. Without **disagreement**
-  every row there is bought. The log's few rows weigh 20 times as much as bought ones unless **multiple importance**
-  sampling mixes them; and two candidates that differ only on rows of small weight can be told apart early only if
-  their own second moment, the **regulariser**, and not the largest weight is used.
-- *far right end, hardly ever logged* (the last 2 %, Q0 = 0.0005): weights of up to 2,000 on rows that hardly matter. Without
-  **clipping** the largest weight rules the candidate set, and early rounds cannot rule anything out.
+- *left half, always logged* (Q0 = 1): the log determines the left cut as well as any labels can. Without **bias correction**
+  labels are bought there anyway.
+- *right half, rarely logged* (Q0 = 0.05): labels are needed near the right cut only. Without **disagreement** every row of this
+  half is bought. The log's few rows have 20 times the weight of bought ones unless **multiple importance** sampling combines
+  them. Two candidates that differ only on rows of small weight can be separated early only with their own second moment, the
+  **regulariser**, instead of the largest weight.
+- *far right end, almost never logged* (the last 2 %, Q0 = 0.0005): weights of up to 2,000 on rows that hardly matter. Without
+  **clipping** the largest weight decides which candidates stay, and early rounds cannot rule out any.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def propensity(x: Floats) -> Floats:
 
 
 def predictions(x: Floats) -> Signs:
-    """Return what each of the 441 classifiers says on each row."""
+    """Return the prediction of each of the 441 classifiers for each row."""
     return np.where((x > CUTS[:, :1]) & (x <= CUTS[:, 1:]), np.int8(1), np.int8(-1))
 
 
@@ -73,9 +73,9 @@ def exact_errors() -> Floats:
 
 
 def trial(method: ExactDBAL, seed: int) -> tuple[int, float]:
-    """Return the labels asked and the excess error of the returned classifier in one run.
+    """Return the labels asked for and the excess error of the returned classifier in one run.
 
-    The same seed draws the same rows for every method, so that differences between variants are paired.
+    The same seed draws the same rows for every method, so differences between variants are paired.
     """
     rng = np.random.default_rng(seed)
     x = rng.random(N_LOGGED + N_POOL)
@@ -113,9 +113,9 @@ def ablate(
 ) -> list[Ablation]:
     """Run every variant on the same `trials` draws of the distribution and return one row each."""
     if trials < 2:
-        raise InvalidInput(f"A standard error over trials needs at least 2 of them, but got {trials}.")
+        raise InvalidInput(f"A standard error needs at least 2 trials, but got {trials}; ask for more.")
     least = float(exact_errors().min())
-    placeholder = FiniteClass([[1]])  # each trial puts in the class on its own rows
+    placeholder = FiniteClass([[1]])  # each trial replaces it with the class on its own rows
     arguments = [
         (ExactDBAL(placeholder, gamma=gamma, **switches), seed + number)
         for switches in VARIANTS.values()

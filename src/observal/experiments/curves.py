@@ -1,4 +1,4 @@
-"""Error against labels bought: how a curve is made from a method, read, and summed up in one number."""
+"""Test error against labels bought: curves of methods, and the area under them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from observal.types import Answers, Pool, Problem, Round, Stop
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Test error against labels bought, in one run or, where a method needs it, in runs of growing size.
+    """Test error against labels bought, in one run or, if a method needs it, in runs of growing size.
 
-    Between points the error is interpolated linearly; of points with equal labels the latest counts; behind the last
-    point its error is held. The first point is that of the log alone, at 0 labels.
+    Between points the error is interpolated linearly. If several points have the same number of labels, the latest is used. After
+    the last point the error stays constant. The first point, at 0 labels, is the log alone.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Curve:
         labels, errors = np.asarray(self.labels, dtype=np.int64), np.asarray(self.errors, dtype=np.float64)
         if labels.ndim != 1 or labels.shape != errors.shape or labels.min(initial=1) != 0:
             raise InvalidInput(
-                f"A curve needs an error for each label count and a point at 0 labels, but has label counts "
+                f"A curve needs one error for each label count and a point at 0 labels, but has label counts "
                 f"{labels.tolist()} and {errors.size} errors; start it with the log alone."
             )
         object.__setattr__(self, "labels", frozen(labels))
@@ -56,7 +56,7 @@ class Curve:
 
     @cached_property
     def knots(self) -> tuple[Ints, Floats]:
-        """Label counts in increasing order, each once, and the latest error at each."""
+        """The distinct label counts in increasing order, and the latest error at each."""
         order = np.argsort(self.labels, kind="stable")
         labels = self.labels[order]
         latest = np.append(labels[1:] != labels[:-1], True)
@@ -69,14 +69,16 @@ class Curve:
     def area(self, end: int) -> float:
         """Return the mean error over 0…`end` labels: (1/end)·½·Σ_{l<end} (e(l) + e(l+1)), the paper's AUC/end."""
         if end < 1:
-            raise InvalidInput(f"The area under a curve needs an end of at least 1 label, but got {end}.")
+            raise InvalidInput(
+                f"The area under a curve needs an end of at least 1 label, but got {end}; give a larger one."
+            )
         inner = self.knots[0][(self.knots[0] > 0) & (self.knots[0] < end)]
         where = np.concatenate([[0], inner, [end]])
         return float(np.trapezoid(self.at(where), where) / end)
 
 
 def labels_to_reach(labels: Ints, errors: Floats, target: float) -> float | None:
-    """Return how many labels bring a curve, given at increasing `labels`, to the target for the first time, or None.
+    """Return the number of labels at which a curve first reaches the target, or None; `labels` must be increasing.
 
     Examples
     --------
@@ -118,7 +120,7 @@ class Best:
     errors : array of shape (trials, max_labels + 1)
         The error of each trial after 0, 1, 2, … labels.
     bought : array of shape (trials,)
-        The labels that each trial bought, `max_labels` at most; behind them its last error is held.
+        The labels that each trial bought, at most `max_labels`; after them the error stays constant.
     grid : list of (dict, float)
         Every setting with its mean area.
     """
@@ -140,12 +142,12 @@ class Best:
         return np.asarray(self.errors.std(axis=0, ddof=1) / np.sqrt(len(self.errors)))
 
     def labels_to_reach(self, target: float) -> float | None:
-        """Return the labels after which the mean error is at most the target, or None if it never is."""
+        """Return the number of labels at which the mean error first reaches the target, or None."""
         return labels_to_reach(np.arange(self.mean.size), self.mean, target)
 
 
 def online_sizes(n_pool: int) -> tuple[int, ...]:
-    """Return n_1 < n_2 < … : the rows seen after each epoch, and all of them at last.
+    """Return n_1 < n_2 < …, the number of rows seen after each epoch; the last is all rows.
 
     Examples
     --------
@@ -156,9 +158,9 @@ def online_sizes(n_pool: int) -> tuple[int, ...]:
 
 
 class Streams:
-    """The random numbers of a session, for many runs with one seed: each call winds a stream back to its start.
+    """The random numbers of a session, for many runs with one seed: each call resets a generator to its start.
 
-    Making a generator takes as long as planning a small round; winding one back does not.
+    Making a generator takes as long as planning a small round; resetting one is faster.
     """
 
     def __init__(self, random_state: int) -> None:
@@ -166,7 +168,7 @@ class Streams:
         self._made: dict[tuple[int, int], tuple[np.random.Generator, Any]] = {}
 
     def __call__(self, round_: int, purpose: int) -> np.random.Generator:
-        """Return what a session draws from in this round: purpose 0 to plan, 1 to advance."""
+        """Return the generator that a session uses in this round: purpose 0 to plan, 1 to advance."""
         key = (round_, purpose)
         if key not in self._made:
             made = np.random.default_rng([self.random_state, *key])
@@ -177,10 +179,10 @@ class Streams:
 
 
 def replay(method: Method, problem: Problem, codes: Ints, streams: Streams, max_labels: float = inf) -> Iterator[Any]:
-    """Yield the method's state after round 0, 1, … when every answer is known beforehand.
+    """Yield the method's state after round 0, 1, … when every answer is known in advance.
 
-    The same decisions, answers and random numbers as :func:`observal.run` without a label budget, minus what a session
-    keeps for people: for experiments with many thousand runs.
+    Decisions, answers and random numbers are those of :func:`observal.run` without a label budget, but nothing is recorded. This is
+    for experiments with many thousand runs.
 
     Parameters
     ----------
@@ -191,8 +193,8 @@ def replay(method: Method, problem: Problem, codes: Ints, streams: Streams, max_
     streams : Streams
         Made with the session's `random_state`.
     max_labels : float
-        Stop before the first round that buys labels when so many are bought. No round is cut, and rounds that buy
-        none are still run, so that the curve up to `max_labels` is that of the whole run.
+        Once this many labels are bought, stop before the next round that would buy more. No round is cut, and rounds that buy
+        none are still run, so the curve up to `max_labels` is that of the whole run.
     """
     bought = 0
     state = method.begin(problem, streams(0, 0))
@@ -245,10 +247,10 @@ class Course:
         return np.asarray(encode_labels(self.world.y_test, self.world.logged.classes, "A label of the test") == 1)
 
     def rounds(self, method: Method, max_labels: int, streams: Streams) -> Iterator[Round]:
-        """Yield the rounds of the method's curve, as far as they matter up to `max_labels`.
+        """Yield the rounds of the method's curve that are needed up to `max_labels`.
 
-        A method whose curve cannot be read off one run is run afresh for each online size, and the last round of each
-        run counts. All sizes are run: a larger one may well buy fewer labels.
+        If one run does not give the whole curve, the method is run again for each online size, and the last round of each run is
+        used. All sizes are run, because a larger one may buy fewer labels.
         """
         if method.curve_from_one_run:
             for state in replay(method, self.problem, self.codes, streams, max_labels):

@@ -1,7 +1,7 @@
-"""The demo: tumours whose diagnosis is known only where an old scorecard chose to look, and what 60 more labels are worth.
+"""The demo: tumours whose diagnosis is known only where an old scorecard looked, and how much 60 more labels help.
 
-Random splits say how good the labels are that each method buys. The first split is then worked as a campaign, as a user
-would: a log and a pool, rows asked about and answered, and a report.
+Methods are compared on random splits. The first split is then run as a campaign, as a user would do it: make it from a log and a
+pool, ask and tell, and write a report.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from observal.methods import ActiveVC, Method, NewtonVC
 TRIALS = 16
 LABELS = 60
 ID, LABEL = "tumour", "diagnosis"  # columns of the campaign
-# Settings as they come, but for the second, which is the first without a choice: every pool row has the same chance.
+# Default settings, except for the second, which picks every row at random with the same chance.
 METHODS: dict[str, Method] = {
     "NewtonVC (the default)": NewtonVC(),
-    "the same, rows drawn by lot": NewtonVC(explore_share=1.0, gate_share=0.0),
-    "ActiveVC (the paper's)": ActiveVC(),
+    "the same fit, random rows": NewtonVC(explore_share=1.0, gate_share=0.0),
+    "ActiveVC (from the paper)": ActiveVC(),
 }
 
 
@@ -38,10 +38,10 @@ def make_trial(seed: int, scaled: bool = True) -> Simulation:
     Parameters
     ----------
     seed : int
-        Of the split, of the scorecard and of what it revealed.
+        Seed of the split, of the scorecard and of which labels it reveals.
     scaled : bool
-        Whether the rows have a length of about 1, as gradient steps of the default size want them; split and policy
-        are the same without.
+        Whether to scale the rows to a length of about 1, which suits the default learning rate; split and policy do not
+        depend on it.
     """
     tumours = load_shipped("breast_cancer")
     X = tumours.X
@@ -52,7 +52,7 @@ def make_trial(seed: int, scaled: bool = True) -> Simulation:
 
 
 def run_trial(seed: int) -> tuple[list[tuple[list[int], list[float]]], int, int]:
-    """Return each method's curve on one split, and how many logged labels and rows there were."""
+    """Return each method's curve on one split, and the number of revealed labels and of rows in the log."""
     world = make_trial(seed)
     course, streams = Course(world), Streams(seed)
     curves = []
@@ -64,7 +64,7 @@ def run_trial(seed: int) -> tuple[list[tuple[list[int], list[float]]], int, int]
 
 
 def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
-    """Work one split as a campaign in the folder `out`, with an oracle for an expert; return campaign and report."""
+    """Run one split as a campaign in the folder `out`, with known labels for an expert; return the paths of campaign and report."""
     import pyarrow as pa
     from threadpoolctl import threadpool_limits
 
@@ -92,14 +92,14 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
     )
     command = f"observal demo --out {out} --seed {seed}"
     title = "Tumours that an old scorecard did not look at"
-    with threadpool_limits(1):  # many small fits: threads that wait for each other only slow them down
+    with threadpool_limits(1):  # many small fits run faster on one thread
         while batch := campaign.ask(20):
             campaign.tell(batch.ids, world.oracle(batch.ids))
         return path, write_campaign_report(campaign, out / "report.html", title, command, force=True)
 
 
 def _check_is_demo(path: Path) -> None:
-    """Refuse to take the place of a campaign, or of anything else, that no earlier demo made."""
+    """Refuse to replace anything that an earlier demo did not make."""
     if not os.path.lexists(path):
         return
     try:
@@ -108,14 +108,12 @@ def _check_is_demo(path: Path) -> None:
     except ObservalError:
         is_demo = False
     if not is_demo:
-        raise CampaignExists(
-            f"{path} is not of an earlier demo, so it was not replaced; choose another folder (--out)."
-        )
+        raise CampaignExists(f"{path} already exists and no earlier demo made it; choose another folder (--out).")
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What the demo found: test errors of each method, trials × label counts."""
+    """The results of the demo: test errors of each method, trials × label counts."""
 
     errors: dict[str, Floats]
     revealed: float
@@ -129,8 +127,8 @@ class Demo:
         """What was done, in words."""
         trials = len(next(iter(self.errors.values())))
         return (
-            f"{self.rows_logged} tumours were logged, benign or malignant to be told; an old scorecard on half of the "
-            f"measurements revealed about {self.revealed:.0f} of their labels. {LABELS} more labels, {trials} random splits:"
+            f"The log has {self.rows_logged} tumours, benign or malignant. An old scorecard, which used half of the measurements, "
+            f"revealed about {self.revealed:.0f} of their labels. Error after up to {LABELS} more labels, over {trials} random splits:"
         )
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -159,7 +157,7 @@ class Demo:
 def run_demo(
     out: Path, seed: int = 0, progress: Progress | None = None, jobs: int | None = None, trials: int = TRIALS
 ) -> Demo:
-    """Run the demo, write its figure, campaign and report in the folder `out`, and return what was found."""
+    """Run the demo, write its figure, campaign and report to the folder `out`, and return the results."""
     from observal.report.figures import Line, draw_curves
 
     out.mkdir(parents=True, exist_ok=True)
@@ -172,14 +170,14 @@ def run_demo(
     }
     figure = out / "demo.png"
     caption = (
-        f"Benign against malignant tumours; labels known only where an old scorecard chose to look. Means of {trials} "
-        "random splits, bars are standard errors. No setting was tuned."
+        f"Benign against malignant tumours; labels are known only where an old scorecard looked. Means over {trials} "
+        "random splits; bars are standard errors. No setting was tuned."
     )
     lines = [
         Line(name, labels, found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(trials))
         for name, found in errors.items()
     ]
-    draw_curves({"What more labels are worth": lines}, [figure], caption=caption, bars_every=12)
+    draw_curves({"How much more labels help": lines}, [figure], caption=caption, bars_every=12)
     campaign, report = run_campaign(out, seed)
     revealed = float(np.mean([shown for _, shown, _ in outcomes]))
     return Demo(errors, revealed, outcomes[0][2], figure, campaign, report)

@@ -1,4 +1,4 @@
-"""Finished pieces of a long experiment, one JSON line each, so that an interrupted one can be resumed."""
+"""The finished parts of a long experiment, one JSON line each, so that an interrupted experiment can be resumed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from observal.writing import write_text
 
 
 class Partial:
-    """A file whose first line is the specification and every further line a finished piece.
+    """A file whose first line is the specification and whose other lines are finished parts.
 
     Parameters
     ----------
     path : path
         The file; its folder is made if needed.
     specification : dict
-        JSON values that say what is run; a file begun with another one is refused.
+        What is run, as plain values for JSON; a file with another specification is refused.
     resume : bool
-        Read what is there; otherwise the file is begun afresh.
+        Whether to read the existing file; otherwise a new one is started.
 
     Attributes
     ----------
     finished : dict
-        From the key of each finished piece, a tuple, to its value.
+        From the key of each finished part, a tuple, to its value.
     """
 
     def __init__(self, path: Path, specification: dict[str, Any], resume: bool) -> None:
@@ -33,11 +33,11 @@ class Partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.finished = _read(path, specification) if resume and path.exists() else {}
         lines = [{"specification": specification}, *map(_line, self.finished, self.finished.values())]
-        # Whole lines only, even where the last one was cut.
+        # This drops a last line that was cut off.
         write_text(path, "".join(json.dumps(line) + "\n" for line in lines), force=True)
 
     def add(self, key: tuple[Any, ...], value: Any) -> None:
-        """Keep a finished piece; it is in the file when this returns."""
+        """Add a finished part; it is in the file when this returns."""
         self.finished[key] = value
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(_line(key, value)) + "\n")
@@ -48,7 +48,7 @@ def _line(key: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 
 def _read(path: Path, specification: dict[str, Any]) -> dict[tuple[Any, ...], Any]:
-    """Return the finished pieces; what follows the last line end was cut while being written, and is left out."""
+    """Return the finished parts; a last line without a line end was cut off and is left out."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     if not lines:
         return {}
@@ -58,11 +58,11 @@ def _read(path: Path, specification: dict[str, Any]) -> dict[tuple[Any, ...], An
         finished = {tuple(record["key"]): record["value"] for record in records[1:]}
     except (ValueError, KeyError, TypeError):
         raise InvalidInput(
-            f"{path} is not a list of finished pieces, so nothing can be resumed from it; run without resume."
+            f"{path} is not a file of finished parts, so nothing can be resumed; run without --resume (resume=False)."
         ) from None
     if differing := sorted(name for name in begun | specification if begun.get(name) != specification.get(name)):
         raise InvalidInput(
-            f"{path} was begun with another specification ({', '.join(differing)}); resume with the same options, or "
-            "run without resume to start afresh."
+            f"{path} was started with other options ({', '.join(differing)}); resume with the same options, or "
+            "run without --resume (resume=False) to start again."
         )
     return finished

@@ -1,7 +1,7 @@
 """The paper's figure (appendix "Experiments"): three learners, two logging policies, the whole grid of settings.
 
-Each method is shown at the setting whose mean test error is best, because the paper did so. That chooses settings on
-test error: it is done here, said under the figure, and done nowhere else in the project.
+Each method is shown at the setting with the best mean test error, as in the paper. Nowhere else in the project is a setting chosen
+on test error, and the caption of the figure says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TARGETS = (0.12, 0.10, 0.075)
 SYMBOLS = {"capacity": "C", "learning_rate": "η"}
 
 Unit = tuple[str, int, str]
-"""A piece of work: policy, trial, method; all settings of the method on the same data."""
+"""One unit of work: policy, trial, method; all settings of the method on the same data."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class Specification:
     Parameters
     ----------
     shape : {"triangular", "uniform"}
-        Of the rows, as in :func:`~observal.datasets.make_linear`; the figure used the first, the paper's text says the
+        Shape of the data, as in :func:`~observal.datasets.make_linear`; the paper's figure used the first, its text says the
         second.
     trials : int
-        New data, split and reveal in each; methods and settings share them. At least 2, for a standard error.
+        Each trial has new data, a new split and new revealed labels, shared by all methods and settings. At least 2.
     seed : int
-        Seed of everything.
+        Seed of all random numbers.
     policies, methods : tuple of str
         Names of logging policies; of ``passive``, ``active18`` and ``activevc``.
     capacities, learning_rates : tuple of float
@@ -90,13 +90,15 @@ class Specification:
 
     def __post_init__(self) -> None:
         if self.trials < 2:
-            raise InvalidInput(f"A standard error over trials needs at least 2 of them, but got {self.trials}.")
+            raise InvalidInput(f"A standard error needs at least 2 trials, but got {self.trials}; ask for more.")
         if self.max_labels < 1:
-            raise InvalidInput(f"Curves need at least 1 label, but max_labels is {self.max_labels}.")
+            raise InvalidInput(f"Curves need at least 1 label, but max_labels is {self.max_labels}; give a larger one.")
         if unknown := set(self.methods) - set(TITLES):
             raise InvalidInput(f"The figure's methods are {list(TITLES)}, but got {sorted(unknown)}; leave those out.")
         if not (self.policies and self.methods and self.capacities and self.learning_rates):
-            raise InvalidInput("Policies, methods, capacities and learning rates need at least one entry each.")
+            raise InvalidInput(
+                "Policies, methods, capacities and learning rates need at least one entry each, but one is empty; fill it."
+            )
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -105,11 +107,11 @@ class Specification:
 
     @property
     def units(self) -> list[Unit]:
-        """All pieces of work."""
+        """All units of work."""
         return [(p, t, v) for t, p, v in product(range(self.trials), self.policies, self.variants)]
 
     def settings(self, variant: str) -> list[Method]:
-        """Return the method at every setting of its grid; the separator goes through the centre, so without intercept."""
+        """Return the method at every setting of its grid, without an intercept, because the true boundary has none."""
         if variant == "passive":
             return [Passive(learning_rate=eta, fit_intercept=False) for eta in self.learning_rates]
         grid = product(self.capacities, self.learning_rates)
@@ -208,13 +210,13 @@ class Reproduction:
 
     @property
     def caption(self) -> str:
-        """The sentences under the figure."""
+        """The caption of the figure."""
         spec = self.spec
         return (
             f"Test error against labels bought: means over {spec.trials} trials on {spec.n_rows:,} generated rows "
             f"({spec.shape} shape); bars are standard errors over trials. Each method is shown at its best setting on "
-            "test error, as the paper did. A run that buys fewer labels is continued at its last error. "
-            "The panels differ in scale."
+            "test error, as in the paper. After a run's last label its error stays constant. "
+            "The panels have different scales."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -234,7 +236,7 @@ class Reproduction:
         return {"policies": policies, "seconds": self.seconds}
 
     def details(self) -> dict[str, Any]:
-        """Return :meth:`to_dict` and all else that ``results.json`` holds."""
+        """Return the content of ``results.json``: :meth:`to_dict` and more."""
         out = self.to_dict()
         for policy, found in self.best.items():
             for variant, best in found.items():
@@ -287,19 +289,19 @@ def reproduce(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Run the protocol and, where `out` is given, write results, curves and figure there.
+    """Run the protocol and, if `out` is given, write results, curves and figure there.
 
     Parameters
     ----------
     spec : Specification, optional
         What to run; by default what the figure shows.
     out : path, optional
-        A folder for ``results.json``, ``curves.csv``, ``figure.png`` and ``figure.svg``. Finished pieces go to
-        ``partial.jsonl`` there at once.
+        A folder for ``results.json``, ``curves.csv``, ``figure.png`` and ``figure.svg``. Finished units are stored in
+        ``partial.jsonl`` in that folder at once.
     jobs : int, optional
         Processes; all cores by default. Results do not depend on it.
     resume : bool
-        Keep the pieces that an interrupted call has finished in `out`, and do the others.
+        Whether to keep the units that an interrupted call has finished in `out`.
     progress : callable, optional
         Called with (done, total).
     """
@@ -325,7 +327,7 @@ def reproduce(
 
 
 def write_files(outcome: Reproduction, folder: Path) -> None:
-    """Write ``results.json``, ``curves.csv`` and the figure; of the methods, the figure shows the paper's three."""
+    """Write ``results.json``, ``curves.csv`` and the figure, which shows the paper's three methods."""
     from observal.report.figures import Line, draw_curves
 
     write_text(folder / "results.json", json.dumps(outcome.details(), indent=1, ensure_ascii=False), force=True)

@@ -1,4 +1,4 @@
-"""Many seeded trials on all cores, with progress; the numbers do not depend on how many cores there are."""
+"""Many seeded trials on all cores, with progress; the results do not depend on the number of cores."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from observal.errors import InvalidInput
 
 
 class Progress(Protocol):
-    """Told how far the work is: ``progress(done, total)``."""
+    """A function that is told about progress: ``progress(done, total)``."""
 
     def __call__(self, done: int, total: int) -> None:
-        """Note that `done` of `total` pieces are finished."""
+        """Note that `done` of `total` parts are finished."""
         ...
 
 
@@ -40,7 +40,7 @@ def run_all(
 def stream_all(
     function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int | None = None
 ) -> Iterator[Any]:
-    """Yield the results in order as they come in, so that a caller may keep what is finished when interrupted."""
+    """Yield the results in order as they are finished, so that a caller can store them before an interruption."""
     from joblib import Parallel, delayed
 
     if jobs is not None and jobs < 1:

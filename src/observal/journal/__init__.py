@@ -1,5 +1,5 @@
-"""The loop of asking and telling, written once: a journal of what happened, what follows from it, and where it is kept.
+"""The loop of asking and telling, shared by sessions and campaigns.
 
-``events`` are the journal's entries, ``ledger`` what they add up to, ``replay`` what the method makes of them, ``loop`` the verbs.
-A journal is kept in memory (``memory``), in a session's file (``session_file``) or in a database (``sql``).
+``events`` has the journal's entries, ``ledger`` the state that they add up to, ``replay`` the method's states, and ``loop`` the
+verbs. A journal is stored in memory (``memory``), in a session's file (``session_file``) or in a database (``sql``).
 """

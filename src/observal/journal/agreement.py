@@ -1,4 +1,4 @@
-"""How far annotators agree on the rows that several of them answered."""
+"""How well annotators agree on the rows that several of them answered."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Agreement:
     share : float
         The mean over these rows of the share of pairs of annotators who agree.
     kappa : float, optional
-        The same, corrected for chance; None where chance alone would always agree.
+        The same, corrected for chance; None if annotators would always agree by chance.
     kind : str
-        ``"Cohen"`` where there are two annotators, ``"Fleiss"`` where there are more.
+        ``"Cohen"`` for two annotators, ``"Fleiss"`` for more.
     """
 
     rows: int
@@ -33,7 +33,7 @@ class Agreement:
 
 
 def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -> Agreement | None:
-    """Return the agreement of annotators, or None where no row has two answers.
+    """Return the agreement of annotators, or None if no row has two answers.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -
     Notes
     -----
     With n_ij answers of class j among the m_i of row i, the row's share is P_i = Σ_j n_ij(n_ij − 1) / (m_i(m_i − 1)).
-    Fleiss: κ = (P̄ − P_e)/(1 − P_e) with P_e = Σ_j p_j² and p_j the share of class j in all answers; rows count
-    alike where m_i differs. Cohen: P_e = Σ_j p_j·q_j with p and q the two annotators' own shares.
+    Fleiss: κ = (P̄ − P_e)/(1 − P_e) with P_e = Σ_j p_j² and p_j the share of class j in all answers; every row has the
+    same weight, whatever its m_i. Cohen: P_e = Σ_j p_j·q_j with p and q the two annotators' own shares.
 
     Examples
     --------
@@ -68,6 +68,6 @@ def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -
     else:
         shares = counts.sum(axis=0) / counts.sum()
         chance = float(shares @ shares)
-    # Counts of few rows: a chance of exactly 1 comes out as 1 up to rounding.
+    # A chance of exactly 1 may be computed as slightly less.
     kappa = None if chance > 1.0 - 1e-12 else round((share - chance) / (1.0 - chance), 12)
     return Agreement(len(answered), share, kappa, "Cohen" if len(names) == 2 else "Fleiss")

@@ -1,4 +1,4 @@
-"""Labels as people give them: ids and labels in Python, or a table of them, matched by their value or their text."""
+"""Labels as people give them: ids and labels in Python or in a file, matched by their value or their text."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SKIP = "skip"
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """An id and a label as they were written or given, and where: ``line 7`` of a file, say.
+    """An id and a label as they were given, and where, such as ``labels.csv, line 7``.
 
-    A label of None skips the row. `cell` is the id as a spreadsheet has it, where that may differ.
+    A label of None skips the row. `cell` is the id as the file has it, if that may differ.
     """
 
     id: Any
@@ -31,10 +31,10 @@ class WrittenAnswer:
 
 
 class LabelReader:
-    """Tells which class a label means.
+    """Finds the class that a label means.
 
-    A label means a class if it equals it or is written the same; failing that, if it is the same but for capitals, the same number, or
-    says true or false of classes 1 and 0. A way of reading under which two classes would look alike is not used.
+    A label means a class if it equals the class or is the same text. Otherwise upper and lower case are ignored, then numbers are
+    compared by value, and true and false are read as 1 and 0. A comparison that cannot tell two of the classes apart is not used.
 
     Examples
     --------
@@ -55,13 +55,13 @@ class LabelReader:
                 self._ways.append((way, codes))
 
     def __call__(self, label: Any) -> int | None:
-        """Return the class's code, or None for a skip; raise LookupError where it is neither."""
+        """Return the class's code, or None for a skip; raise LookupError if it is neither."""
         if label is None:
             return None
         if (code := lookup(self._code_of, label)) is not None:
             return code
         text = str(label)
-        for written_as in (text, restored(text)):  # a class may begin as a formula does
+        for written_as in (text, restored(text)):  # the name of a class may look like a formula
             for way, codes in self._ways:
                 if way(written_as) in codes:
                     return codes[way(written_as)]
@@ -83,7 +83,7 @@ def _number(text: str) -> str:
 
 
 def lookup(known: Mapping[Any, int], key: Any) -> int | None:
-    """Return what a key stands for, or None; a key that cannot be one, such as a list, stands for nothing.
+    """Return the value of a key, or None; also None for a key that cannot be hashed, such as a list.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def lookup(known: Mapping[Any, int], key: Any) -> int | None:
 
 
 def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
-    """Return answers given in Python: ids and labels of equal number; NaN or None skips a row.
+    """Return answers given in Python, one label for each id; NaN or None skips a row.
 
     Examples
     --------
@@ -106,7 +106,9 @@ def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
     """
     rows, values = _listed(ids), _listed(labels)
     if len(rows) != len(values):
-        raise InvalidInput(f"tell needs one label per id, but got {len(rows)} ids and {len(values)} labels.")
+        raise InvalidInput(
+            f"tell needs one label for each id, but got {len(rows)} ids and {len(values)} labels; give as many of each."
+        )
     return [
         WrittenAnswer(row, None if is_missing(value) else value, f"answer {number}")
         for number, (row, value) in enumerate(zip(rows, values, strict=True), start=1)
@@ -114,7 +116,7 @@ def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
 
 
 def _listed(values: Any) -> list[Any]:
-    """Return values as a list, and one value alone as a list of it."""
+    """Return values as a list; a single value becomes a list of one."""
     if isinstance(values, np.ndarray):
         return list(values.ravel().tolist())
     return [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
@@ -123,16 +125,16 @@ def _listed(values: Any) -> list[Any]:
 def read_answers(
     source: str | Path, id_name: str, label_name: str, text: str | bytes | None = None
 ) -> tuple[list[WrittenAnswer], int]:
-    r"""Return the answers of a CSV or JSON file, each with its line, and the number of rows without one so far.
+    r"""Return the answers in a CSV or JSON file, each with its line, and the number of rows that are blank.
 
     Parameters
     ----------
     source : path
         A ``.json`` file is a list of objects; any other is CSV with a header, separated by commas, semicolons or tabs.
     id_name, label_name : str
-        The two columns; "id" and "label" are taken where a file has no column of that name.
+        The two columns; if a file has no column of that name, "id" or "label" is used.
     text : str or bytes, optional
-        The content, where it has been read already.
+        The content, if it has already been read.
 
     Examples
     --------
@@ -144,7 +146,7 @@ def read_answers(
     try:
         text = content if isinstance(content, str) else content.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(f"{source} must be text in UTF-8, but is not; save it again as CSV in UTF-8.") from None
+        raise InvalidInput(f"{source} must be text in UTF-8, but is not; save it as CSV in UTF-8.") from None
     read = _read_json if str(source).endswith(".json") else _read_csv
     rows = read(source, text.removeprefix("\ufeff"), id_name, label_name)
     answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip()]
@@ -173,9 +175,9 @@ def _read_csv(source: str | Path, text: str, id_name: str, label_name: str) -> l
 
 
 def _separator(text: str, id_name: str, label_name: str) -> str:
-    """Return what separates a file's columns; names and cells with other separators in them mislead nobody.
+    """Return the separator of a file's columns, even if names and cells contain other separators.
 
-    A file as ask wrote it, or as a spreadsheet saved it, has the id first and the label last under one separator only.
+    In a file that ask wrote or a spreadsheet saved, the id is first and the label last. That is so for one separator only.
     """
     headers = {}
     for separator in ",;\t":
@@ -197,7 +199,9 @@ def _read_json(source: str | Path, text: str, id_name: str, label_name: str) -> 
     if isinstance(rows, dict):
         rows = rows.get("rows")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidInput(f"{source} must be a JSON list of objects with an id and a label each.")
+        raise InvalidInput(
+            f"{source} must be a JSON list of objects, but is not; give each row as an object with an id and a label."
+        )
     answers = []
     for number, row in enumerate(rows, start=1):
         where = f"{source}, object {number}"
@@ -214,7 +218,7 @@ def _entry(row: dict[str, Any], wanted: tuple[str, str], where: str) -> Any:
 
 
 def _column(header: list[str], wanted: tuple[str, str], source: str | Path) -> int:
-    """Return the place of a column in a CSV's header, as ask writes it or as a person does."""
+    """Return the position of a column in a CSV header, as ask writes it or as a person does."""
     for name in wanted:
         for form in (restored, str, str.strip):
             for place, cell in enumerate(header):
@@ -226,5 +230,5 @@ def _column(header: list[str], wanted: tuple[str, str], source: str | Path) -> i
 def _no_column(name: str, names: list[str], where: str | Path) -> InvalidInput:
     return InvalidInput(
         f"{where} must have the column {name!r}, but its columns are {names}; "
-        "fill in the label column of what ask wrote."
+        "add it, or fill in the file that ask wrote."
     )

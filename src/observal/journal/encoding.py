@@ -1,4 +1,4 @@
-"""Methods and plans in the journal: :mod:`observal.codec` with arrays in the JSON, and a campaign's own sentences."""
+"""Methods and plans in a campaign's journal: :mod:`observal.codec` with arrays inside the JSON, and messages for campaigns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from observal.types import Plan
 
 
 def encode(value: Any) -> Any:
-    """Return a method or plan as JSON can hold it.
+    """Return a method or plan as plain values for JSON.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def encode(value: Any) -> Any:
     encoded = codec.encode(value, where=type(value).__name__)
     if lost := codec.unsaved(encoded):
         raise InvalidInput(
-            f"A campaign can store numbers, text and observal's own settings, but got {lost}; use a method without it."
+            f"A campaign can store numbers, text and observal's own classes, but the method has {lost}; use a method without it."
         )
     return encoded
 
@@ -30,7 +30,7 @@ def decode_plan(encoded: Any) -> Plan:
     """Return a recorded plan."""
     plan = _decode(encoded, "plan")
     if not isinstance(plan, Plan):
-        raise NotACampaign(f"The campaign has {plan!r:.60} in place of a plan; use an undamaged copy.")
+        raise NotACampaign(f"The campaign has {plan!r:.60} instead of a plan; use an undamaged copy.")
     return plan
 
 
@@ -38,7 +38,7 @@ def decode_method(encoded: Any) -> Any:
     """Return a recorded method."""
     method = _decode(encoded, "method")
     if not hasattr(method, "begin"):
-        raise NotACampaign(f"The campaign has {method!r:.60} in place of a method; use an undamaged copy.")
+        raise NotACampaign(f"The campaign has {method!r:.60} instead of a method; use an undamaged copy.")
     return method
 
 

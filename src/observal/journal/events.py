@@ -4,16 +4,16 @@
 kind       payload
 ========== =====================================================================================
 created    the settings: names of columns, sizes, classes, method, label budget
-upgraded   the digest of all data, where an older version had written none
+upgraded   the digest of all data, if an older version had written none
 round      the plan of a round, and the ids of the rows it asks about
 asked      the rows that were handed to an annotator
-released   the rows that were taken back from one
+released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
 finished   why the method has nothing left to ask
 ========== =====================================================================================
 
-Rows are positions in the pool. What comes from a file or database is checked before it is believed.
+Rows are positions in the pool. What comes from a file or database is checked before it is used.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import numpy as np
 from observal.types import Plan
 
 OBSERVAL = "observal"
-"""Who writes what no person did."""
+"""The actor of entries that no person caused."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of the journal; its plan or method is an object, not its encoding."""
+    """One entry of the journal; a plan or method in it is an object, not its encoding."""
 
     sequence: int
     time: str
@@ -57,16 +57,16 @@ _CREATED = {
 
 
 def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise ValueError where a journal entry holds something that observal never writes.
+    """Raise ValueError if a journal entry contains something that observal never writes.
 
     Parameters
     ----------
     kind : str
         The kind of entry.
     payload : mapping
-        What it holds.
+        Its content.
     settings : mapping
-        The payload of the first entry; empty where this is the first.
+        The payload of the first entry; empty if this is the first.
 
     Examples
     --------
@@ -76,18 +76,18 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     ...
     ValueError: there is no pool row 9
     """
-    require((kind == "created") == (not settings), "it stands in the wrong place")
+    require((kind == "created") == (not settings), "it is in the wrong place")
     if kind == "created":
         _check_created(payload)
     elif kind in ("finished", "upgraded"):
         names = ("reason",) if kind == "finished" else ("data", "schema")
-        require(all(isinstance(payload[name], str) for name in names), "it has no text")
+        require(all(isinstance(payload[name], str) for name in names), "its text is missing")
     elif kind == "round":
         check_plan(payload["plan"], settings["pool_rows"], len(settings["classes"]))
-        require(len(payload["ids"]) == payload["plan"].asked.size, "it has another number of ids")
-        require(isinstance(payload["observal"], str), "it names no version")
+        require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
+        require(isinstance(payload["observal"], str), "its version is missing")
     elif kind in ("asked", "released"):
-        require(kind == "asked" or isinstance(payload["annotator"], str), "it names nobody")
+        require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
     elif kind in ("answered", "corrected"):  # the ledger refuses kinds that it does not know
         _check_rows([answer[0] for answer in payload["answers"]], settings)
@@ -97,19 +97,19 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
 
 
 def check_plan(plan: Any, pool_rows: int, n_classes: int) -> None:
-    """Raise ValueError where a plan names rows or classes that there are none of."""
-    require(isinstance(plan, Plan), "it has no plan")
+    """Raise ValueError if a plan names rows or classes that do not exist."""
+    require(isinstance(plan, Plan), "its plan is missing")
     inside = plan.positions.max(initial=-1) < pool_rows and plan.inferred.max(initial=-1) < n_classes
-    require(bool(inside), "its plan names what there is not")
+    require(bool(inside), "its plan names a row or a class that does not exist")
     require(np.unique(plan.positions).size == plan.positions.size, "its plan names a row twice")
 
 
 def _check_created(payload: Mapping[str, Any]) -> None:
     for name, kind in _CREATED.items():
-        require(type(payload[name]) is kind, f"its {name} is not as it should be")
-    require(payload["encoder"] is None or isinstance(payload["encoder"], dict), "its encoder is not as it should be")
+        require(type(payload[name]) is kind, f"its {name} is not valid")
+    require(payload["encoder"] is None or isinstance(payload["encoder"], dict), "its encoder is not valid")
     budget, classes = payload["label_budget"], payload["classes"]
-    require(budget is None or (type(budget) is int and budget >= 0), "its label_budget is not as it should be")
+    require(budget is None or (type(budget) is int and budget >= 0), "its label_budget is not valid")
     counts = (payload["seed"], payload["overlap"] - 1, payload["log_rows"] - 1, payload["pool_rows"] - 1)
     require(min(counts) >= 0, "a count is too small")
     require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
@@ -123,6 +123,6 @@ def _check_rows(rows: Any, settings: Mapping[str, Any]) -> None:
 
 
 def require(condition: bool, otherwise: str) -> None:
-    """Raise ValueError with a text unless a condition holds."""
+    """Raise ValueError with the text `otherwise` unless a condition holds."""
     if not condition:
         raise ValueError(otherwise)

@@ -12,7 +12,7 @@ from observal.journal.results import Entry
 
 
 def entries(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
-    """Return each event with what happened in words, and its ids and labels; `ledger` has followed them all."""
+    """Return each event in words, with its ids and labels; `ledger` must have followed all of them."""
     return [Entry(e.sequence, e.time, e.actor, e.kind, *_describe(e, ledger)) for e in events]
 
 
@@ -34,7 +34,7 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         )
         return text, {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
     if event.kind == "upgraded":
-        return f"schema {payload['schema']}; changes from here on are noticed", dict(payload)
+        return f"to schema {payload['schema']}; later changes to the file are detected", dict(payload)
     if event.kind == "finished":
         return payload["reason"], dict(payload)
     if event.kind in ("asked", "released"):
@@ -42,7 +42,7 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         if event.kind == "asked":
             return f"{len(ids)} rows handed out: {_some(ids)}", {"ids": ids}
         holder = payload["annotator"]
-        return f"{len(ids)} rows that {holder} had go back: {_some(ids)}", {"annotator": holder, "ids": ids}
+        return f"{len(ids)} rows taken back from {holder}: {_some(ids)}", {"annotator": holder, "ids": ids}
     return _describe_answers(event, ledger)
 
 

@@ -1,6 +1,6 @@
-"""What the journal adds up to: rounds, who holds which row, who answered what, each row's label, and whether to stop.
+"""The state that a journal adds up to: rounds, who holds which row, who answered what, each row's label, and whether to stop.
 
-A ledger is only ever made by going through the journal's events in order, so it can be thrown away and made again.
+A ledger is only ever made by following the journal's events in order, so it can be thrown away and made again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Ledger:
     Attributes
     ----------
     settings : mapping
-        What it was made with: the payload of its first event.
+        What the session or campaign was made with: the payload of its first event.
     plans : list of Plan
         One per round, as recorded when it was opened.
     responses : dict
         Pool position → annotator → class code, or None for a skip.
     labels : dict
-        Pool position → class code, or None for a skipped row; only rows that are settled.
+        Pool position → class code, or None for a skipped row; only rows that are no longer open.
     holders : dict
-        Pool position → the annotators who have the row and have not responded.
+        Pool position → the annotators who hold the row and have not answered.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Ledger:
         self.settings: Mapping[str, Any] = {}
         self.plans: list[Plan] = []
         self.ids: dict[int, Any] = {}
-        self._position_of: dict[Any, int] = {}  # by id, and by its text where no other id is written so
+        self._position_of: dict[Any, int] = {}  # by id, and by its text unless that is another row's id
         self.responses: dict[int, dict[str, int | None]] = {}
         self.labels: dict[int, int | None] = {}
         self.holders: dict[int, list[str]] = {}
@@ -61,7 +61,7 @@ class Ledger:
 
     @property
     def overlap(self) -> int:
-        """How many annotators each row goes to."""
+        """How many annotators label each row."""
         return int(self.settings["overlap"])
 
     @property
@@ -71,7 +71,7 @@ class Ledger:
 
     @property
     def stopped(self) -> str:
-        """Why nothing is left to ask, the method's reason or a spent budget; empty while something may be."""
+        """Why nothing is left to ask: the method's reason or a spent budget; empty if there may be more to ask."""
         budget = self.settings["label_budget"]
         if self.recorded_stop or self.open_rows or budget is None or self.bought < budget:
             return self.recorded_stop
@@ -79,11 +79,11 @@ class Ledger:
 
     @property
     def open_rows(self) -> list[int]:
-        """Pool positions of the current round that are not settled, in the order of the plan."""
+        """Pool positions of the current round that still need an answer, in the order of the plan."""
         return [p for p in self.plans[-1].asked.tolist() if p not in self.labels] if self.plans else []
 
     def held_by(self, annotator: str) -> list[int]:
-        """Return the open rows that an annotator has and has not responded to."""
+        """Return the open rows that an annotator holds and has not answered."""
         return [p for p in self.open_rows if annotator in self.holders.get(p, ())]
 
     def free_for(self, annotator: str) -> list[int]:
@@ -91,21 +91,21 @@ class Ledger:
         return [p for p in self.open_rows if self._free(p, annotator)]
 
     def held(self) -> Counter[str]:
-        """Return how many open rows each annotator has."""
+        """Return how many open rows each annotator holds."""
         return Counter(name for p in self.open_rows for name in self.holders.get(p, ()))
 
     def _free(self, position: int, annotator: str) -> bool:
         responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
         if annotator in responses or annotator in holders:
             return False
-        # Whoever was asked has answered and no answer leads: one more person decides.
+        # If everyone who was asked has answered and there is a tie, one more person decides.
         wanted = self.overlap if len(responses) < self.overlap else len(responses) + 1
         return len(responses) + len(holders) < wanted
 
     def find(self, id_: Any) -> int | None:
         """Return the pool position of a row that was asked for, by its id or its text.
 
-        17.0 is found as 17, because spreadsheets write whole numbers so.
+        17.0 is found as 17, because spreadsheets may write whole numbers that way.
         """
         text = str(id_)
         forms = (id_, text, text.strip(), text.strip().removesuffix(".0"))
@@ -113,9 +113,9 @@ class Ledger:
         return next((position for position in found if position is not None), None)
 
     def response(self, position: int, annotator: str) -> tuple[bool, int | None]:
-        """Return whether there is a response that another one would replace, and which it is.
+        """Return whether a new answer would replace an earlier one, and the earlier one.
 
-        Where a row has one annotator, whoever answers answers for it; otherwise everyone has an answer of their own.
+        With an overlap of 1 a row has a single answer, whoever gives it. Otherwise each annotator has their own.
         """
         responses = self.responses.get(position, {})
         if self.overlap == 1:
@@ -125,20 +125,20 @@ class Ledger:
     # -- going through the journal ------------------------------------------------------------------------------
 
     def follow(self, events: Iterable[Event]) -> None:
-        """Go through further events, in order; one that no observal can have written raises NotACampaign."""
+        """Follow further events, in order; one that observal cannot have written raises NotACampaign."""
         for event in events:
             change = getattr(self, f"_on_{event.kind}", None)
             if change is None or event.sequence != self.sequence + 1:
                 raise NotACampaign(
-                    f"The journal's entry {event.sequence} ({event.kind!r}) was not expected after entry {self.sequence}; "
-                    "update observal, or use a copy of the campaign."
+                    f"Journal entry {event.sequence} ({event.kind!r}) was not expected after entry {self.sequence}; "
+                    "update observal, or use an undamaged copy."
                 )
             try:
                 change(event)
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise NotACampaign(
-                    f"The journal's entry {event.sequence} ({event.kind!r}) makes no sense ({' '.join(str(error).split())[:80]}), "
-                    "so it is damaged; go on with a copy from before the damage."
+                    f"Journal entry {event.sequence} ({event.kind!r}) is damaged ({' '.join(str(error).split())[:80]}); "
+                    "use an undamaged copy."
                 ) from None
             self.sequence, self.digest = event.sequence, event.digest
 
@@ -189,7 +189,7 @@ class Ledger:
         holders = self.holders.get(position, [])
         if annotator in holders:
             holders.remove(annotator)
-        self.recorded_stop = ""  # another answer may leave something to ask
+        self.recorded_stop = ""  # after another answer there may be more to ask
         if len(responses) < self.overlap:
             return
         ranked = Counter(c for c in responses.values() if c is not None).most_common(2)
@@ -197,4 +197,4 @@ class Ledger:
             self.labels[position] = None
         elif len(ranked) == 1 or ranked[0][1] > ranked[1][1]:
             self.labels[position] = ranked[0][0]
-        # A tie leaves the row as it was: open, or with the label it had.
+        # A tie leaves the row unchanged: open, or with its earlier label.

@@ -1,7 +1,7 @@
-"""Ask, tell, release; status, history, rounds, result: the verbs of a session and of a campaign, over any journal.
+"""Ask, tell, release, status, history, rounds, result: the verbs of a session and of a campaign, over any journal.
 
 This is the only place where state changes, and it changes by appending to the journal. Every verb that changes something is
-one transaction: what it returns is stored when it returns.
+one transaction: when it returns, its changes are stored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Transaction(Protocol):
         ...
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
-        """Return log and pool; without ids, rows may be named by their positions."""
+        """Return log and pool; without ids, rows may be numbered instead."""
         ...
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
@@ -48,7 +48,7 @@ class Transaction(Protocol):
 
 
 class Journal(Protocol):
-    """Where events are kept: in memory or in a database."""
+    """Where events are stored: in memory or in a database."""
 
     name: str
 
@@ -62,7 +62,7 @@ class Journal(Protocol):
 
 
 class Asked(NamedTuple):
-    """Rows that an annotator has now, and why there are none where there are none."""
+    """The rows that an annotator holds now; if there are none, `note` says why."""
 
     positions: list[int]
     ids: list[Any]
@@ -73,7 +73,7 @@ class Asked(NamedTuple):
 
 
 class LabelLoop:
-    """Buying labels over a journal. Its public faces are :class:`observal.Session` and :class:`observal.Campaign`."""
+    """Buying labels over a journal. The public classes are :class:`observal.Session` and :class:`observal.Campaign`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -83,7 +83,7 @@ class LabelLoop:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def _ask(self, transaction: Transaction, n: int | None, annotator: str) -> Asked:
-        """Hand out at most `n` open rows, those that the annotator has first; open a round where none is open."""
+        """Hand out at most `n` open rows, first those the annotator already holds; open a round if none is open."""
         ledger = self._ledger
         check_annotator(annotator, ledger.overlap)
         if not ledger.open_rows and not ledger.recorded_stop:
@@ -108,28 +108,28 @@ class LabelLoop:
     def tell(
         self, ids: Iterable[Any], labels: Iterable[Any], annotator: str = ANYONE, correct: bool = False
     ) -> Receipt:
-        """Store answers; all of them or, if one is refused, none.
+        """Store answers: all of them or, if one is wrong, none.
 
         Parameters
         ----------
         ids : iterable
-            Of rows that were asked for, in any order and of any round.
+            Ids of rows that were asked about, in any order and of any round.
         labels : iterable
-            One of the classes each, also as text; None, NaN or ``"skip"`` skips the row, and ``""`` means "not yet". A skip buys
-            no label, and a label told later takes its place: it is kept even where the budget is already spent.
+            For each id a class, or its text; None, NaN or ``"skip"`` skips the row, and ``""`` means "not yet". A skip does not
+            count towards the budget. A label told later replaces it, even if the budget is already spent.
         annotator : str
             Who answers.
         correct : bool
-            Let another answer replace one that is there. Closed rounds keep their decisions and are refitted.
+            Whether an answer may replace an earlier one. Closed rounds keep their decisions and are fitted again.
         """
         return self._tell(written(ids, labels), 0, annotator, correct)
 
     def tell_file(
         self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | bytes | None = None
     ) -> Receipt:
-        """Store the answers of a CSV or JSON file, as :meth:`tell` does; an empty label means "not yet".
+        """Store the answers in a CSV or JSON file, as :meth:`tell` does; an empty label means "not yet".
 
-        `text` is the content where it has been read already.
+        `text` is the content, if it has already been read.
         """
         settings = self._read().settings
         answers, blank = read_answers(path, settings["id"], settings["label"], text)
@@ -148,7 +148,7 @@ class LabelLoop:
         return Receipt(stored, skips, len(changes.corrected), changes.unchanged, blank + changes.blank)
 
     def release(self, annotator: str) -> int:
-        """Take back the open rows that an annotator has, so that others can have them; return how many."""
+        """Take back the open rows that an annotator holds, so others can label them; return how many."""
         with self._writing() as transaction:
             rows = self._ledger.held_by(annotator)
             if rows:
@@ -158,7 +158,7 @@ class LabelLoop:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def status(self) -> Status:
-        """Return where things stand; nothing is fitted for it."""
+        """Return the progress so far; nothing is fitted."""
         return status_of(self._read())
 
     def history(self) -> list[Entry]:
@@ -169,7 +169,7 @@ class LabelLoop:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with: the payload of the journal's first event."""
+        """What the session or campaign was made with: the payload of the journal's first event."""
         return dict(self._read().settings)
 
     @property
@@ -181,27 +181,27 @@ class LabelLoop:
 
     @property
     def labels(self) -> int:
-        """Labels bought so far, also in the round that is still open."""
+        """Labels bought so far, including those of the open round."""
         return self._read().bought
 
     @property
     def stopped(self) -> str:
-        """Why nothing is left to ask; empty while something is, or may be."""
+        """Why nothing is left to ask; empty if there may be more to ask."""
         return self._read().stopped
 
     @property
     def finished(self) -> bool:
-        """Whether it is known that nothing is left to ask: the budget is spent, or the last ``ask`` found nothing."""
+        """Whether nothing is left to ask: the budget is spent, or the last ``ask`` found nothing."""
         return bool(self.stopped)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """What was decided, a plan for each round that was opened."""
+        """The plan of each round."""
         return tuple(self._read().plans)
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """Closed rounds; round 0 is the log alone. A round is fitted when it is first read."""
+        """The closed rounds; round 0 is the log alone. A round is fitted when it is first read."""
         replay = self._replayed()
         return tuple(replay.round(k) for k in range(replay.closed + 1))
 
@@ -212,12 +212,12 @@ class LabelLoop:
         return replay.round(replay.closed).estimator
 
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
-        """Return what the labels up to a closed round say of its classifier, on the whole population."""
+        """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""
         replay = self._replayed()
         return replay.intervals(range(replay.closed + 1)[round_])
 
     def result(self) -> RunResult:
-        """Return what is known now: the classifier of the last closed round, and every decision up to it."""
+        """Return the results so far: the classifier of the last closed round, and every decision up to it."""
         replay = self._replayed()
         rounds = tuple(replay.round(k) for k in range(replay.closed + 1))
         decisions, codes = self._decisions(self._ledger.plans[: replay.closed])
@@ -230,11 +230,11 @@ class LabelLoop:
             Table(**queries, label=label, reason=decisions["reason"][bought]),
             decisions,
             replay.intervals(replay.closed),
-            self._ledger.stopped or "not finished: there is more to ask",
+            self._ledger.stopped or "not finished",
         )
 
     def _decisions(self, plans: list[Plan]) -> tuple[Table, list[int | None]]:
-        """Return every decision of some rounds, and the class code of each row, None where it has none."""
+        """Return every decision of some rounds, and the class code of each row; None if it has no label."""
         positions = _joined([plan.positions for plan in plans], np.int64)
         with self._journal.reading() as transaction:
             ids = transaction.pool_ids(positions)
@@ -290,7 +290,7 @@ class LabelLoop:
         return self._replay
 
     def _open_round(self, transaction: Transaction) -> None:
-        """Record what the method decides next: rounds until one has rows to ask for, or that nothing is left."""
+        """Record the method's next plans, until one has rows to ask about or nothing is left to ask."""
         ledger = self._ledger
         while not ledger.open_rows:
             reason, budget = ledger.stopped, ledger.settings["label_budget"]

@@ -39,7 +39,7 @@ class MemoryJournal:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Yield the journal for writing; what was written in a block that raises is taken back."""
+        """Yield the journal for writing; if the block raises, what it wrote is removed."""
         before = len(self._events)
         try:
             yield self

@@ -1,7 +1,7 @@
-"""What a method makes of recorded plans and answers: its states, round by round.
+"""A method's states, round by round, computed from recorded plans and answers.
 
-Decisions are never made twice: plans come from the journal, and the states are folded over them. The same plans and answers
-give the same states on every machine, up to floating-point rounding.
+Decisions are never made twice: the plans come from the journal. The same plans and answers give the same states on every machine,
+up to floating-point rounding.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Replay:
     problem : Problem
         Log and pool.
     method : Method
-        Whose states they are.
+        The method whose states are computed.
     random_state : int
-        Seed of everything random.
+        Seed of all random numbers.
 
     Examples
     --------
@@ -43,23 +43,23 @@ class Replay:
     def __init__(self, problem: Problem, method: Method, random_state: int) -> None:
         self.problem, self._method, self._random_state = problem, method, random_state
         self._states = [method.begin(problem, self._rng(0, 0))]
-        self._answers: list[Codes] = []  # that each closed round was closed with
+        self._answers: list[Codes] = []  # the answers of each closed round
         self._described: dict[int, Round] = {}
 
     @property
     def closed(self) -> int:
-        """Rounds that are closed."""
+        """The number of closed rounds."""
         return len(self._states) - 1
 
     def follow(self, plans: Sequence[Plan], labels: Mapping[int, int | None]) -> None:
-        """Close every round whose rows all have a label or were skipped; rounds with other answers than before are redone.
+        """Close every round whose rows all have a label or were skipped; recompute from the first round whose answers changed.
 
         Parameters
         ----------
         plans : sequence of Plan
             One per round, in order.
         labels : mapping
-            Pool position → class code, or None where the row was skipped.
+            Pool position → class code, or None for a skipped row.
         """
         for k, plan in enumerate(plans):
             rows = plan.asked.tolist()
@@ -83,19 +83,19 @@ class Replay:
         self._answers.append(codes)
 
     def next_plan(self) -> Plan | Stop:
-        """Return what the method decides after the last closed round."""
+        """Return the method's plan after the last closed round."""
         return self._method.plan(self.problem, self._states[-1], self._rng(len(self._states), 0))
 
     def round(self, k: int) -> Round:
-        """Return a closed round as people see it. It is fitted when it is first read, not when it is replayed."""
+        """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""
         if k not in self._described:
             self._described[k] = self._method.describe(self.problem, self._states[k])
         return self._described[k]
 
     def intervals(self, k: int) -> dict[str, Interval]:
-        """Return what the labels up to a closed round say of its classifier."""
+        """Return intervals for the classifier of a closed round, from the labels up to that round."""
         return self._method.intervals(self.problem, self._states[k])
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
-        # A stream of its own for each round and purpose: a replay elsewhere draws what the first run would have drawn.
+        # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.
         return np.random.default_rng([self._random_state, round_, purpose])

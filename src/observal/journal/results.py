@@ -1,4 +1,4 @@
-"""What sessions and campaigns hand back: rows to label, what became of told labels, where things stand, what happened."""
+"""What the verbs of sessions and campaigns return: rows to label, a receipt, the status, a check, entries of the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from observal.journal.agreement import Agreement
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows to have labelled now; falsy when there are none, and then `note` says why.
+    """Rows to label now; falsy if there are none, and then `note` says why.
 
     Parameters
     ----------
@@ -21,15 +21,15 @@ class Batch:
     round : int
         The round they belong to.
     query_probability : tuple of float
-        The chance that each row had of being asked about.
+        The chance each row had of being chosen.
     reason : tuple of str
         Why each row was chosen.
     rows : pyarrow.Table
-        The rows as they came, the id first.
+        The rows as they are in the table, the id first.
     finished : bool
         Whether the campaign has nothing left to ask.
     note : str
-        Why there are no rows; empty where there are some.
+        Why there are no rows; empty if there are some.
     """
 
     ids: tuple[Any, ...]
@@ -58,18 +58,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of told labels; it is made only when they are stored.
+    """What was stored when answers were told.
 
     Parameters
     ----------
     labels, skips : int
-        Answers that are new.
+        New labels, and rows newly skipped.
     corrected : int
-        Answers that took the place of another.
+        Answers that replaced an earlier one.
     unchanged : int
-        Answers that were known already.
+        Answers that were already known.
     blank : int
-        Rows that have no answer yet.
+        Rows without an answer.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Receipt:
     blank: int = 0
 
     def __bool__(self) -> bool:
-        """Whether there was an answer at all."""
+        """Whether there was any answer."""
         return bool(self.labels or self.skips or self.corrected or self.unchanged)
 
     def __str__(self) -> str:
@@ -104,38 +104,38 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a campaign stands.
+    """The progress of a session or campaign.
 
     Parameters
     ----------
     log_rows, revealed, pool_rows : int
-        The data.
+        Rows of the log, those of them with a label, and rows of the pool.
     features : int
         Columns that the method sees.
     classes : tuple
         The label values, the positive one last.
     label_budget : int, optional
-        The most rows to have labelled.
+        How many labels may be bought.
     labels, skipped : int
         Rows with a label, and rows that were skipped.
     round, round_rows, open_rows : int
-        The latest round, its rows, and those of them that are not settled.
+        The latest round, its number of rows, and how many of them are open.
     held : mapping
-        Annotator → open rows that they have.
+        Annotator → number of open rows they hold.
     answers : mapping
-        Annotator → rows that they answered; skips do not count.
+        Annotator → number of rows they labelled; skips do not count.
     overlap, corrections : int
-        Annotators per row, and answers that were corrected.
+        Annotators for each row, and answers that were corrected.
     agreement : Agreement, optional
-        Where annotators answered the same rows.
+        If annotators answered the same rows.
     stopped : str
-        Why nothing is left to ask; empty while something is.
+        Why nothing is left to ask; empty if there may be more to ask.
     method : str
-        How rows are chosen, with the settings that are not the default.
+        The method, with the settings that are not the default.
     random_state : int
-        Seed of everything random.
+        Seed of all random numbers.
     notes : tuple of str
-        What was done to the data, and what to know.
+        How the data were read, and warnings.
     """
 
     log_rows: int
@@ -160,11 +160,11 @@ class Status:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values that JSON can hold."""
+        """Return everything as plain values for JSON."""
         return {**asdict(self), "held": dict(self.held), "answers": dict(self.answers)}
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return it as pairs of a name and a text, for people."""
+        """Return pairs of a name and a text, for people."""
         budget = f" of {self.label_budget}" if self.label_budget is not None else ""
         lines = [
             ("log", f"{self.log_rows} rows, {self.revealed} with a label"),
@@ -176,8 +176,8 @@ class Status:
             lines.append(("skipped", f"{self.skipped} rows"))
         if self.corrections:
             lines.append(("corrected", f"{self.corrections} answers"))
-        settled = self.round_rows - self.open_rows
-        lines.append(("round", f"{self.round}: {settled} of {self.round_rows} rows done" if self.round else "none yet"))
+        done = self.round_rows - self.open_rows
+        lines.append(("round", f"{self.round}: {done} of {self.round_rows} rows done" if self.round else "none yet"))
         if self.held:
             lines.append(("held", ", ".join(f"{name} {count}" for name, count in self.held.items())))
         if self.answers:
@@ -195,16 +195,16 @@ class Status:
 
 @dataclass(frozen=True)
 class Check:
-    """What :meth:`Campaign.check` found to be as it was written.
+    """What :meth:`Campaign.check` read and found unchanged.
 
     Parameters
     ----------
     entries, chunks : int
-        Journal entries, and chunks of data.
+        The number of journal entries and of chunks of data.
     labels : int
         Rows that have a label.
     digest : str
-        The digest of the last journal entry. It covers everything: the same campaign, unchanged, has the same digest.
+        The digest of the last journal entry. It covers everything, so it stays the same as long as nothing is added or changed.
 
     Examples
     --------
@@ -226,7 +226,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Entry:
-    """One event of a campaign, for people.
+    """One event of a session or campaign, for people.
 
     Parameters
     ----------
@@ -253,5 +253,5 @@ class Entry:
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with None for what is not a number, as JSON wants it."""
+    """Return a row with None in place of NaN and infinity, which JSON does not have."""
     return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}

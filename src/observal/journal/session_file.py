@@ -1,7 +1,7 @@
-"""A session in one file: log, pool, method, and the journal; nothing in it can run code.
+"""A session in one file: log, pool, method and journal. Opening it cannot run code.
 
-The file is a zip of NumPy arrays plus ``record.json``. What it may name is the list in :mod:`observal.codec`; what it may
-hold is checked by :mod:`observal.archive`.
+The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in :mod:`observal.codec`, and
+:mod:`observal.archive` checks what it contains.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COLUMNS = ("time", "actor", "kind", "payload")
 
 
 def write_session(path: str | Path, problem: Problem, events: list[Event]) -> None:
-    """Write a session; a file at `path` is replaced only if it is a session, too, and once the new one is complete.
+    """Write a session; a file at `path` is replaced only if it is a session as well, and once the new one is complete.
 
-    Ids of rows and settings that the log and the method have are not written twice.
+    What the log, the pool and the method already contain is not written a second time.
     """
     first, *later = events
     settings = {"random_state": first.payload["seed"]} | {n: first.payload[n] for n in ("label_budget", "overlap")}
@@ -65,7 +65,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
     path : path
         Of the file.
     method : Method, optional
-        Needed only where the method could not be saved, such as one with callables.
+        Needed only if the method could not be saved, for example because it has callables.
     """
     record = _read_record(path, {"method": method} if method is not None else {})
     try:
@@ -86,7 +86,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
         raise
     except Exception as error:
         raise InvalidInput(
-            f"{path} holds no session, or it is damaged ({' '.join(str(error).split())[:80]}); "
+            f"{path} is not a session, or it is damaged ({' '.join(str(error).split())[:80]}); "
             "give a file that Session.save wrote."
         ) from error
     return MemoryJournal(problem, events)
@@ -96,18 +96,18 @@ def _events(record: dict[str, Any]) -> list[Event]:
     events = []
     for time, actor, kind, pairs in record["events"]:
         if not all(isinstance(text, str) for text in (time, actor, kind)):
-            raise TypeError("an event names no time, person or kind")
+            raise TypeError("an event lacks its time, actor or kind")
         events.append(Event(0, time, actor, kind, dict(pairs)))
     return events
 
 
 def _events_of_0_1(record: dict[str, Any]) -> list[Event]:
-    """Return the events of a file of version 0.1, which kept plans and answers without times and names."""
+    """Return the events of a file of version 0.1, which has plans and answers without times and names."""
     plans, rows, codes = record["plans"], record["answered"], record["codes"]
     if not (isinstance(plans, list) and isinstance(rows, np.ndarray) and isinstance(codes, list)):
         raise TypeError("it has no plans or no answers")
     if not all(isinstance(plan, Plan) for plan in plans):
-        raise TypeError("a plan is not one")
+        raise TypeError("one of its plans is not a plan")
     answers = dict(zip(rows.tolist(), codes, strict=True))
     asked = {row for plan in plans for row in plan.asked.tolist()}
     if not asked >= set(answers):
@@ -123,18 +123,16 @@ def _events_of_0_1(record: dict[str, Any]) -> list[Event]:
 
 
 def _write_record(path: str | Path, record: dict[str, Any], replaceable: tuple[str, ...] = ()) -> None:
-    """Write `record`, whole or not at all; a file at `path` is replaced only if it was written here, too.
+    """Write `record` completely or not at all; a file at `path` is replaced only if this function wrote it.
 
-    What cannot be stored is refused now, except within entries that `replaceable` names: those can be handed in again
-    when the file is read.
+    What cannot be stored is refused, except within the entries named in `replaceable`: those can be passed in again when
+    the file is read.
     """
     arrays: Arrays = []
     encoded = {name: encode(value, arrays, name) for name, value in record.items()}
     for name, value in encoded.items():
         if name not in replaceable and (lost := unsaved(value)):
-            raise InvalidInput(
-                f"{lost} cannot be stored in a file, so nothing was saved; use numbers, text or dates instead."
-            )
+            raise InvalidInput(f"{lost} cannot be stored in a file, so nothing was saved; use numbers, text or dates.")
     text = json.dumps({"format": _FORMAT, "record": encoded})
     with writing(path, force=_is_record(path)) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -146,7 +144,7 @@ def _write_record(path: str | Path, record: dict[str, Any], replaceable: tuple[s
 
 
 def _is_record(path: str | Path) -> bool:
-    """Tell whether a file is one that :func:`_write_record` wrote."""
+    """Return whether :func:`_write_record` wrote a file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "record.json" in archive.namelist()
@@ -155,7 +153,7 @@ def _is_record(path: str | Path) -> bool:
 
 
 def _read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what :func:`_write_record` wrote; entries that are `given` are taken from there instead."""
+    """Return what :func:`_write_record` wrote, with the entries in `given` instead of the stored ones."""
     with open_archive(path, "a file that observal saved", "give the path used with save(), or a copy") as archive:
         record = _record(path, archive)
         for name, value in given.items():
@@ -169,7 +167,7 @@ def _read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
-    archive.check_digest()  # before anything is read, where there is one
+    archive.check_digest()  # before anything is read; files of version 0.1 have none
     content = archive.json("record.json")
     format_, record = content["format"], content["record"]
     if isinstance(format_, int) and format_ > _FORMAT:
@@ -186,5 +184,5 @@ def _check_same_type(name: str, stored: Any, given: Any) -> None:
     recorded = stored.get("type") if isinstance(stored, dict) else stored
     if recorded is not None and recorded_name(recorded) != kind:
         raise InvalidInput(
-            f"The file was saved with {recorded_name(recorded)} as its {name}, but {kind} was given; give the same."
+            f"The file was saved with {recorded_name(recorded)} as its {name}, but {kind} was given; give the same class."
         )

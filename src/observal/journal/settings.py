@@ -1,4 +1,4 @@
-"""What a session or campaign is made with, checked: the payload of its journal's first event."""
+"""The settings of a session or campaign, checked: the payload of its journal's first event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from observal.methods import Method, NewtonVC
 from observal.types import Problem
 
 ANYONE = "anyone"
-"""Who answers where no one says."""
+"""The annotator if no name is given."""
 _LONGEST_NAME = 100
 
 
@@ -34,7 +34,7 @@ def new_settings(
     method, label_budget, random_state, overlap
         As for :class:`observal.Session`.
     about : mapping, optional
-        What else to record: names of columns, the encoder, notes.
+        Further entries: names of columns, the encoder, notes.
     """
     check_whole("overlap", overlap, 1)
     check_whole("random_state", random_state, 0)
@@ -42,7 +42,7 @@ def new_settings(
         check_whole("label_budget", label_budget, 0)
     method = NewtonVC() if method is None else method
     if isinstance(method, type) or not hasattr(method, "begin"):
-        raise InvalidInput(f"method must be one such as NewtonVC(), but is {method!r}; make one with its settings.")
+        raise InvalidInput(f"method must be a method such as NewtonVC(), but is {method!r}; pass an instance.")
     logged, pool = problem.logged, problem.pool
     unnamed = {"id": "id", "label": "label", "features": [f"x{k}" for k in range(pool.X.shape[1])]}
     return {
@@ -62,7 +62,7 @@ def new_settings(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computes.
+    """Return the versions of Python and the packages that affect results.
 
     Examples
     --------
@@ -85,20 +85,20 @@ def observal_version() -> str:
 
 
 def check_annotator(annotator: str, overlap: int) -> None:
-    """Refuse a name that cannot be told from another's.
+    """Refuse an annotator's name that is missing, too long or not printable.
 
     Examples
     --------
     >>> check_annotator("Ann", 2)
     """
     if not isinstance(annotator, str) or not annotator.strip() or not annotator.isprintable():
-        raise InvalidInput(f"An annotator needs a name that can be printed, but got {annotator!r}; give one.")
+        raise InvalidInput(f"An annotator's name must be printable text, but is {annotator!r}; give a name.")
     if len(annotator) > _LONGEST_NAME:
         raise InvalidInput(
-            f"An annotator's name may have {_LONGEST_NAME} characters, but has {len(annotator)}; give a shorter one."
+            f"An annotator's name may have at most {_LONGEST_NAME} characters, but has {len(annotator)}; give a shorter one."
         )
     if overlap > 1 and annotator == ANYONE:
         raise InvalidInput(
-            f"Each row goes to {overlap} different people, so it must know who you are; "
-            "give your name (--annotator NAME, or annotator=)."
+            f"Each row goes to {overlap} different people, but no name was given; "
+            "give yours with --annotator NAME (annotator=)."
         )

@@ -1,4 +1,4 @@
-"""Where things stand, read off the ledger."""
+"""The status, computed from the ledger."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from observal.journal.results import Status
 
 
 def why_nothing(ledger: Ledger, annotator: str) -> str:
-    """Return in words why there is no row for an annotator."""
+    """Return why there is no row for an annotator, in words."""
     if ledger.stopped:
         return f"Nothing is left to ask: {ledger.stopped}."
-    said = [f"{name} has {count}" for name, count in sorted(ledger.held().items())]
+    said = [f"{name} holds {count}" for name, count in sorted(ledger.held().items())]
     waiting = sum(not ledger.holders.get(p) for p in ledger.open_rows)
     if waiting:
-        said.append(f"{waiting} wait for someone who has not answered them yet")
+        said.append(f"{waiting} wait for another annotator")
     return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {', '.join(said)}."
 
 
 def status_of(ledger: Ledger) -> Status:
-    """Return where things stand."""
+    """Return the status."""
     settings = ledger.settings
     answers = Counter(name for row in ledger.responses.values() for name, code in row.items() if code is not None)
     gone = settings.get("gone", ())
-    notes = [f"The method's setting {name} is gone in this version and is not used." for name in gone]
+    notes = [f"The method's setting {name} no longer exists in this version and is ignored." for name in gone]
     return Status(
         log_rows=settings["log_rows"],
         revealed=settings["revealed"],

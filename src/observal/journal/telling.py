@@ -12,7 +12,7 @@ from observal.journal.ledger import Ledger
 
 @dataclass(frozen=True)
 class Changes:
-    """Answers that are new, answers that take the place of another, how many change nothing, and how many are blank."""
+    """New answers, corrected answers, how many change nothing, and how many are blank."""
 
     new: list[tuple[int, int | None]] = field(default_factory=list)
     corrected: list[tuple[int, int | None, int | None]] = field(default_factory=list)
@@ -21,18 +21,18 @@ class Changes:
 
 
 def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, correct: bool) -> Changes:
-    """Return what an annotator's answers would change, or refuse them all with the place of the first wrong one.
+    """Return what an annotator's answers would change; if one is wrong, refuse all and say where it is.
 
     Parameters
     ----------
     answers : sequence of WrittenAnswer
-        As they were written.
+        The answers as they were given.
     ledger : Ledger
-        Where things stand.
+        The current state.
     annotator : str
         Who answers.
     correct : bool
-        Whether another answer may take the place of one that is there.
+        Whether an answer may replace an earlier one.
     """
     new: list[tuple[int, int | None]] = []
     corrected: list[tuple[int, int | None, int | None]] = []
@@ -44,9 +44,9 @@ def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator
         if known and before is not None:
             if not correct:
                 raise ConflictingAnswer(
-                    f"{answer.where}: row {str(answer.id)!r} has the label {ledger.settings['classes'][before]!r} already, but "
-                    f"{'a skip' if code is None else answer.label!r} was told; nothing was stored, so say that it is a correction "
-                    "(--correct, or correct=True) or take the row out."
+                    f"{answer.where}: row {str(answer.id)!r} already has the label {ledger.settings['classes'][before]!r}, but "
+                    f"{'a skip' if code is None else answer.label!r} was told and nothing was stored; pass --correct (correct=True) "
+                    "to correct it, or remove the row."
                 )
             corrected.append((position, before, code))
         else:
@@ -55,7 +55,7 @@ def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator
 
 
 def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
-    """Return each row's answer, by pool position, and how many have none yet."""
+    """Return each row's answer by pool position, and the number of blank rows."""
     code_of = LabelReader(ledger.settings["classes"])
     told: dict[int, tuple[WrittenAnswer, int | None]] = {}
     blank = 0
@@ -65,8 +65,8 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, t
             position = ledger.find(answer.cell)
         if position is None:
             raise UnknownRow(
-                f"{answer.where}: row {str(answer.id)!r} was never asked for; nothing was stored, so correct the id or take "
-                "the row out."
+                f"{answer.where}: row {str(answer.id)!r} was never asked about and nothing was stored; correct the id or "
+                "remove the row."
             )
         try:
             code = code_of(answer.label)
@@ -75,13 +75,13 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, t
                 blank += 1
                 continue
             raise InvalidLabel(
-                f"{answer.where}: {answer.label!r} is not one of the classes {code_of.classes}; nothing was stored, so "
-                "correct it, write skip to skip the row, or leave it empty for now."
+                f"{answer.where}: {answer.label!r} is not one of the classes {code_of.classes} and nothing was stored; "
+                "correct it, write skip to skip the row, or leave it blank for now."
             ) from None
         first, first_code = told.setdefault(position, (answer, code))
         if first_code != code:
             raise ConflictingAnswer(
-                f"{answer.where}: row {str(answer.id)!r} has another label than in {first.where}; nothing was stored, so keep "
+                f"{answer.where}: row {str(answer.id)!r} has a different label in {first.where} and nothing was stored; keep "
                 "one of the two."
             )
     return told, blank

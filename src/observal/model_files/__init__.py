@@ -1,4 +1,4 @@
-"""A classifier in a file, with what turns raw rows into numbers; opening a file runs nothing of a stranger's."""
+"""A classifier in a file, with the encoder for raw rows; opening a file cannot run code from it."""
 
 from observal.model_files.files import load_model, make_model, save_model
 

@@ -1,4 +1,4 @@
-"""Checks of a model that came from a file: scikit-learn follows a tree's numbers without asking whether they lead anywhere."""
+"""Checks of a model from a file. scikit-learn follows a tree's node numbers without checking that they are inside the tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FEATURES = 1 << 20
 
 
 def make_tree(arguments: Any, state: Any) -> Any:
-    """Return the tree of these numbers of features, classes and outputs, and these nodes, all checked."""
+    """Return a tree with these numbers of features, classes and outputs, and these nodes, after checking them."""
     from sklearn.tree._tree import NODE_DTYPE, Tree
 
     n_features, n_classes, n_outputs = arguments
@@ -34,7 +34,7 @@ def make_tree(arguments: Any, state: Any) -> Any:
         and state["node_count"] == len(nodes)
     )
     if not sound:
-        raise Damaged("a tree whose parts do not fit together")
+        raise Damaged("the parts of a tree do not match")
     inner = nodes["left_child"] != -1
     _check_links(inner, nodes["left_child"], nodes["right_child"], nodes["feature"], n_features)
     tree = Tree(n_features, n_classes, n_outputs)
@@ -43,17 +43,17 @@ def make_tree(arguments: Any, state: Any) -> Any:
 
 
 def _check_links(inner: NDArray[Any], left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], n: int) -> None:
-    """Refuse links that lead back, or out of the tree, and features that do not exist."""
+    """Refuse links that lead back or out of the tree, and features that do not exist."""
     here = np.flatnonzero(inner)
     for link in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
         if inner.size == 0 or (link <= here).any() or (link >= inner.size).any():
-            raise Damaged("a tree whose nodes lead nowhere")
+            raise Damaged("a tree has a link to a node that is not below it")
     if here.size and not (feature[inner].min() >= 0 and feature[inner].max() < n):
-        raise Damaged("a tree that reads features beyond the last one")
+        raise Damaged("a tree reads a feature that does not exist")
 
 
 def check_estimator(estimator: Any) -> None:
-    """Refuse an estimator of scikit-learn whose trees do not fit it."""
+    """Refuse an estimator of scikit-learn whose trees do not match it."""
     from sklearn.ensemble._forest import BaseForest
     from sklearn.ensemble._gb import BaseGradientBoosting
     from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
@@ -64,7 +64,7 @@ def check_estimator(estimator: Any) -> None:
     state = vars(estimator)
     n_features = state.get("n_features_in_")
     if not state.keys() & {"tree_", "estimators_", "_predictors"}:
-        return  # not fitted: the pattern that an ensemble was made from
+        return  # not fitted: the template of an ensemble
     if isinstance(estimator, BaseDecisionTree):
         fits = state["tree_"].n_features == n_features
     elif isinstance(estimator, BaseHistGradientBoosting):
@@ -75,11 +75,11 @@ def check_estimator(estimator: Any) -> None:
         if isinstance(estimator, BaseGradientBoosting):
             fits = fits and members.ndim == 2 and _starts_right(state, members.shape[1])
     if not fits:
-        raise Damaged("trees that do not fit their estimator")
+        raise Damaged("the trees of an estimator do not match it")
 
 
 def _starts_right(state: dict[str, Any], n_trees: int) -> bool:
-    """Tell whether boosting starts from as many numbers for each row as it has trees in a round."""
+    """Return whether boosting starts from as many numbers for each row as it has trees in an iteration."""
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     first = state["init_"]
@@ -93,12 +93,12 @@ def _starts_right(state: dict[str, Any], n_trees: int) -> bool:
 
 
 def _boosted_fits(state: dict[str, Any], n_features: Any) -> bool:
-    """Tell whether histogram boosting has sound trees; categories are refused, because too much hangs on their numbers."""
+    """Return whether the trees of histogram boosting are valid; categories are refused, because their tables are not checked."""
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 
     categorical = vars(state["_bin_mapper"])["is_categorical_"]
     if state["_preprocessor"] is not None or categorical.shape != (n_features,) or categorical.any():
-        raise Damaged("boosted trees with categories")
+        raise Damaged("boosted trees with categorical features cannot be checked")
     for predictor in (one for iteration in state["_predictors"] for one in iteration):
         nodes = predictor.nodes
         if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or nodes["is_categorical"].any():
@@ -109,9 +109,9 @@ def _boosted_fits(state: dict[str, Any], n_features: Any) -> bool:
 
 
 def check_model(model: Any) -> None:
-    """Refuse what is not a pipeline that ends in a campaign's classifier and can predict.
+    """Refuse anything that is not a pipeline ending in a campaign's classifier, or that cannot predict.
 
-    A classifier of observal is tried on a row. One of scikit-learn says itself what does not fit, when it predicts.
+    A classifier of observal must predict a row. A classifier of scikit-learn checks its own parts when it predicts.
     """
     from sklearn.pipeline import Pipeline
 
@@ -120,24 +120,24 @@ def check_model(model: Any) -> None:
 
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else []
     if not steps or not isinstance(steps[-1], CampaignClassifier) or len(steps) > 2:
-        raise Damaged("it holds no campaign's classifier")
+        raise Damaged("it does not contain a campaign's classifier")
     classifier = steps[-1].classifier
     for step in steps[:-1]:
         if not (isinstance(step, TableTransformer) and isinstance(step.encoder, TableEncoder)):
-            raise Damaged("it has a step that observal does not make")
+            raise Damaged("it has a step that observal never writes")
         _ = step.encoder.names
     classes = classifier.classes_
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not callable(classifier.predict):
         raise Damaged("its classifier has no classes")
     if type(classifier) in own_classes().values():
-        with suppress(NotPredictable):  # a row of a matrix predicts its own rows only
+        with suppress(NotPredictable):  # a classifier given by its predictions knows only its own rows
             predicted = classifier.predict(np.ones((1, _n_features(classifier))))
             if predicted.shape != (1,) or predicted[0] not in classes.tolist():
-                raise Damaged("its classifier predicts something else than its classes")
+                raise Damaged("its classifier predicts a value that is not one of its classes")
 
 
 def _n_features(classifier: Any) -> int:
-    """Return how many features a classifier of observal takes; those of a finite class take any number from some on."""
+    """Return how many features a classifier of observal takes; one of a finite class takes any larger number too."""
     if hasattr(classifier, "feature_map"):
         _check_features(classifier)
         return int(classifier.feature_map.mean.size)
@@ -150,7 +150,7 @@ def _n_features(classifier: Any) -> int:
 
 
 def _check_features(classifier: Any) -> None:
-    """Refuse features that do not fit each other or the weights; what follows takes memory by their number."""
+    """Refuse features that do not match each other or the weights, before memory is allocated for them."""
     from sklearn.kernel_approximation import RBFSampler
     from sklearn.preprocessing import SplineTransformer
 
@@ -159,7 +159,7 @@ def _check_features(classifier: Any) -> None:
     n = features.mean.size
     for made in features.transformers:
         if not isinstance(made, RBFSampler | SplineTransformer):
-            raise Damaged(f"its features are made by {type(made).__name__}")
+            raise Damaged(f"its features come from a {type(made).__name__}")
         n += made.random_weights_.shape[1] if isinstance(made, RBFSampler) else made.n_features_out_
     if any(column.shape != features.mean.shape for column in columns) or classifier.coef_.shape != (1, n):
-        raise Damaged("its features and weights do not fit together")
+        raise Damaged("its features and weights do not match")

@@ -1,4 +1,4 @@
-"""A campaign's classifier as a scikit-learn estimator, so that it can end a pipeline."""
+"""A campaign's classifier as a scikit-learn estimator, for the end of a pipeline."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def _has(name: str) -> Any:
 
 
 class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that a campaign has fitted; ``fit`` changes nothing.
+    """A classifier fitted by a campaign; ``fit`` does nothing.
 
     Parameters
     ----------
     classifier : Classifier
-        What the campaign's method returned.
+        The classifier that the campaign's method returned.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classifier = classifier
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Do nothing: the campaign has fitted already."""
+        """Do nothing: the classifier is already fitted."""
         return self
 
     @property
@@ -48,13 +48,13 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Return the chance of each class."""
+        """Return the probability of each class."""
         chances: NDArray[Any] = self.classifier.predict_proba(X)
         return chances
 
     @_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Return how far each row is on the side of the second class."""
+        """Return a score for each row, above 0 for the second class."""
         margins: NDArray[Any] = self.classifier.decision_function(X)
         return margins
 

@@ -1,4 +1,4 @@
-"""A campaign's classifier in a file, with what turns raw rows into numbers; opening a file runs nothing of a stranger's."""
+"""Writing and opening model files: a campaign's classifier with the encoder for raw rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMAT = 2
 
 
 def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
-    """Return a scikit-learn pipeline from raw rows to classes; from arrays where there is no encoder.
+    """Return a scikit-learn pipeline from raw rows to classes; without an encoder, from arrays.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def make_model(classifier: Any, encoder: dict[str, Any] | None) -> Any:
 
 
 def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None, force: bool = False) -> None:
-    """Write a model, whole or not at all; a file that is there is replaced only with `force`, and a campaign never.
+    """Write a model completely or not at all; an existing file is replaced only with `force`, and never a campaign.
 
-    Beside skops' own members the file has ``observal.json``: every class that is named in it, for people to read.
+    Besides skops' own members the file has ``observal.json``, which lists every class in it for people to read.
     """
     import skops.io
 
@@ -61,7 +61,7 @@ def save_model(path: str | Path, classifier: Any, encoder: dict[str, Any] | None
 
 
 def named_classes(node: Any) -> set[str]:
-    """Return the full name of every class that a node of skops' schema names.
+    """Return the full name of every class in a node of skops' schema.
 
     Examples
     --------
@@ -79,17 +79,17 @@ def named_classes(node: Any) -> set[str]:
 def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     """Return a model that ``Campaign.export`` or ``observal export`` wrote: a scikit-learn pipeline that takes raw rows.
 
-    Only listed classes of observal and scikit-learn are built; a file that names any other is refused, and nothing in it
-    is run. See ``docs/security.md``.
+    Only listed classes of observal and scikit-learn are built. A file that names any other class is refused, and no code from
+    the file is run. See ``docs/security.md``.
 
     Parameters
     ----------
     path : path
-        Of the file.
+        The file.
     trusted : collection of str
-        Exact full names of further classes that you know, such as ``"my_package.models.MyClassifier"``: they are imported,
-        and their objects are filled with what the file holds. Needed for a ``CommitteeVC`` around a classifier that is not
-        scikit-learn's, or around one of its support vector machines.
+        Exact full names of further classes that you trust, such as ``"my_package.models.MyClassifier"``. They are imported, and
+        their attributes are set from the file. Needed for a ``CommitteeVC`` around a classifier that is not from scikit-learn,
+        or around a support vector machine.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     from observal.model_files.reader import ModelReader
 
     if isinstance(trusted, str):
-        raise InvalidInput(f"trusted must be a list of full names, but is the text {trusted!r:.60}; put it in a list.")
+        raise InvalidInput(f"trusted must be a list of class names, but is the text {trusted!r:.60}; put it in a list.")
     with open_archive(
         path, "a model that this observal can open", "give a file that `observal export` wrote"
     ) as archive:

@@ -1,4 +1,4 @@
-"""Every class that a model file may name; a name is looked up here and never imported."""
+"""The classes that a model file may name. A name is looked up here and never imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN_TYPES: dict[str, Any] = {
     **{f"numpy.{name}": kind for name, kind in SCALARS.items()},
 }
 
-# The names that version 0.1 wrote, for when a class moves: the old full name → the class's name.
+# The full names that version 0.1 wrote, before classes moved, and the class each stands for.
 _OLD_NAMES = {
     "observal.campaign.estimator.CampaignClassifier": "CampaignClassifier",
     "observal.hypotheses.Constant": "Constant",
@@ -52,7 +52,7 @@ def full_name(kind: type[Any]) -> str:
 
 @cache
 def own_classes() -> dict[str, type[Any]]:
-    """Return observal's own classes that a model may hold, by full name, old names included."""
+    """Return the classes of observal that a model may contain, by full name, including old names."""
     from observal import hypotheses as h
     from observal.learners.features import FeatureMap
     from observal.methods.committee import ConstantClassifier
@@ -71,10 +71,10 @@ def own_classes() -> dict[str, type[Any]]:
 
 @cache
 def sklearn_classes() -> dict[str, type[Any]]:
-    """Return the classes of scikit-learn that a fitted classifier may hold, by full name.
+    """Return the classes of scikit-learn that a fitted classifier may contain, by full name.
 
-    Support vector machines are not among them: their C code takes a file's numbers for memory addresses. Neither are
-    detectors of outliers and clusterings, which classify nothing.
+    Support vector machines are left out, because their C code uses numbers from the file to address memory. Outlier detectors and
+    clusterings are left out, because they are not classifiers.
     """
     import sklearn._loss.link as links
     import sklearn._loss.loss as losses
@@ -95,7 +95,7 @@ def sklearn_classes() -> dict[str, type[Any]]:
 
 
 def _pipelines() -> list[type[Any]]:
-    """Return what wraps other estimators and is neither a classifier nor anything else by itself."""
+    """Return the classes that only combine or wrap other estimators."""
     from sklearn.compose import ColumnTransformer
     from sklearn.frozen import FrozenEstimator
     from sklearn.pipeline import FeatureUnion, Pipeline
@@ -105,7 +105,7 @@ def _pipelines() -> list[type[Any]]:
 
 @cache
 def loss_classes() -> dict[str, type[Any]]:
-    """Return scikit-learn's compiled losses, by full name; boosting and stochastic gradients keep one."""
+    """Return scikit-learn's compiled losses, by full name; boosting and stochastic gradient descent store one."""
     import sklearn._loss._loss as compiled
     import sklearn.linear_model._sgd_fast as stochastic
 

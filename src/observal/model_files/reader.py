@@ -1,7 +1,7 @@
-"""Reading what skops wrote: each node of a file becomes an object of a listed class, or the file is refused.
+"""Reading files that skops wrote: each node becomes an object of a listed class, or the file is refused.
 
-skops' own loader imports and calls what a file names, once a user trusts the name. Here nothing is imported: a name is a key
-into the lists of :mod:`observal.model_files.listed`. Only the kinds of node that a model needs are read.
+skops' own loader imports and calls what a file names, once a user trusts the name. This reader imports nothing: a name is a key
+in the lists of :mod:`observal.model_files.listed`. It reads only the kinds of node that a model needs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from observal.model_files.listed import PLAIN_TYPES, SCALARS, loss_classes, own_
 from observal.rebuild import build
 
 _DEEPEST = 100
-_PROTOCOL = 2  # of skops' files
+_PROTOCOL = 2  # the newest file format of skops that is read here
 
 
 class ModelReader:
-    """Makes the object that a model file describes.
+    """Builds the object that a model file describes.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class ModelReader:
             "ObjectNode": self._object,
             "TreeNode": self._tree,
             "LossNode": self._loss,
-            # A fitted model draws nothing more, so where its generator stood does not matter.
+            # A fitted model draws no more random numbers, so the state of its generator does not matter.
             "RandomStateNode": lambda node: np.random.RandomState(0),
             "RandomGeneratorNode": lambda node: np.random.default_rng(0),
         }
@@ -81,7 +81,7 @@ class ModelReader:
             self._refuse(node)
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise Damaged("too many levels")
+            raise Damaged("it is nested too deeply")
         made = reader(node)  # type: ignore[misc]
         self._depth -= 1
         return made
@@ -95,8 +95,8 @@ class ModelReader:
     def _refuse(self, node: Any) -> None:
         name = f"{node['__module__']}.{node['__class__']}"
         raise InvalidInput(
-            f"{self._archive.path} names the type {name!r:.100}, which no model of observal has; open only files that "
-            "observal wrote, and give load_model the exact name in trusted=[…] only if you know that class."
+            f"{self._archive.path} names the class {name!r:.100}, which is not one of those that a model may contain; open only "
+            "files that observal wrote, or pass trusted=[…] with this exact name if you trust the class and the file."
         )
 
     # -- plain values -------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class ModelReader:
         name = self._listed(node, ("builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"))
         kinds = self._items(node["key_types"], "builtins.list")
         if not all(isinstance(kind, type) for kind in kinds) or len(kinds) != len(node["content"]):
-            raise Damaged("keys without types")
+            raise Damaged("the keys of a dictionary lack their types")
         pairs = {kind(key): self._read(item) for kind, (key, item) in zip(kinds, node["content"].items(), strict=True)}
         if name == "sklearn.utils._bunch.Bunch":
             from sklearn.utils import Bunch
@@ -121,7 +121,7 @@ class ModelReader:
     def _scalar(node: Any) -> Any:
         value = json.loads(node["content"])
         if isinstance(value, dict | list):
-            raise Damaged("a value that is no number and no text")
+            raise Damaged("a value is neither a number nor text")
         return value
 
     def _array(self, node: Any) -> Any:
@@ -157,7 +157,7 @@ class ModelReader:
         state = self._read(node["content"]) if node.get("content") is not None else {}
         state = {} if state is None else state
         if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
-            raise Damaged(f"a state of {name} that is no set of attributes")
+            raise Damaged(f"the state of a {name} is not a set of attributes")
         if name in own_classes():
             return _own(own_classes()[name], state)
         trusted = name in self._trusted
@@ -172,7 +172,7 @@ class ModelReader:
         return made
 
     def _spline(self, parts: Any) -> Any:
-        """Make a spline by its constructor, which checks that its parts fit together; its compiled code does not."""
+        """Make a spline with its constructor, which checks its parts; the compiled code does not."""
         from scipy.interpolate import BSpline
 
         t, c = (self._read(parts[name if name in parts else f"_{name}"]) for name in ("t", "c"))
@@ -186,23 +186,23 @@ class ModelReader:
         kind = loss_classes()[self._listed(node, loss_classes())]
         arguments, state = self._read(node["__reduce__"]["args"]), self._read(node["content"])
         if state or not all(isinstance(one, float | int) for one in arguments):
-            raise Damaged("a loss with other settings than numbers")
+            raise Damaged("a loss has a setting that is not a number")
         return kind(*arguments)
 
 
 def _trusted_class(name: str) -> Any:
     module, _, kind = name.rpartition(".")
-    return getattr(importlib.import_module(module), kind)  # the user gave this very name
+    return getattr(importlib.import_module(module), kind)  # the user gave this exact name
 
 
 def _index(value: Any) -> int | None:
     if value is not None and not isinstance(value, int):
-        raise Damaged("a slice without numbers")
+        raise Damaged("a slice has an end that is not a number")
     return value
 
 
 def _own(kind: type[Any], state: dict[str, Any]) -> Any:
-    """Make an object of observal from its own fields; what it has computed from them is computed again."""
+    """Make an object of observal from its fields; values derived from them are computed again."""
     if dataclasses.is_dataclass(kind):
         return build(kind, {field.name: state[field.name] for field in dataclasses.fields(kind) if field.init})
     (name,) = kind._get_param_names()

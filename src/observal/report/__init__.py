@@ -1,1 +1,1 @@
-"""Edge: results as tables, figures and pages."""
+"""Results as figures and HTML pages."""

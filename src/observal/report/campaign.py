@@ -1,4 +1,4 @@
-"""A campaign's report: everything that happened, on one page."""
+"""The report of a campaign."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from observal.report.html import write_report
 from observal.writing import check_target
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
-POINTS = 8  # rounds of the error curve: each costs a cross-fit
+POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
 
 def write_campaign_report(
     campaign: LabelLoop, path: str | Path, title: str = "", command: str = "", force: bool = False
 ) -> Path:
-    """Write the report of a campaign and return where it is.
+    """Write the report of a campaign and return its path.
 
     Parameters
     ----------
     campaign : Campaign or Session
-        At any time: the report tells what is known so far.
+        Finished or not: the report shows the results so far.
     path : path
         The HTML file to write.
     title : str
-        The page's heading.
+        The heading of the page.
     command : str
-        What was typed to make it, which the page repeats.
+        The command that makes the report, to show on the page.
     force : bool
-        Whether a file that is there may be replaced; a campaign never is.
+        Whether an existing file may be replaced; a campaign is never replaced.
     """
     check_target(path, force)
     status, settings, result, problem = campaign.status(), campaign.settings, campaign.result(), campaign.problem
@@ -64,6 +64,6 @@ def _settings(status: Any) -> dict[str, str]:
 
 
 def _rounds(rounds: Any) -> list[int]:
-    """Return at most about `POINTS` rounds, the first and the last among them."""
+    """Return at most `POINTS` + 1 rounds, including the first and the last."""
     last = len(rounds) - 1
     return sorted({round(k * last / POINTS) for k in range(POINTS + 1)})

@@ -1,4 +1,4 @@
-"""The report's figures as inline SVG: drawn small, so that a phone shows them readable, in colours that CSS names."""
+"""The report's figures as inline SVG: small enough to read on a phone, with colours set by the page's CSS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from observal.types import Interval
 
 INK, MUTED, RULE, CLOUD = "#1f2328", "#5b646e", "#d0d7de", "#7f8790"
 BLUE, ORANGE = "#0072b2", "#d55e00"
-# What the page calls each colour; it changes with the reader's light or dark scheme, and in print.
+# The CSS name of each colour; its value depends on the reader's light or dark scheme, and on print.
 CSS_NAMES = {
     INK: "currentColor",
     MUTED: "var(--muted)",
@@ -35,7 +35,7 @@ LONGEST_NAME = 38
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure for the page: SVG, what it shows for those who cannot see it, and the words below it."""
+    """A figure for the page: its SVG, its text alternative, and its caption."""
 
     svg: str
     alt: str
@@ -50,15 +50,15 @@ def draw(
     Parameters
     ----------
     name : str
-        Stands before every id of the SVG, so that several fit on one page.
+        A prefix for the ids in the SVG, so that several charts can be on one page.
     alt, caption : str
-        The text alternative and the words below.
+        The text alternative and the caption.
     paint : callable
         Draws on matplotlib axes.
     height : float
         In inches.
     below : bool
-        Whether the legend stands below the axes and not within.
+        Whether the legend is below the axes instead of inside.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def draw(
         "legend.fontsize": 9.5,
     }
     with mpl.rc_context(style), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a glyph that our font lacks is the reader's font's to draw
+        warnings.simplefilter("ignore")  # the reader's browser draws glyphs that matplotlib's font lacks
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots()
         axes.set_axisbelow(True)
@@ -97,12 +97,12 @@ def draw(
 
 
 def _for_page(svg: str, name: str, alt: str) -> str:
-    """Return the SVG without what only a file needs, with a title, ids of its own, and the page's colours."""
+    """Return the SVG for use inside a page: with a title, unique ids and the page's colours, without file headers."""
     from markupsafe import escape
 
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<[^>]*>", lambda tag: _tag_for_page(tag[0], name), svg)  # tags alone: a class may be called id="x"
+    svg = re.sub(r"<[^>]*>", lambda tag: _tag_for_page(tag[0], name), svg)  # only tags: a class may be named id="x"
     svg = re.sub(
         r'^<svg[^>]*?viewBox="([^"]*)"[^>]*>',
         rf'<svg viewBox="\1" role="img" aria-labelledby="{name}-alt" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">',
@@ -121,7 +121,7 @@ def _tag_for_page(tag: str, name: str) -> str:
 
 
 def label(text: Any) -> str:
-    """Return a name as an axis or a legend can show it: one short line.
+    """Return a name for an axis or a legend: one short line.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def label(text: Any) -> str:
 def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
     """Draw the estimated error and its interval against the labels bought."""
     labels = np.array([n for n, _ in history])
-    # An interval from 0 to 1 has no best guess worth drawing.
+    # If the interval is from 0 to 1, the estimate is not drawn.
     estimates = np.array(
         [
             100 * (e if not isinstance(e, Interval) else np.nan if e.low <= 0.0 and e.high >= 1.0 else e.estimate)
@@ -164,11 +164,13 @@ def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
         f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys([int(told[0]), int(told[-1])])
     ]
     alt = f"Line chart of the estimated error against labels bought: {', '.join(ends)}."
-    caption = "The estimated error after each round. Where the band is wide, the labels cannot say more."
+    caption = (
+        "The estimated error after each round. Where the band is wide, there are too few labels to know the error well."
+    )
     return draw("error", alt, caption, paint)
 
 
-def unsettled_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Chart:
+def uncertain_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Chart:
     """Draw the share of the pool on which plausible classifiers disagree, against the labels bought."""
 
     def paint(axes: Any) -> None:
@@ -179,11 +181,11 @@ def unsettled_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Cha
         axes.grid(axis="y", color=RULE, linewidth=0.6)
 
     alt = (
-        "Line chart of the share of the pool that is not settled against labels bought: from "
+        "Line chart of the share of the pool that is uncertain against labels bought: from "
         f"{percent(disagreement[0])} to {percent(disagreement[-1])}."
     )
-    caption = "The share of the pool whose predicted class further labels might still change."
-    return draw("unsettled", alt, caption, paint)
+    caption = "The share of the pool whose predicted class might still change with more labels."
+    return draw("uncertain", alt, caption, paint)
 
 
 def _whole_numbers(axes: Any, labels: NDArray[Any]) -> None:
@@ -213,11 +215,11 @@ def map_chart(
     points : mapping
         "pool", "revealed" and "asked": rows × 2.
     answers : sequence of str
-        Of the asked rows.
+        The answers for the asked rows.
     names : pair of str
-        Of the axes.
+        The names of the axes.
     classes : sequence of str
-        All answers that there can be.
+        All possible answers.
     """
 
     def paint(axes: Any) -> None:
@@ -236,7 +238,7 @@ def map_chart(
             shade[:, 3] = 0.12 + 0.5 * np.round(dense / dense.max(), 2)
             cells.set_array(None)
             cells.set_facecolor(shade)
-        axes.scatter([], [], marker="h", s=50, color=CLOUD, alpha=0.5, linewidths=0, label="pool (stronger: more rows)")
+        axes.scatter([], [], marker="h", s=50, color=CLOUD, alpha=0.5, linewidths=0, label="pool (darker: more rows)")
         revealed = points["revealed"]
         axes.scatter(
             revealed[:, 0], revealed[:, 1], marker="+", s=16, color=MUTED, linewidths=0.8, label="label in the log"
@@ -264,12 +266,12 @@ def map_chart(
         f"Map of the pool by {label(names[0])} and {label(names[1])}: a grey cloud of all rows, the rows with a label in "
         f"the log, and the {len(answers)} rows that were asked about, by their answers."
     )
-    caption = f"The two features that best tell the rows asked about from the others: {label(names[0])} and {label(names[1])}."
+    caption = f"The two features in which the rows asked about differ most from the others: {label(names[0])} and {label(names[1])}."
     return draw("map", alt, caption, paint, height=4.1, below=True)
 
 
 def _limits(cloud: Floats, asked: Floats) -> tuple[float, float]:
-    """Return the ends of an axis: most of the cloud and all asked rows, with a margin."""
+    """Return the limits of an axis: most of the cloud and all asked rows, with a margin."""
     low, high = (float(v) for v in np.quantile(cloud, [0.005, 0.995]))
     low, high = min(low, float(asked.min(initial=low))), max(high, float(asked.max(initial=high)))
     margin = 0.04 * (high - low) or 0.5
@@ -297,9 +299,7 @@ def overlap_chart(pool_propensity: Floats, revealed_propensity: Floats, threshol
         f"Histogram of the pool's propensities on a logarithmic scale; {percent(barely)} lie below {number(threshold)}, "
         "where rows are barely covered."
     )
-    caption = (
-        "Where the grey bars stand left of the dashed line, the log has hardly any labels to speak for these rows."
-    )
+    caption = "Rows left of the dashed line are barely covered: the log has almost no labels for rows like them."
     return draw("overlap", alt, caption, paint, below=True)
 
 
@@ -308,7 +308,7 @@ def _log10(values: Floats, smallest: float) -> Floats:
 
 
 def calibration_chart(diagnosis: Diagnosis) -> Chart:
-    """Draw the share of labels revealed against the share promised."""
+    """Draw the share of labels revealed against the share expected from the propensities."""
     bins = diagnosis.calibration.bins
     promised = np.array([100 * b.promised for b in bins])
     observed = np.array([100 * b.observed for b in bins])
@@ -316,18 +316,18 @@ def calibration_chart(diagnosis: Diagnosis) -> Chart:
 
     def paint(axes: Any) -> None:
         top = 1.08 * max(float((promised + reach).max()), float(observed.max()), 1.0)
-        axes.plot([0, top], [0, top], color=MUTED, linewidth=1, linestyle="--", label="as promised")
+        axes.plot([0, top], [0, top], color=MUTED, linewidth=1, linestyle="--", label="as expected")
         axes.errorbar(
             promised, promised, yerr=reach, fmt="none", ecolor=CLOUD, elinewidth=5, alpha=0.5, label="within chance"
         )
         axes.scatter(promised, observed, color=BLUE, s=26, zorder=3, linewidths=0, label="observed")
-        axes.set(xlabel="labels promised, %", ylabel="labels revealed, %", xlim=(0, top), ylim=(0, top))
+        axes.set(xlabel="labels expected, %", ylabel="labels revealed, %", xlim=(0, top), ylim=(0, top))
 
     alt = (
-        f"Scatter plot of labels revealed against labels promised, in {len(bins)} groups of rows; on average they differ by "
+        f"Scatter plot of labels revealed against labels expected, in {len(bins)} groups of rows; on average they differ by "
         f"{percent(diagnosis.calibration.expected_error)}."
     )
-    caption = "Each point is a group of rows with similar propensities. Points far off the grey bars are hardly chance."
+    caption = "Each point is a group of rows with similar propensities. A point far from its grey bar is unlikely to be chance."
     return draw("calibration", alt, caption, paint, below=True)
 
 
@@ -342,7 +342,7 @@ def weights_chart(weights: Floats, clip: float) -> Chart:
         )
         axes.axvline(clip, color=ORANGE, linewidth=1.4, linestyle="--", label=f"clip: {number(clip)}")
         _plain_log(axes)
-        axes.set(xlabel="weight (rows that a label stands for)", ylabel="labels")
+        axes.set(xlabel="weight (rows a label stands for)", ylabel="labels")
 
     alt = (
         f"Histogram of the weights of {weights.size} labels on a logarithmic scale, from {number(float(weights.min()))} to "

@@ -1,4 +1,4 @@
-"""What a report says: the record that the page is made from."""
+"""The content of a report."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class ReportContent:
     title : str
         The heading of the page.
     logged, pool : LoggedData, Pool
-        What the run started from.
+        The data of the run.
     result : RunResult
-        What came out.
+        The result of the run.
     diagnosis : Diagnosis, optional
         From :func:`observal.diagnosis.diagnose`.
     feature_names : sequence of str, optional
-        Of the columns; ``x0``, ``x1``, … by default.
+        One name for each feature; ``x0``, ``x1``, … by default.
     settings, versions : mapping
         Names and values, shown as tables.
     random_state : int, optional
-        Of the run.
+        The seed of the run.
     command : str
-        What was typed to make the report.
+        The command that makes the report.
     notes : sequence of str
         Sentences on how the data were read.
     intervals : mapping
-        Beside the result's own, or in their place: from a name such as "precision" to an :class:`Interval`, or None where
-        it could not be estimated.
+        Further intervals, or replacements for the result's own: from a name such as "precision" to an :class:`Interval`, or None
+        if it could not be estimated.
     error_history : sequence of (labels, Interval or float), optional
         The estimated error after each round.
     annotators : sequence of mappings, optional
-        One row per person, with the same keys.
+        One mapping for each person, all with the same keys.
     made : str
-        When, in words; left out where empty, so that equal content gives an equal file.
+        The date, in words; if it is empty, equal content gives an equal file.
     """
 
     title: str
@@ -69,7 +69,7 @@ class ReportContent:
         if self.feature_names is not None and len(self.feature_names) != n_features:
             raise InvalidInput(
                 f"There must be one name for each of the {n_features} features, but {len(self.feature_names)} were "
-                "given; name them all."
+                "given; name every feature."
             )
 
     @property
@@ -81,10 +81,10 @@ class ReportContent:
 
     @property
     def error(self) -> Interval:
-        """The interval for the population error that the report tells."""
+        """The interval for the error on the population."""
         return self.intervals.get("error") or self.result.error_interval
 
     @property
     def all_intervals(self) -> dict[str, Interval | None]:
-        """The result's intervals and those given beside them, the error first."""
+        """The result's intervals and the further ones, the error first."""
         return {"error": self.error} | dict(self.result.intervals) | dict(self.intervals) | {"error": self.error}

@@ -1,4 +1,4 @@
-"""Figures, drawn from plain numbers; matplotlib is imported when one is drawn."""
+"""Figures drawn from plain numbers. matplotlib is imported only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from observal.checks import Floats, Ints
 from observal.writing import writing
 
-# Okabe and Ito's colours: told apart by colour-blind readers; markers and dashes do it in print.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; markers and dashes help in black and white.
 STYLES: tuple[tuple[str, str, str], ...] = (
     ("#0072B2", "o", "-"),
     ("#D55E00", "s", "--"),
@@ -32,7 +32,7 @@ class Line:
     Parameters
     ----------
     name : str
-        What the legend says.
+        The name in the legend.
     labels : array
         Label counts, increasing.
     mean, se : arrays
@@ -54,18 +54,18 @@ def draw_curves(
     y_title: str = "test error, %",
     x_title: str = "labels bought",
 ) -> None:
-    """Draw one panel beside another, error against labels, each on its own scale, and write the figure to every path.
+    """Draw panels side by side, error against labels, each with its own scale, and write the figure to every path.
 
     Parameters
     ----------
     panels : mapping
         From a panel's title to its lines. A line keeps its colour by its name in all panels.
     paths : sequence of paths
-        The ending says the format: ``.png``, ``.svg``, ``.pdf``.
+        The file extension gives the format: ``.png``, ``.svg`` or ``.pdf``.
     caption : str
         The sentences under the figure.
     bars_every : int
-        Labels from one error bar to the next; bars of different lines stand side by side.
+        Labels from one error bar to the next; bars of different lines are drawn side by side.
     y_title, x_title : str
         The titles of the axes.
     """
@@ -98,7 +98,7 @@ def draw_curves(
 
 
 def save_figure(figure: Any, path: str | Path, dpi: int) -> None:
-    """Write a matplotlib figure whole or not at all, in place of the one that is there; the ending says the format."""
+    """Write a matplotlib figure completely or not at all, replacing an existing file; the extension gives the format."""
     kind = Path(path).suffix[1:]
     with writing(path, force=True) as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
@@ -112,7 +112,7 @@ def figure_style(font_size: float) -> Any:
         "axes.spines.right": False,
         "svg.hashsalt": "observal",  # equal numbers give an equal file
         "svg.fonttype": "none",
-        "text.parse_math": False,  # a dollar in a name is a dollar
+        "text.parse_math": False,  # a dollar sign in a name is not the start of a formula
     }
 
 

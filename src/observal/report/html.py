@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else."""
+"""The report: a single HTML file that needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from observal.weights import plain_importance
 from observal.writing import check_target, write_text
 
 LAST_ROWS = 12
-MOST_ROUNDS = 60  # rows of the table of rounds; beyond it, some are left out
+MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
 MOST_CLOUD, MOST_MARKS = 50_000, 400
 
 __all__ = ["ReportContent", "render_report", "write_report"]
 
 
 def write_report(path: str | Path, content: ReportContent, force: bool = False) -> Path:
-    """Write a report to a file, whole or not at all.
+    """Write a report to a file, completely or not at all.
 
     Parameters
     ----------
     path : str or Path
-        Where to; its folder is made if need be.
+        The file to write; its folder is made if needed.
     content : ReportContent
         What the report shows.
     force : bool
-        Whether a file that is there may be replaced; a campaign never is.
+        Whether an existing file may be replaced; a campaign is never replaced.
 
     Returns
     -------
     Path
-        Where it was written.
+        The path of the file.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def render_report(content: ReportContent) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as a cell of a table shows it.
+    """Return a value as text for a table.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def cell(value: Any) -> str:
 
 
 def blocks(sentences: Sequence[str]) -> list[str | list[str]]:
-    """Return sentences as paragraphs, each a text, and lists of the items that start with a dash.
+    """Return sentences as paragraphs (text), with items that start with a dash as lists.
 
     Examples
     --------
@@ -141,27 +141,27 @@ def blocks(sentences: Sequence[str]) -> list[str | list[str]]:
 
 
 def is_known(interval: Interval) -> bool:
-    """Tell whether an interval says anything: one from 0 to 1 does not."""
+    """Return whether an interval is narrower than 0 to 1."""
     return interval.low > 0.0 or interval.high < 1.0
 
 
 def interval_words(interval: Interval) -> str:
-    """Return an interval as one would say it.
+    """Return an interval in words.
 
     Examples
     --------
     >>> interval_words(Interval(0.031, 0.012, 0.06, 0.95, "cross-fitted"))
     'between 1.2% and 6% (95% confidence)'
     >>> interval_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
-    'not known: too few labels to say'
+    'not known, because there are too few labels'
     """
     if not is_known(interval):
-        return "not known: too few labels to say"
+        return "not known, because there are too few labels"
     return f"between {percent(interval.low)} and {percent(interval.high)} ({100 * interval.confidence:g}% confidence)"
 
 
 def headline(content: ReportContent) -> list[str]:
-    """Return what was done and found, in a few sentences."""
+    """Return the main results in a few sentences."""
     bought, shown = len(content.result.queries), int(content.logged.revealed.sum())
     error, skipped = content.error, sum(r.skipped for r in content.result.rounds)
     known = is_known(error)
@@ -170,14 +170,14 @@ def headline(content: ReportContent) -> list[str]:
         f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
         f"The classifier's error on the whole population is {interval_words(error)}"
-        + (f"; the best guess is {percent(error.estimate)}." if known else "."),
-        _standing(content.result.stopped),
+        + (f"; the estimate is {percent(error.estimate)}." if known else "."),
+        _stop_sentence(content.result.stopped),
     ]
     return found
 
 
 def measures(content: ReportContent) -> list[dict[str, str]]:
-    """Return the table of intervals: error first, then what else was estimated."""
+    """Return the rows of the table of intervals, the error first."""
     return [
         {
             "name": name,
@@ -199,12 +199,12 @@ def _progress(content: ReportContent) -> list[charts.Chart]:
     found = [charts.error_chart(history)] if known else []
     rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
     if len(rounds) > 1:
-        found.append(charts.unsettled_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
+        found.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
     return found
 
 
 def _asked(content: ReportContent) -> dict[str, Any]:
-    """Return what was asked: counts by reason, the map, and the last rows."""
+    """Return the section on asked rows: counts by reason, the map, and the last rows."""
     result, pool = content.result, content.pool
     where = asked_positions(pool, result)
     is_asked = np.zeros(len(pool), dtype=bool)
@@ -224,7 +224,7 @@ def _asked(content: ReportContent) -> dict[str, Any]:
     if content.diagnosis is not None and where.size:
         barely = int(np.count_nonzero(pool.propensity[where] < content.diagnosis.overlap.threshold))
         covered = (
-            f"{barely:,} of the {count(where.size, 'label')} bought are of rows that the log barely covers; such rows are "
+            f"{barely:,} of the {count(where.size, 'label')} bought are for rows that the log barely covers; such rows are "
             f"{percent(content.diagnosis.overlap.barely)} of the pool."
         )
     return {
@@ -300,7 +300,7 @@ def rounds_table(content: ReportContent) -> dict[str, Any]:
         r = rounds[i]
         values = [cell(getattr(r, name)) for name in columns]
         rows.append([str(r.index), *values, percent(r.disagreement), *(cell(r.details.get(key)) for key in details)])
-    header = ["round", *columns, "not settled", *(key.replace("_", " ") for key in details)]
+    header = ["round", *columns, "uncertain", *(key.replace("_", " ") for key in details)]
     return {"header": header, "rows": rows, "left_out": len(rounds) - len(rows)}
 
 
@@ -312,6 +312,6 @@ def _settings(content: ReportContent) -> list[tuple[str, str]]:
     return [(str(name), str(value)) for name, value in rows.items()]
 
 
-def _standing(stopped: str) -> str:
-    """Return the sentence on why a run ended, or that it has not."""
+def _stop_sentence(stopped: str) -> str:
+    """Return a sentence that says why the run ended, or that it is not finished."""
     return f"It is {stopped}." if stopped.startswith("not finished") else f"Why it stopped: {stopped}."

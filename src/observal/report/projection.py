@@ -1,4 +1,4 @@
-"""Two readable features in which asked rows stand apart from the others."""
+"""The two features in which asked rows differ most from the others."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def asked_positions(pool: Pool, result: RunResult) -> Ints:
     strange = next((name for name in wanted if name not in position), None)
     if strange is not None:
         raise InvalidInput(
-            f"The result must speak of the pool's rows, but the pool has no row {strange!r}; give the pool of that run."
+            f"The result must belong to the pool, but the pool has no row {strange!r}; give the pool of that run."
         )
     return np.array([position[name] for name in wanted], dtype=np.int64)
 
 
 def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]:
-    """Return the two features that best tell a group of rows from the others; fewer where there are fewer.
+    """Return the two features that best separate a group of rows from the others, or fewer if there are fewer features.
 
-    Each pair of the most telling features grows a small decision tree, groups counting alike; the purest pair is taken.
-    Features with two values only are passed over where there are others, because they make poor axes.
+    For each pair of the best single features a small decision tree is fitted, both groups with equal weight, and the pair with the
+    lowest impurity is returned. Features with only two values are avoided, because they make poor axes.
 
     Parameters
     ----------
     X : array or sparse matrix
         The rows.
     group : bool array
-        Which rows are in the group; where none or all are, the features that vary most are taken.
+        Which rows are in the group; if none or all are, the features that vary most are returned.
     random_state : int
-        Draws the rows outside the group that are looked at.
+        Seed for the sample of rows.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]
 
 
 def _impurity(ranks: Floats, target: Bools) -> float:
-    """Return the impurity that a small tree leaves, both groups counting alike."""
+    """Return the impurity of a small tree, both groups with equal weight."""
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=5, class_weight="balanced", random_state=0)

@@ -22,7 +22,7 @@ Examples
 """
 
 try:
-    import skactiveml as _skactiveml  # noqa: F401  only to find out whether it is there
+    import skactiveml as _skactiveml  # noqa: F401  only to find out whether it is installed
 except ImportError as error:
     raise ImportError(
         "observal.compat.skactiveml needs scikit-activeml, which is not installed; "

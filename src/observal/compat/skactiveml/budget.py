@@ -1,4 +1,4 @@
-"""A budget manager for scikit-activeml that follows the strategy's own rule as long as there is budget."""
+"""A budget manager for scikit-activeml that queries whatever the strategy chooses, as long as there is budget."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from observal.compat.skactiveml.evidence import check_row_indices
 class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
     """Query every sample with a utility above 0 until the budget is spent.
 
-    A sample is queried only while fewer than the share `budget` of the samples seen so far, this one included, were queried.
-    So never more than ``budget·seen + 1`` are.
+    A sample is queried only if fewer than the share `budget` of the samples seen so far, including this one, were queried. So at
+    most ``budget·seen + 1`` samples are queried.
 
     Parameters
     ----------
     budget : float, default=None
-        The share of samples that may be queried, in (0, 1]; 0.1 where it is None.
+        The share of samples that may be queried, in (0, 1]; None means 0.1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The labelled rows that scikit-activeml passes in, and what they say about other rows: each one's flip gap."""
+"""The labelled rows that scikit-activeml passes in, and the flip gaps of other rows that follow from them."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     explore_share : float, default=0.1
         The share of queries that are picked at random from the rows that pass the gate, so every row can be chosen.
     gate_share : float, default=0.5
-        The share of queries that go to rows that pass the gate: those like which the old policy labelled few. 0 switches the
-        gate off. A row passes if ``2·(labels queried + batch_size)`` exceeds the number of rows that the old policy looked at,
+        The share of queries that go to rows that pass the gate: rows of a kind that the old policy rarely labelled. 0 switches
+        the gate off. A row passes if ``2·(labels queried + batch_size)`` exceeds the number of rows that the old policy looked at,
         times the row's propensity. While fewer rows than a batch would pass, all pass.
     tempering : "auto" or float, default="auto"
         Importance weights are raised to this power: 1 is the full correction, 0 none.
@@ -86,7 +86,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         batch_size: int = 1,
         return_utilities: bool = False,
     ) -> Any:
-        """Return the candidates whose labels are to be queried; nothing that is passed in is changed.
+        """Return the candidates to query; the arguments are not changed.
 
         Parameters
         ----------
@@ -104,17 +104,17 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
             Samples that may be queried: all unlabelled ones, the ones at these indices, or these samples themselves. In the
             last case one propensity for each sample of `X` cannot be mapped to them, which is a MappingError.
         batch_size : int, default=1
-            The number of samples to query; a warning says where there are fewer candidates.
+            The number of samples to query; if there are fewer candidates, a warning is given.
         return_utilities : bool, default=False
             Whether to return the utilities too.
 
         Returns
         -------
         query_indices : numpy.ndarray of shape (batch_size,)
-            Indices into `X`, or into `candidates` where these are samples.
+            Indices into `X`, or into `candidates` if these are samples.
         utilities : numpy.ndarray of shape (batch_size, n_samples) or (batch_size, n_candidates)
-            The utilities used for each of the selected samples; NaN for samples that are no candidates or were selected
-            before. Only where `return_utilities` is True.
+            The utilities used for each of the selected samples; NaN for samples that are not candidates or were selected
+            earlier. Only if `return_utilities` is True.
 
         Examples
         --------
@@ -156,7 +156,7 @@ def choose_batch(
     gate_share: float,
     rng: np.random.RandomState,
 ) -> tuple[Ints, Floats]:
-    """Return the rows of a batch, in the order they were taken, and the utilities that each was taken by.
+    """Return the rows of a batch, in the order they were chosen, and the utilities used for each choice.
 
     Random picks are made from the `passing` rows; the gate's share goes to the `gated` ones, which pass and are uncertain. Which
     samples are random picks, and which must pass the gate, is itself random, so the shares hold over many small batches as

@@ -53,19 +53,19 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     features : {"linear", "splines", "fourier", "auto"}, default="linear"
         What the logistic regression sees.
     missing_label : scalar or string or np.nan or None, default=np.nan
-        Value to represent a missing label; a classifier that is given to `query` brings its own.
+        Value to represent a missing label; if `query` gets a classifier, that of the classifier is used.
     budget_manager : BudgetManager, default=None
-        What limits the queries; :class:`DoubtBudgetManager` with `budget` where it is None. It sees the utilities.
+        Limits the queries, given the utilities; None means a :class:`DoubtBudgetManager` with `budget`.
     budget : float, default=None
-        The share of rows that may be queried, in (0, 1]; 0.1 where it is None.
+        The share of rows that may be queried, in (0, 1]; None means 0.1.
     random_state : int or RandomState instance or None, default=None
         Controls the randomness of the strategy.
 
     Notes
     -----
-    Whether to query a row is drawn with its chance. Its utility is 0 if it was not drawn, 1 if it was drawn although it is not
-    uncertain, and ``1/(1 + gap)`` if it is, where gap is how much worse the fit must get before the class flips. `query` changes
-    nothing: until `update` is called, it gives the same answer again.
+    Each row is drawn at random with its chance. Its utility is 0 if it was not drawn. If it was drawn, its utility is
+    ``1/(1 + gap)`` for an uncertain row and 1 for any other, where gap is how much worse the fit must get before the class flips.
+    `query` changes nothing: until `update` is called, it returns the same rows again.
 
     Examples
     --------
@@ -118,15 +118,15 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         fit_clf: bool = False,
         return_utilities: bool = False,
     ) -> Any:
-        """Return which candidates to query; nothing that is passed in is changed, and asking again gives the same.
+        """Return which candidates to query; the arguments are not changed, and asking again gives the same rows.
 
         Parameters
         ----------
         candidates : array-like of shape (n_candidates, n_features)
             The rows that arrive, in order.
         clf : skactiveml.base.SkactivemlClassifier, default=None
-            The classifier whose uncertainty counts: the chance of a flip is half of one minus the lead of its likeliest class
-            over the next. By default NewtonVC's own logistic regression on `X` and `y`.
+            The classifier whose uncertainty is used: the chance of a flip is (1 − d)/2, where d is the probability of the likeliest
+            class minus that of the next. By default NewtonVC's own logistic regression on `X` and `y`.
         X : array-like of shape (n_samples, n_features), default=None
             The rows seen so far, labelled or not: those that the old policy looked at, and those queried since.
         y : array-like of shape (n_samples,), default=None
@@ -134,11 +134,11 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         propensity : float or array-like of shape (n_samples,), default=None
             The chance that the old policy had of labelling each row of `X`. By default the share of labelled rows, for all.
         candidate_propensity : float or array-like of shape (n_candidates,), default=None
-            The same for the candidates; given where `propensity` is.
+            The same for the candidates; needed if `propensity` is an array.
         queried_indices : array-like of int, default=None
             The rows of `X` that were queried and not labelled by the old policy. None by default.
         fit_clf : bool, default=False
-            Whether a copy of `clf` is fitted on `X` and `y` first, on importance weights where its `fit` takes them.
+            Whether to fit a copy of `clf` on `X` and `y` first, with importance weights if its `fit` accepts them.
         return_utilities : bool, default=False
             Whether to return the utilities too.
 
@@ -147,7 +147,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         queried_indices : numpy.ndarray of shape (n_queried_indices,)
             The positions of the candidates to query.
         utilities : numpy.ndarray of shape (n_candidates,)
-            Only where `return_utilities` is True.
+            Only if `return_utilities` is True.
 
         Examples
         --------
@@ -208,10 +208,10 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
             self.observed_samples_ = 0
 
     def _evidence(self, X: Any, y: Any, missing_label: Any, propensity: Any, queried_indices: Any) -> Evidence | None:
-        """Return the checked rows seen so far, or None if there are none."""
+        """Return the rows seen so far, checked, or None if there are none."""
         if (X is None) != (y is None):
             raise InvalidInput(
-                f"X and y belong together, but only {'y' if X is None else 'X'} was given; give both or none."
+                f"X and y must be given together, but only {'y' if X is None else 'X'} was given; give both or none."
             )
         if X is None:
             if propensity is not None or queried_indices is not None:
@@ -234,7 +234,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
 
 def _candidate_chances(evidence: Evidence | None, propensity: Any, given: Any, n_rows: int) -> Floats:
-    """Return the propensity of each candidate: given together with that of X, or the same as there for all."""
+    """Return the propensity of each candidate: as given, or the single propensity of the rows of X."""
     if given is not None:
         if evidence is not None and propensity is None:
             raise InvalidInput("candidate_propensity was given without propensity; give both or none.")

@@ -1,8 +1,8 @@
-"""The paper's worked cases and claims, each an executable check: ``observal verify``.
+"""The paper's worked examples and claims, each an executable check: ``observal verify``.
 
 :data:`CLAIMS` lists them and :func:`verify` runs them. Each check calls the library for what is under test and computes
 the truth by other means: sums over a finite distribution, exact binomial probabilities, closed forms, or rows never seen.
-The last claims are not the paper's: whether our intervals cover.
+The last claims are not from the paper: they check how often our intervals cover the truth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from observal.experiments.verify.claims import Claim, Lab, Outcome, Results
 __all__ = ["CLAIMS", "Claim", "Outcome", "Report", "verify"]
 
 LEAST_TRIALS = 50
-"""With fewer trials the stated error rates of the checks would not hold."""
+"""With fewer trials the error rates of the checks would not hold."""
 CLAIMS: tuple[Claim, ...] = (
     *passive.CLAIMS,
     *mis.CLAIMS,
@@ -33,14 +33,14 @@ CLAIMS: tuple[Claim, ...] = (
 
 @dataclass(frozen=True)
 class Report:
-    """What :func:`verify` found.
+    """The results of :func:`verify`.
 
     Parameters
     ----------
     outcomes : tuple of Outcome
-        One per claim that was run.
+        One for each claim that was run.
     trials, seed : int
-        What was asked for.
+        As given to :func:`verify`.
     seconds : tuple of float
         How long each claim took.
     """
@@ -52,11 +52,11 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every claim stands."""
+        """Whether every claim holds."""
         return all(outcome.passed for outcome in self.outcomes)
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:
-        """Return (claim, promised, measured, trials, error rate, passed) as text, one row per claim."""
+        """Return (claim, promised, measured, trials, error rate, passed) as text, one row for each claim."""
         return [
             (
                 outcome.claim,
@@ -92,18 +92,18 @@ def verify(
     jobs: int | None = None,
     claims: Sequence[Claim] = CLAIMS,
 ) -> Report:
-    """Run the claims and report promised against measured.
+    """Check the claims, and return what was promised and what was measured.
 
     Parameters
     ----------
     trials : int
-        Monte Carlo trials of each claim that has trials.
+        Monte Carlo trials for each claim that is checked by simulation.
     seed : int
-        Results follow from `trials` and `seed`, whatever the number of processes.
+        Results depend on `trials` and `seed`, not on the number of processes.
     only : str or sequence of str, optional
         Names of the claims to run; all by default.
     progress : callable, optional
-        Called with (claims done, claims in all, what is running).
+        Called with (claims done, number of claims, what is running).
     jobs : int, optional
         Processes; one per core by default.
     claims : sequence of Claim
@@ -125,7 +125,7 @@ def verify(
     wanted = names if only is None else [only] if isinstance(only, str) else list(only)
     unknown = [name for name in wanted if name not in names]
     if unknown or not wanted:
-        raise InvalidInput(f"There is no claim {unknown}; the claims are {', '.join(names)}.")
+        raise InvalidInput(f"There is no claim {unknown}; choose from {', '.join(names)}.")
     chosen = [claim for claim in claims if claim.name in wanted]
     processes = jobs if jobs is not None else os.cpu_count() or 1
     cache: dict[tuple[str, int], Results] = {}
@@ -152,9 +152,9 @@ def _teller(
 
 
 def _checked(claim: Claim, lab: Lab) -> Outcome:
-    """Run a check; one that breaks has failed, and must not hide the others."""
+    """Run a check; an exception counts as a failure and does not stop the other checks."""
     try:
         return claim.check(lab)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        return Outcome(claim.name, claim.statement, f"broke: {reason}", 0, False, 0.0, reason)
+        return Outcome(claim.name, claim.statement, f"raised {reason}", 0, False, 0.0, reason)

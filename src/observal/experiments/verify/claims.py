@@ -1,7 +1,7 @@
-"""What a claim is, how its trials are run, and what comes out.
+"""Claims, how their trials are run, and their outcomes.
 
-A claim's check gets a :class:`Lab`, simulates with it, and returns an :class:`Outcome`. Trials run in blocks of fixed
-size, each with a seed of its own, so that results depend on `trials` and `seed` and not on the number of processes.
+A claim's check gets a :class:`Lab`, simulates with it, and returns an :class:`Outcome`. Trials run in blocks of fixed size, each
+with its own seed, so results depend on `trials` and `seed` and not on the number of processes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Outcome:
     claim : str
         The claim's name.
     promised, measured : str
-        In words and numbers, short enough for a table.
+        Text for a table.
     trials : int
-        Monte Carlo trials behind it; 0 where the check is an exact computation.
+        The number of Monte Carlo trials; 0 if the check is an exact computation.
     passed : bool
-        Whether the claim stands.
+        Whether the claim holds.
     error_rate : float
-        At most this is the chance that the check fails although library and claim are right; 0 for exact checks.
+        The chance, at most, that the check fails although library and claim are right; 0 for exact checks.
     detail : str
         How it was tested, and further numbers.
     """
@@ -58,13 +58,13 @@ class Claim:
     Parameters
     ----------
     name : str
-        Short, for ``--only``.
+        A short name, for ``--only``.
     statement : str
         One sentence.
     source : str
-        Where in the paper.
+        Where it is in the paper.
     check : callable
-        From a :class:`Lab` to an :class:`Outcome`.
+        Takes a :class:`Lab` and returns an :class:`Outcome`.
     """
 
     name: str
@@ -75,18 +75,18 @@ class Claim:
 
 @dataclass
 class Lab:
-    """Where the trials of one claim run.
+    """Runs the trials of one claim.
 
     Parameters
     ----------
     claim : str
         The claim's name.
     trials, seed, jobs : int
-        How many trials, the seed of all of them, and how many processes.
+        The number of trials, the seed, and the number of processes.
     tell : callable, optional
-        Called with (blocks done, blocks in all).
+        Called with (blocks done, number of blocks).
     cache : dict
-        Simulations that another claim has run already.
+        Simulations that other claims have already run.
     """
 
     claim: str
@@ -99,7 +99,7 @@ class Lab:
     def simulate(self, simulation: Simulation, trials: int | None = None) -> Results:
         """Run ``simulation(rng, count)`` in blocks and return its arrays, joined along their first axis.
 
-        The seed follows from the simulation's name, so that claims may share one and each can be run alone.
+        The seed depends on the simulation's name, so claims can share a simulation and each can be run alone.
         """
         total = self.trials if trials is None else trials
         key = (f"{simulation.__module__}.{simulation.__name__}", total)
@@ -140,9 +140,9 @@ def run_block(simulation: Simulation, seed: np.random.SeedSequence, size: int) -
 
 
 def at_least(hits: int, trials: int, probability: float, level: float = LEVEL) -> bool:
-    """Whether `hits` of `trials` is in keeping with a chance of at least `probability`; exact binomial test.
+    """Return whether `hits` of `trials` is consistent with a chance of at least `probability`; exact binomial test.
 
-    It says no with chance at most `level` where the promise holds.
+    If the chance is that high, the test returns False with probability at most `level`.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def at_least(hits: int, trials: int, probability: float, level: float = LEVEL) -
 
 
 def at_most(hits: int, trials: int, probability: float, level: float = LEVEL) -> bool:
-    """Whether `hits` of `trials` is in keeping with a chance of at most `probability`; exact binomial test."""
+    """Return whether `hits` of `trials` is consistent with a chance of at most `probability`; exact binomial test."""
     return bool(binom.sf(hits - 1, trials, probability) >= level)
 
 
@@ -165,11 +165,11 @@ def mean_tolerance(variance: float, largest: float, terms: int, level: float = L
     variance : float
         The average variance of the terms.
     largest : float
-        No term is further than this from its expectation.
+        The largest distance of a term from its expectation.
     terms : int
-        How many terms.
+        The number of terms.
     level : float
-        Chance of being further off.
+        The chance of a larger distance.
     """
     log = np.log(2.0 / level)
     return float(

@@ -1,8 +1,7 @@
-"""Whether the intervals around a campaign's classifier cover what they speak of, and how wide they are.
+"""How often the intervals around a campaign's classifier cover the truth, and how wide they are.
 
-A trial is a whole campaign: a log revealed by an old policy, a pool, labels bought in four rounds by NewtonVC, or by CommitteeVC
-around a decision tree, which learns much of what it is told by heart. The truth is measured on rows that the campaign never
-sees.
+A trial is a whole campaign: a log, a pool, and labels bought in four rounds by NewtonVC, or by CommitteeVC around a decision tree,
+which overfits. The truth is measured on rows that the campaign never sees.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ MEASURES = ("error", "precision", "recall", "prevalence")
 
 
 def well_specified(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Return the chance of the positive class, logistic and linear, and that of being revealed: more the surer."""
+    """Return the chance of the positive class, which is logistic and linear, and a propensity that grows with certainty."""
     score = X @ direction
     return expit(2.0 * score), np.clip(np.abs(score) / 2.0, 0.02, 1.0)
 
 
 def misspecified(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Return a chance of the positive class that no linear classifier can follow, and an old scorecard's policy."""
+    """Return a chance of the positive class that is not linear, and the propensity of an old scorecard."""
     score = X @ direction + 1.5 * X[:, 0] * X[:, 1] - np.abs(X[:, 2])
     return expit(2.0 * score), np.clip(expit(2.0 * X @ np.roll(direction, 1)), 0.02, 0.98)
 
 
 def blind_spot(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Return classes whose trend breaks in a quarter of the space, which the log hardly shows."""
+    """Return classes whose trend changes in a quarter of the space, where the log has few labels."""
     score, spot = X @ direction, X[:, 0] > 0.6745
     return np.where(spot, 0.95, expit(2.0 * score - 1.0)), np.where(spot, 0.004, 0.5)
 
 
 def newton() -> Any:
-    """Return the method that buys the labels, by default."""
+    """Return NewtonVC, the default method."""
     from observal.methods.newton.method import NewtonVC
 
     return NewtonVC(batch=BATCH)
 
 
 def committee() -> Any:
-    """Return one around a tree whose leaves may have three rows."""
+    """Return CommitteeVC around a tree with at least three rows in a leaf."""
     from sklearn.tree import DecisionTreeClassifier
 
     from observal.methods.committee import CommitteeVC
@@ -58,7 +57,7 @@ def committee() -> Any:
 
 
 def campaigns(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Results:
-    """Return for each campaign which measures were covered, and how wide the intervals are beside uniform ones."""
+    """Return for each campaign which measures were covered, the widths, and the widths with uniform labels."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # workers have one core each
@@ -67,7 +66,7 @@ def campaigns(kind: Any, method: Any, rng: np.random.Generator, count: int) -> R
 
 
 def campaign(kind: Any, method: Any, rng: np.random.Generator) -> dict[str, Any]:
-    """Run one campaign; `uniform` is the width of a normal interval from as many labels drawn uniformly."""
+    """Run one campaign; `uniform` is the width of a normal interval from the same number of uniformly drawn labels."""
     from observal.session import run
 
     X = rng.normal(size=(2 * ROWS + TEST_ROWS, FEATURES))
@@ -89,7 +88,7 @@ def campaign(kind: Any, method: Any, rng: np.random.Generator) -> dict[str, Any]
 
 
 def true_measures(estimator: Any, X: Floats, y: Any, n_labels: int) -> tuple[Floats, Floats]:
-    """Return each measure on rows never seen, and how many of `n_labels` uniform labels would speak of it."""
+    """Return each measure on rows never seen, and how many of `n_labels` uniform labels it would be estimated from."""
     said, positive = estimator.predict(X) == 1.0, y == 1
     both = (said & positive).mean()
     truth = np.array([(said != positive).mean(), both / said.mean(), both / positive.mean(), positive.mean()])

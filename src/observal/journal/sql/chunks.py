@@ -1,6 +1,6 @@
 """Log and pool in a campaign's database: arrays as plain bytes, raw rows and ids as Arrow, all in chunks.
 
-A chunk is at most 16 MB. Features are read back at the speed of the disk; a few raw rows are read without the others.
+A chunk has at most 16 MB. Features are read at the speed of the disk, and a few raw rows can be read without the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are rea
 
 
 def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dict[str, Any]:
-    """Store an array, and return what :func:`read_array` must know of it."""
+    """Store an array, and return the dtype and shape that :func:`read_array` needs."""
     array = np.asarray(array)
     per_row = max(1, array.itemsize * int(np.prod(array.shape[1:])))
     step = max(1, MOST_BYTES // per_row)
@@ -39,10 +39,12 @@ def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDA
     def read(chunk: int) -> NDArray[Any]:
         content, rows = transaction.read_chunk(name, chunk), ends[chunk] - firsts[chunk]
         if len(content) != rows * dtype.itemsize * math.prod(shape[1:]):
-            raise NotACampaign(f"The campaign's {name} has another size than recorded, so it is damaged; use a copy.")
+            raise NotACampaign(
+                f"The campaign is damaged: its {name} does not have the recorded size; use an undamaged copy."
+            )
         return np.frombuffer(content, dtype=dtype).reshape(rows, *shape[1:])
 
-    last = [read(len(firsts) - 1)] if firsts else []  # before room is made for an array of any recorded size
+    last = [read(len(firsts) - 1)] if firsts else []  # check the recorded size before allocating the array
     out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
     for chunk in range(len(firsts)):
         out[firsts[chunk] : ends[chunk]] = last[0] if chunk == len(firsts) - 1 else read(chunk)
@@ -54,7 +56,7 @@ def write_table(transaction: Transaction, name: str, table: Any) -> None:
     import pyarrow as pa
 
     for k, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):  # or each chunk would hold all its values
+        if pa.types.is_dictionary(column.type):  # otherwise each chunk would contain all values
             table = table.set_column(k, column.name, table.column(k).cast(column.type.value_type))
     per_row = max(1, table.nbytes // max(1, table.num_rows))
     step = max(1, TABLE_BYTES // per_row)
@@ -68,13 +70,13 @@ def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> 
 
     firsts = transaction.first_rows(name)
     if not firsts:
-        raise NotACampaign(f"The campaign lacks its {name}, so it is damaged; use a copy.")
+        raise NotACampaign(f"The campaign is damaged: its {name} is missing; use an undamaged copy.")
     chunks = (np.searchsorted(firsts, np.asarray(positions, dtype=np.int64), side="right") - 1).tolist()
     tables = {chunk: _from_bytes(transaction.read_chunk(name, chunk)) for chunk in set(chunks) or {0}}
-    # Slices instead of an array of positions: to make that array, Arrow would import pandas first.
+    # Slices instead of an array of positions: Arrow would import pandas to make that array.
     rows = [tables[chunk].slice(at - firsts[chunk], 1) for chunk, at in zip(chunks, positions, strict=True)]
     if any(row.num_rows == 0 for row in rows):
-        raise NotACampaign(f"The campaign lacks a row of its {name}, so it is damaged; use a copy.")
+        raise NotACampaign(f"The campaign is damaged: a row of its {name} is missing; use an undamaged copy.")
     return pa.concat_tables(rows or [tables[0].slice(0, 0)], promote_options="permissive")
 
 
@@ -103,5 +105,7 @@ def _from_bytes(content: bytes) -> Any:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         said = " ".join(str(error).split())[:80]
-        raise NotACampaign(f"The campaign's rows cannot be read ({said}), so it is damaged; use a copy.") from None
+        raise NotACampaign(
+            f"The campaign is damaged: its rows cannot be read ({said}); use an undamaged copy."
+        ) from None
     return table

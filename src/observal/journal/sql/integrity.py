@@ -2,7 +2,7 @@
 
 Each journal entry's digest covers the entry and the digest before it, so no entry can be changed, removed or moved without
 changing every later digest. The first entry records the digest of all data, so the last digest covers everything.
-The formulas are part of the file format: a campaign written today must still check in years.
+The formulas are part of the file format: a campaign written today must still pass the check in years.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 
 START = ""
-"""What stands before the first journal entry."""
+"""The digest before the first journal entry."""
 
 
 def entry_digest(before: str, sequence: int, time: str, actor: str, kind: str, payload: str) -> str:
@@ -29,7 +29,7 @@ def entry_digest(before: str, sequence: int, time: str, actor: str, kind: str, p
 
 
 def chunk_digest(name: str, chunk: int, first_row: int, content: bytes) -> str:
-    """Return the digest of a chunk of data: SHA-256 of its place and its content.
+    """Return the digest of a chunk of data: SHA-256 of its position and its content.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class SqlTransaction:
         self._name = name
 
     def events(self, ledger: Ledger) -> list[Event]:
-        """Return the events that a ledger has not followed yet; what observal cannot have written raises NotACampaign."""
+        """Return the events that a ledger has not followed yet; one that observal cannot have written raises NotACampaign."""
         found, settings, data = [], ledger.settings, ledger.data_digest
         for event in self.stored.events(ledger.sequence, ledger.digest):
             try:
@@ -63,9 +63,8 @@ class SqlTransaction:
                 raise
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise NotACampaign(
-                    f"The journal's entry {event.sequence} ({event.kind!r:.40}) makes no sense "
-                    f"({' '.join(str(error).split())[:80]}), so {self._name} is damaged; "
-                    "go on with a copy from before the damage."
+                    f"{self._name} is damaged: journal entry {event.sequence} ({event.kind!r:.40}) is not valid "
+                    f"({' '.join(str(error).split())[:80]}); use an undamaged copy."
                 ) from None
             settings = payload if event.kind == "created" else settings
             data = payload.get("data", "") if event.kind in ("created", "upgraded") else data
@@ -80,7 +79,7 @@ class SqlTransaction:
         return replace(self.stored.append(actor, kind, encoded), payload=payload)
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
-        """Return log and pool; without ids, rows are named by their positions, which is faster."""
+        """Return log and pool; without ids, rows are numbered, which is faster."""
         return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids)
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
@@ -88,7 +87,7 @@ class SqlTransaction:
         return read_pool_ids(self.stored, positions)
 
     def pool_rows(self, positions: list[int]) -> Any:
-        """Return some pool rows as they came, as an Arrow table."""
+        """Return some pool rows as they are in the table, as an Arrow table."""
         return read_rows(self.stored, ROWS, positions)
 
 
@@ -106,11 +105,11 @@ def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_stored(settings: Mapping[str, Any]) -> None:
-    """Raise ValueError where settings describe arrays or classes that observal never stores."""
+    """Raise ValueError if settings describe arrays or classes that observal never stores."""
     classes, forms, n_features = settings["classes"], settings["arrays"], len(settings["features"])
-    require(all(isinstance(value, bool | int | float | str) for value in classes), "a class is not as it should be")
-    require(_ARRAYS <= set(forms) <= _ARRAYS | _COSTS, "its arrays are not as they should be")
+    require(all(isinstance(value, bool | int | float | str) for value in classes), "a class is not valid")
+    require(_ARRAYS <= set(forms) <= _ARRAYS | _COSTS, "its list of arrays is not valid")
     for name, form in forms.items():
         rows = settings["log_rows" if name.startswith("log.") else "pool_rows"]
         shape = [rows, n_features] if name.endswith(".features") else [rows]
-        require(form["shape"] == shape and form["dtype"] in _ITEM_TYPES, f"its {name} is not as it should be")
+        require(form["shape"] == shape and form["dtype"] in _ITEM_TYPES, f"its {name} is not valid")

@@ -1,8 +1,8 @@
-"""The tables of a campaign's database and how an older schema becomes the newest.
+"""The tables of a campaign's database, and how an older schema is upgraded.
 
-The journal is the truth. No other table says what was asked or answered: that is derived from the journal whenever a
-campaign is read (:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small ones hold the digest of
-each chunk and of the journal's last entry (:mod:`observal.journal.sql.integrity`).
+Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
+(:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
+the journal's last entry (:mod:`observal.journal.sql.integrity`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ data = sa.Table(
 
 
 def schema_version(connection: sa.Connection) -> str | None:
-    """Return the revision of the database's schema, or None where there is no campaign."""
+    """Return the revision of the database's schema, or None if it has no campaign."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     version = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
@@ -61,7 +61,7 @@ def schema_version(connection: sa.Connection) -> str | None:
 
 
 def revisions() -> list[str]:
-    """Return every revision this observal knows, the first one first.
+    """Return every revision this version of observal knows, oldest first.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def revisions() -> list[str]:
 
 
 def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
-    """Bring the schema to a revision within the connection's transaction; an unknown one is refused.
+    """Upgrade the schema to a revision within the connection's transaction; an unknown schema is refused.
 
     Parameters
     ----------
@@ -98,8 +98,7 @@ def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
         return
     if found is not None and found not in revisions():
         raise NotACampaign(
-            f"The campaign has schema {found}, which a newer observal made (this one knows up to {NEWEST}); "
-            "update observal."
+            f"The campaign has schema {found} of a newer observal, but this version knows schemas up to {NEWEST}; update observal."
         )
     config = _config()
     config.attributes["connection"] = connection  # migrations/env.py takes it from there

@@ -1,8 +1,8 @@
-"""A campaign's database: one transaction per command, a journal that only grows, and data in chunks.
+"""A campaign's database: one transaction for each command, an append-only journal, and data in chunks.
 
-SQLite: the write-ahead log with full synchronisation, so that an acknowledged label survives a power cut; writers
-take turns by ``BEGIN IMMEDIATE``. PostgreSQL: writers take turns by an advisory lock. Every transaction has a connection of
-its own, so a closed campaign is one complete file.
+SQLite uses a write-ahead log with full synchronisation, so a stored label survives a power cut; writers take turns with
+``BEGIN IMMEDIATE``. In PostgreSQL writers take turns with an advisory lock. Every transaction has its own connection, so a closed
+campaign is one complete file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from observal.journal.sql.integrity import START, chunk_digest, data_digest, ent
 from observal.journal.sql.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
 from observal.writing import check_target, remove_stale
 
-PATIENCE = 120  # seconds that a command waits for the others' transactions
-_LOCK = 0x0B5E_C0DE  # of PostgreSQL's advisory locks; any number that others are unlikely to use
+PATIENCE = 120  # seconds that a command waits for other writers
+_LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
 
 
 class Transaction:
@@ -38,7 +38,7 @@ class Transaction:
         self._name = name
 
     def events(self, after: int = 0, digest: str = START) -> list[Event]:
-        """Return the journal's events after a sequence number, in order; `digest` is the one of the event before.
+        """Return the journal's events after a sequence number, in order; `digest` is that of the event before them.
 
         The chain of digests is checked: an event that was changed, moved or removed raises NotACampaign.
         """
@@ -61,7 +61,7 @@ class Transaction:
         """Add an event and return it; it counts once the transaction is committed."""
         last, before = self._head()
         time = datetime.now(UTC).isoformat(timespec="microseconds")
-        # Unicode as it is, except lone surrogates, which no database stores.
+        # ASCII only: no database stores lone surrogates.
         text = json.dumps(payload, ensure_ascii=True, allow_nan=False)
         digest = entry_digest(before, last + 1, time, actor, kind, text)
         row = {"sequence": last + 1, "time": time, "actor": actor, "kind": kind, "payload": text, "digest": digest}
@@ -74,7 +74,7 @@ class Transaction:
         """Return the sequence number and digest of the last event."""
         rows = self._connection.execute(sa.select(head)).all()
         if len(rows) > 1 or not all(isinstance(row.sequence, int) and isinstance(row.digest, str) for row in rows):
-            raise self._damaged("the note of the journal's last entry was changed")
+            raise self._damaged("the record of the journal's last entry was changed")
         return (rows[0].sequence, rows[0].digest) if rows else (0, START)
 
     def write_chunk(self, name: str, chunk: int, first_row: int, content: bytes) -> None:
@@ -126,7 +126,7 @@ class Transaction:
         return content
 
     def structure_problem(self) -> str:
-        """Return what SQLite's own check of the file finds wrong; empty where it finds nothing, and on PostgreSQL."""
+        """Return the first error that SQLite's own check of the file finds; empty if there is none, and on PostgreSQL."""
         if self._connection.dialect.name != "sqlite":
             return ""
         found = str(self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
@@ -138,11 +138,11 @@ class Transaction:
 
 def damaged(name: str, what: str) -> NotACampaign:
     """Return the error for a campaign that is not as it was written."""
-    return NotACampaign(f"{name} is damaged: {what} after it was written; go on with a copy from before the damage.")
+    return NotACampaign(f"{name} is damaged: {what} after it was written; use a copy from before the damage.")
 
 
 class Store:
-    """A campaign's database, by its path or ``postgresql://`` address; a file that cannot be written can be read."""
+    """A campaign's database; a file that cannot be written can still be read."""
 
     def __init__(self, engine: sa.Engine, name: str, read_only: bool = False) -> None:
         self._engine = engine
@@ -161,24 +161,24 @@ class Store:
         if self._read_only:
             raise CampaignUnavailable(
                 f"{self.name} can be read but not written, so nothing was stored; "
-                "copy it to a folder where you may write, or ask for the permission."
+                "copy it to a folder where you may write, or get write permission."
             )
         with _write(self._engine, self.name) as connection:
             yield Transaction(connection, self.name)
 
 
 def refuse_existing(where: str | Path) -> None:
-    """Refuse a path where something is, before any work is done for it."""
+    """Refuse a path that already exists, before any work is done."""
     address = _address(where)
     if isinstance(address, Path):
         _refuse_existing(os.path.lexists(address), str(address))
-        check_target(address)  # beside another campaign, names such as c.db-wal are taken
+        check_target(address)  # a name such as c.db-wal may belong to another campaign
         if not address.parent.is_dir():
-            raise InvalidInput(f"There is no folder {address.parent} to make {address.name} in; make it first.")
+            raise InvalidInput(f"The folder {address.parent} for {address.name} does not exist; make it first.")
 
 
 def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store:
-    """Make a new database and fill it; an interruption or an error leaves nothing behind under its name.
+    """Make a new database and fill it; after an interruption or an error there is no file at that path.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
                 migrate(connection)
                 fill(Transaction(connection, str(address)))
             with engine.connect() as connection:
-                # Only now, and it stays so: while everything is new, a write-ahead log would write it all twice.
+                # Not earlier: while the file is being filled, a write-ahead log would write everything twice.
                 connection.connection.execute("PRAGMA journal_mode=WAL")
         _move_new(partial, address)
     finally:
@@ -215,12 +215,12 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
 
 
 def open_store(where: str | Path) -> Store:
-    """Open a database, bringing an older schema to the newest."""
+    """Open a database and upgrade an older schema."""
     address = _address(where)
     if isinstance(address, sa.URL):
         store = Store(_engine(address), _name(address))
     elif not address.is_file():
-        raise NotACampaign(f"There is no campaign at {address}; make one with `observal init {address} …`.")
+        raise NotACampaign(f"There is no campaign file at {address}; make one with `observal init {address} …`.")
     elif _can_write(address) and _can_write(address.parent):
         store = Store(_engine(_sqlite_url(address)), str(address))
     else:
@@ -228,7 +228,7 @@ def open_store(where: str | Path) -> Store:
     with sentences(store.name), store._engine.connect() as connection, connection.begin():
         version = schema_version(connection)
     if version is None:
-        raise NotACampaign(f"{store.name} holds no campaign; make one with `observal init`.")
+        raise NotACampaign(f"{store.name} contains no campaign; make one with `observal init`.")
     if version != NEWEST:
         _upgrade(store)
     return store
@@ -239,14 +239,14 @@ def _can_write(path: Path) -> bool:
 
 
 def _upgrade(store: Store) -> None:
-    """Bring an older schema to the newest."""
+    """Upgrade an older schema."""
     try:
         with store.writing() as transaction:
             migrate(transaction._connection)
-    except (TypeError, ValueError) as error:  # columns that hold something else than the first version wrote
+    except (TypeError, ValueError) as error:  # a column with a value that version 0.1 cannot have written
         if isinstance(error, InvalidInput):
             raise
-        raise damaged(store.name, "a value of another type was put into a table") from None
+        raise damaged(store.name, "a value in a table was changed to another type") from None
 
 
 def _read_only_engine(path: Path) -> sa.Engine:
@@ -256,11 +256,11 @@ def _read_only_engine(path: Path) -> sa.Engine:
         with engine.connect() as connection, connection.begin():
             schema_version(connection)
     except sa.exc.OperationalError:
-        # SQLite wants to make files beside the campaign even for reading, unless told that no one is writing to it.
+        # SQLite makes files beside the campaign even for reading, unless it is told that nobody is writing.
         pending = path.with_name(path.name + "-wal")
         if pending.exists() and pending.stat().st_size:
             raise CampaignUnavailable(
-                f"{path} was not closed properly and cannot be recovered where nothing can be written; "
+                f"{path} was not closed properly, and this folder is read-only, so it cannot be recovered here; "
                 f"copy it together with {pending.name} to a folder where you may write."
             ) from None
         return _engine(_sqlite_url(path, mode="ro", immutable="1"))
@@ -277,17 +277,17 @@ def _write(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def sentences(name: str) -> Iterator[None]:
-    """Turn what a database driver raises into one sentence."""
+    """Turn an error of the database driver into one sentence."""
     try:
         yield
-    except UnicodeDecodeError as error:  # a damaged file can make SQLite say something that is not text
+    except UnicodeDecodeError as error:  # SQLite's messages about a damaged file may not be valid text
         raise NotACampaign(f"{name} is not a campaign, or it is damaged; give the path of one.") from error
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
         said = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
         if "not a database" in said or "malformed" in said:
             raise NotACampaign(f"{name} is not a campaign, or it is damaged ({said}); give the path of one.") from error
         raise CampaignUnavailable(
-            f"The campaign's database {name} could not do that ({said}); nothing was stored, so try again when it can."
+            f"The database of {name} failed ({said}) and nothing was stored; try again."
         ) from error
 
 
@@ -297,7 +297,7 @@ def _refuse_existing(exists: bool, name: str) -> None:
 
 
 def _move_new(partial: Path, address: Path) -> None:
-    """Give a finished file its name, unless another process was faster."""
+    """Give a finished file its name, unless another process made a file of that name first."""
     try:
         os.link(partial, address)
     except FileExistsError:
@@ -310,7 +310,7 @@ def _move_new(partial: Path, address: Path) -> None:
 def _address(where: str | Path) -> Path | sa.URL:
     text = os.fspath(where)
     if "\0" in text or not text:
-        raise InvalidInput(f"A campaign needs a file name or a postgresql:// address, but got {text!r}.")
+        raise InvalidInput(f"A campaign needs a file name or a postgresql:// address, but got {text!r}; give one.")
     if "://" not in text:
         return Path(text)
     try:
@@ -322,8 +322,8 @@ def _address(where: str | Path) -> Path | sa.URL:
     kind = url.get_backend_name()
     if kind not in ("postgresql", "postgres"):
         raise InvalidInput(
-            f"A campaign lives in an SQLite file or a PostgreSQL database, but {kind!r} was given; "
-            "give a file name or postgresql://…."
+            f"A campaign is an SQLite file or a PostgreSQL database, but got an address of {kind!r}; "
+            "give a file name or a postgresql:// address."
         )
     return url.set(drivername="postgresql+psycopg")
 
@@ -364,7 +364,7 @@ def _start_sqlite(connection: Any, record: Any) -> None:
 
 
 def _start_new_sqlite(connection: Any, record: Any) -> None:
-    connection.execute("PRAGMA page_size=16384")  # large pages suit large pieces of data
+    connection.execute("PRAGMA page_size=16384")  # large pages suit large chunks of data
     connection.execute("PRAGMA synchronous=FULL")
 
 

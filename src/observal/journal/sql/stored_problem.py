@@ -1,4 +1,4 @@
-"""The log and the pool of a campaign: into its database, and out again as the records that a session takes."""
+"""The log and the pool of a campaign: how they are written to its database and read from it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from observal.journal.sql.store import Transaction
 from observal.types import LoggedData, Pool, Problem
 
 ROWS = "pool.rows"
-SOME = 1000  # rows that are read one by one; more are read with all the others
+SOME = 1000  # up to so many rows are read by themselves; for more, the whole table is read
 Progress = Callable[..., None] | None
 
 
 def write_problem(
     transaction: Transaction, logged: LoggedData, pool: Pool, rows: Any, progress: Progress = None
 ) -> dict[str, Any]:
-    """Store log and pool, and the pool's raw `rows` for people; return what :func:`read_problem` must know.
+    """Store log and pool, and the pool's raw `rows` for people; return the dtypes and shapes that :func:`read_problem` needs.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def write_problem(
     logged, pool : LoggedData, Pool
         With dense features.
     rows : pyarrow.Table
-        The pool as it came.
+        The pool as it is in the table.
     progress : callable, optional
         Called with (done, total, what).
     """
@@ -39,7 +39,7 @@ def write_problem(
 
     if hasattr(logged.X, "tocsr") or hasattr(pool.X, "tocsr"):
         raise InvalidInput(
-            "A campaign stores dense features, but sparse ones were given; convert them with X.toarray()."
+            "A campaign needs dense features, but sparse ones were given; convert them with X.toarray()."
         )
     parts: dict[str, Any] = {
         "log.features": logged.X,
@@ -66,14 +66,16 @@ def write_problem(
 
 
 def read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool = True) -> Problem:
-    """Return the stored log and pool; without ids, rows are named by their positions, which is faster."""
+    """Return the stored log and pool; without ids, rows are numbered, which is faster."""
     try:
         return _read_problem(transaction, forms, classes, with_ids)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, NotACampaign):
             raise
         said = " ".join(str(error).split())[:80]
-        raise NotACampaign(f"The campaign's data make no sense ({said}), so it is damaged; use a copy.") from None
+        raise NotACampaign(
+            f"The campaign is damaged: its data are not valid ({said}); use an undamaged copy."
+        ) from None
 
 
 def _read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool) -> Problem:
@@ -107,7 +109,7 @@ def class_array(classes: list[Any]) -> NDArray[Any]:
     >>> class_array([0, 1]), class_array(["bad", "good"])
     (array([0, 1]), array(['bad', 'good'], dtype=object))
     """
-    # Numbers that a float cannot hold exactly would be told apart no more.
+    # Whole numbers that a float cannot represent exactly might become equal.
     if all(isinstance(value, bool | int | float) and float(value) == value for value in classes):
         return np.array(classes)
     out = np.empty(len(classes), dtype=object)
@@ -123,13 +125,11 @@ def storable_ids(ids: NDArray[Any], what: str) -> Any:
         return pa.array(ids)
     texts = [str(value) for value in ids.tolist()]
     if len(set(texts)) < len(texts):
-        raise InvalidInput(
-            f"{what} must have ids that are written differently, but two of them look alike; rename them."
-        )
+        raise InvalidInput(f"{what} must have ids that differ as text, but two are the same; rename one of them.")
     try:
         return pa.array(texts, pa.large_string())
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what} must have ids that are text in UTF-8, but one is not; rename it.") from None
+        raise InvalidInput(f"{what} must have ids that are valid text, but one is not; rename it.") from None
 
 
 def read_pool_ids(transaction: Transaction, positions: Ints) -> NDArray[Any]:
