@@ -76,6 +76,9 @@ MODELS = {
         f"newton {f}": lambda f=f: fitted(ob.NewtonVC(features=f, batch=8))
         for f in ("linear", "splines", "fourier", "auto")
     },
+    "auto": lambda: fitted(ob.AutoVC()),
+    **{f"auto {n}": lambda n=n: fitted(ob.AutoVC(learners=(n,))) for n in ("linear", "kernel", "forest", "boosted")},
+    "auto with another": lambda: fitted(ob.AutoVC(learners=("kernel", ("bayes", GaussianNB())))),
     "newton stream": lambda: fitted(ob.NewtonVC(order="stream", batch=8)),
     "active": lambda: fitted(ob.ActiveVC(passes=1)),
     "active 18": lambda: fitted(ob.Active18()),

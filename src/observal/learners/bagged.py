@@ -67,7 +67,12 @@ class TreeChances:
         """Tell whether every link leads to a later node, every feature exists and every leaf has a place to add to."""
         n = self.feature.size
         of_node = (self.threshold, self.left, self.right)
-        if any(part.shape != (n,) for part in of_node) or self.feature.ndim != 1 or self.start.ndim != 2:
+        if (
+            any(part.shape != (n,) for part in of_node)
+            or self.feature.ndim != 1
+            or self.start.ndim != 2
+            or not self.start.size
+        ):
             return False
         if (
             self.value.ndim != 2

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
-from observal.learners.bagged import fit_boosted, fit_estimator, fit_forest
+from observal.learners.bagged import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest
 from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, LEAST_CHANCE, ROWS_AT_ONCE
 from observal.learners.features import FeatureMap
-from observal.learners.kernel import Fitted, Labelled, LinearChances, fit_kernel
+from observal.learners.kernel import Fitted, KernelChances, Labelled, LinearChances, fit_kernel
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 
@@ -28,6 +28,7 @@ FITTERS: dict[str, Callable[..., Fitted | None]] = {
     "forest": fit_forest,
     "boosted": fit_boosted,
 }
+MEMBERS = (LinearChances, KernelChances, TreeChances, FoldMean)
 ONE_CLASS = "constant"
 
 
@@ -69,9 +70,11 @@ class Blend:
     classes_: NDArray[Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        shape = self.n_features, self.classes_.size
-        fits = self.members and all(tuple(member.shape) == shape for member in self.members)
-        if not fits or not len(self.members) == len(self.names) == self.theta.size:
+        shape, columns = (self.n_features, self.classes_.size), self.feature_map
+        fits = all(isinstance(member, MEMBERS) and tuple(member.shape) == shape for member in self.members)
+        sound = all(part.shape == shape[:1] for part in (columns.mean, columns.scale, columns.low, columns.high))
+        counts = {len(self.members), len(self.names), self.theta.size}
+        if not (fits and sound) or counts == {0} or len(counts) > 1 or columns.transformers:
             raise InvalidInput("The learners of a blend do not fit together; use an undamaged copy.")
 
     @property
@@ -228,23 +231,16 @@ def check_learners(learners: Any) -> None:
         ...
     observal.errors.InvalidInput: learners must be some of linear, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
     """
-    given = [one if isinstance(one, str) else one[0] if _is_pair(one) else None for one in _listed(learners)]
-    wrong = [one for one, name in zip(_listed(learners), given, strict=True) if name is None or _is_unknown(one)]
-    if wrong or not given:
+    every = list(learners) if isinstance(learners, tuple | list) else []
+    wrong = [one for one in every if not (one in LEARNERS if isinstance(one, str) else _is_pair(one))]
+    if wrong or not every:
         raise InvalidInput(
             "learners must be some of linear, kernel, forest and boosted, or pairs of another name and a scikit-learn "
-            f"classifier with predict_proba, but one of them is {(wrong or [None])[0]!r:.80}."
+            f"classifier with predict_proba, but one of them is {(wrong or [learners])[0]!r:.80}."
         )
-    if len(set(given)) < len(given):
-        raise InvalidInput(f"learners must have distinct names, but they are {given}; rename one.")
-
-
-def _listed(learners: Any) -> list[Any]:
-    return list(learners) if isinstance(learners, tuple | list) else [learners]
-
-
-def _is_unknown(one: Any) -> bool:
-    return one not in LEARNERS if isinstance(one, str) else one[0] in (*LEARNERS, ONE_CLASS)
+    names = [one if isinstance(one, str) else one[0] for one in every]
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"learners must have distinct names, but they are {names}; rename one.")
 
 
 def _is_pair(one: Any) -> bool:
@@ -252,6 +248,7 @@ def _is_pair(one: Any) -> bool:
         isinstance(one, tuple | list)
         and len(one) == 2
         and isinstance(one[0], str)
+        and one[0] not in (*LEARNERS, ONE_CLASS)
         and not isinstance(one[1], type)
         and all(hasattr(one[1], name) for name in ("fit", "get_params", "predict_proba"))
     )

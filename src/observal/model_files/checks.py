@@ -138,6 +138,8 @@ def check_model(model: Any) -> None:
 
 def _n_features(classifier: Any) -> int:
     """Return how many features a classifier of observal takes; one of a finite class takes any larger number too."""
+    if hasattr(classifier, "members"):  # a blend, which has checked its parts itself
+        return int(classifier.n_features)
     if hasattr(classifier, "feature_map"):
         _check_features(classifier)
         return int(classifier.feature_map.mean.size)

@@ -54,7 +54,11 @@ def full_name(kind: type[Any]) -> str:
 def own_classes() -> dict[str, type[Any]]:
     """Return the classes of observal that a model may contain, by full name, including old names."""
     from observal import hypotheses as h
+    from observal.learners.bagged import FoldMean, TreeChances
+    from observal.learners.blend import Blend
     from observal.learners.features import FeatureMap
+    from observal.learners.kernel import KernelChances, LinearChances
+    from observal.learners.population import Space
     from observal.methods.committee import ConstantClassifier
     from observal.methods.newton.method import NewtonClassifier
     from observal.methods.paper.exact import FiniteClassifier
@@ -64,7 +68,16 @@ def own_classes() -> dict[str, type[Any]]:
 
     members = (h.Constant, h.HalfPlane, h.KnownPredictions, h.Rectangle, h.TangentHalfPlane, h.Threshold)
     classifiers = (CampaignClassifier, ConstantClassifier, FiniteClassifier, LinearClassifier, NewtonClassifier)
-    kinds: tuple[type[Any], ...] = (*members, *classifiers, FeatureMap, ColumnRule, TableEncoder, TableTransformer)
+    blended = (Blend, FoldMean, KernelChances, LinearChances, Space, TreeChances)
+    kinds: tuple[type[Any], ...] = (
+        *members,
+        *classifiers,
+        *blended,
+        FeatureMap,
+        ColumnRule,
+        TableEncoder,
+        TableTransformer,
+    )
     by_name = {kind.__name__: kind for kind in kinds}
     return {**{full_name(kind): kind for kind in kinds}, **{old: by_name[name] for old, name in _OLD_NAMES.items()}}
 

@@ -1,0 +1,76 @@
+"""The blend's formulas, one row at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+
+def left_out_loss(F, weights, targets, ridge):
+    """Fit without each row in turn and add up the weighted squares of what is left of it."""
+    total = 0.0
+    for i in range(len(F)):
+        others = np.arange(len(F)) != i
+        A = sum(w * np.outer(f, f) for f, w in zip(F[others], weights[others], strict=True)) + ridge * np.eye(
+            F.shape[1]
+        )
+        b = sum(w * np.outer(f, y) for f, y, w in zip(F[others], targets[others], weights[others], strict=True))
+        total += weights[i] * float(((targets[i] - F[i] @ np.linalg.solve(A, b)) ** 2).sum())
+    return total
+
+
+def fold_scores(F, weights, targets, ridge, folds):
+    """Fit without each fold in turn, by least squares on rows stacked with the ridge."""
+    out = np.zeros(targets.shape)
+    for fold in set(folds.tolist()):
+        inside = folds != fold
+        root = np.sqrt(weights[inside])[:, None]
+        A = np.vstack([F[inside] * root, np.sqrt(ridge) * np.eye(F.shape[1])])
+        b = np.vstack([targets[inside] * root, np.zeros((F.shape[1], targets.shape[1]))])
+        out[~inside] = F[~inside] @ np.linalg.lstsq(A, b, rcond=None)[0]
+    return out
+
+
+def best_mixture(likelihoods, weights):
+    """Maximise the likelihood over convex weights by a general solver."""
+    k = likelihoods.shape[1]
+    found = minimize(
+        lambda theta: -(weights * np.log(likelihoods @ theta)).sum(),
+        np.full(k, 1.0 / k),
+        bounds=[(0.0, 1.0)] * k,
+        constraints={"type": "eq", "fun": lambda theta: theta.sum() - 1.0},
+        options={"ftol": 1e-12},
+    )
+    return found.x
+
+
+def rank_score(column, value):
+    """Return the normal score of the middle of a value's ranks in a column."""
+    n = len(column)
+    middle = (sum(v < value for v in column) + sum(v <= value for v in column)) / 2
+    return norm.ppf(min(max(middle / n, 0.5 / n), 1 - 0.5 / n))
+
+
+def surprise(plans, answers):
+    """Count labels of rows drawn by lot and wrong guesses beyond the expected ones; `answers` maps positions to codes."""
+    labels, excess = 0, 0.0
+    for plan in plans:
+        for i, position in enumerate(plan.positions.tolist()):
+            if plan.reasons[plan.reason[i]].startswith("drawn by lot") and answers.get(position) is not None:
+                labels += 1
+                excess += (answers[position] != plan.inferred[i]) - plan.doubt[i]
+    return labels, excess
+
+
+def chances(margins, open_rows, propensity, n_logged, n_bought, batch, share):
+    """Return the chance of each pool row, row by row."""
+    batch = min(batch, len(open_rows))
+    passing = [i for i in open_rows if 2 * (n_bought + batch) > n_logged * propensity[i]]
+    if len(passing) < batch:
+        passing = list(open_rows)
+    smallest = sorted(open_rows, key=lambda i: margins[i])[:batch]
+    out = np.zeros(len(margins))
+    for i in open_rows:
+        out[i] = min(1.0, (1 - share) * (i in smallest) + share * batch / len(passing) * (i in passing))
+    return out

@@ -1,0 +1,265 @@
+"""The blend: its formulas against slow twins, its trees against the libraries', and hardly a label."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import lightgbm
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_iris, load_wine
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.naive_bayes import GaussianNB
+
+import observal as ob
+from observal.errors import InvalidInput
+from observal.learners.bagged import TreeChances, from_forest, from_lightgbm
+from observal.learners.blend import bounded, fit_blend, lead, mixture, spread_folds
+from observal.learners.kernel import Spectrum, calibrate, targets
+from observal.learners.population import Population, Space
+from tests.reference import blend as slow
+
+EXCUSED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+
+# In a process of its own, because scikit-learn's array API check runs only where this variable is set before scipy starts.
+CHECKS = """if True:
+    import json, sys
+    from sklearn.utils.estimator_checks import check_estimator
+    from observal import BlendClassifier
+    excused = dict.fromkeys(json.loads(sys.argv[1]), "which fold a row is in depends on how many rows there are")
+    report = check_estimator(BlendClassifier(), on_fail=None, on_skip=None, expected_failed_checks=excused)
+    print(json.dumps([[check["check_name"], check["status"], repr(check["exception"])] for check in report]))"""
+
+
+def test_check_estimator_passes_with_two_checks_excused():
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHECKS, json.dumps(sorted(EXCUSED))],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report = json.loads(process.stdout.strip().splitlines()[-1])
+    assert len(report) > 50
+    assert {name: why for name, status, why in report if status != "passed" and name not in EXCUSED} == {}
+
+
+# -- formulas ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(30, 6), (12, 20)])
+def test_leaving_a_row_or_a_fold_out_is_exact(shape):
+    rng = np.random.default_rng(0)
+    F, weights = rng.normal(size=shape), rng.uniform(0.5, 2.0, shape[0])
+    Y, folds = targets(rng.integers(0, 3, shape[0]), 3), rng.integers(0, 4, shape[0])
+    for rows in (F, sp.csr_array(F)):
+        spectrum = Spectrum.of(rows, weights, Y)
+        for ridge in (2.0, 30.0):
+            assert spectrum.left_out(ridge) == pytest.approx(slow.left_out_loss(F, weights, Y, ridge), rel=1e-8)
+            np.testing.assert_allclose(
+                spectrum.out_of_fold(ridge, folds), slow.fold_scores(F, weights, Y, ridge, folds), atol=1e-8
+            )
+
+
+def test_mixture_is_the_best_one():
+    rng = np.random.default_rng(1)
+    likelihoods, weights = rng.uniform(0.05, 1.0, (80, 3)), rng.uniform(0.2, 3.0, 80)
+    ours, theirs = mixture(likelihoods, weights), slow.best_mixture(likelihoods, weights)
+    value = [float(weights @ np.log(likelihoods @ theta)) for theta in (ours, theirs)]
+    assert value[0] == pytest.approx(value[1], abs=1e-3)
+    assert ours.sum() == pytest.approx(1.0)
+
+
+def test_calibration_undoes_a_slope_and_a_shift():
+    rng = np.random.default_rng(2)
+    scores = rng.normal(size=(20_000, 3))
+    odds = 2.5 * scores + [0.5, 0.0, -0.5]
+    codes = np.argmax(odds + rng.gumbel(size=odds.shape), axis=1)
+    slope, shift = calibrate(scores, codes, np.ones(codes.size))
+    assert slope == pytest.approx(2.5, rel=0.03)
+    np.testing.assert_allclose(shift - shift.mean(), [0.5, 0.0, -0.5], atol=0.06)
+
+
+@pytest.mark.parametrize("values", [50, 5])
+def test_ranks_become_normal_scores(values):
+    rng = np.random.default_rng(3)
+    Z = rng.permutation(np.resize(np.exp(np.linspace(-2, 2, values)), 300))[:, None]
+    made = Space.ranks(Z)(Z)[:, 0]
+    want = np.array([slow.rank_score(Z[:, 0].tolist(), z) for z in Z[:, 0]])
+    np.testing.assert_allclose(made, (want - want.mean()) / want.std(), atol=1e-9)
+
+
+def test_what_lies_between_two_ranks_lies_between_their_scores():
+    space = Space.ranks(np.array([[0.0], [1.0], [1.0], [4.0]]))
+    low, between, same, high, beyond = space(np.array([[0.0], [0.5], [1.0], [4.0], [99.0]]))[:, 0]
+    assert low < between < same < high == beyond
+
+
+# -- trees ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)).astype(np.float32)
+    y = np.digitize(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=300), [-0.3, 0.4])
+    return X, y, rng.normal(size=(500, 5)).astype(np.float32)
+
+
+def test_a_forest_as_arrays_says_what_it_said(rows):
+    X, y, new = rows
+    forest = ExtraTreesClassifier(7, random_state=0).fit(X, y)
+    np.testing.assert_allclose(from_forest(forest, 3)(new), forest.predict_proba(new), atol=1e-12)
+    odd = ExtraTreesClassifier(3, random_state=0).fit(X[y != 1], y[y != 1])  # class 1 has no label here
+    assert (from_forest(odd, 3)(new)[:, 1] == 0.0).all()
+    np.testing.assert_allclose(from_forest(odd, 3)(new)[:, [0, 2]], odd.predict_proba(new), atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [(0, 1, 2), (0, 2), (1, 2)])
+@pytest.mark.parametrize("n_labels", [300, 15])
+def test_lightgbm_as_arrays_says_what_it_said(rows, classes, n_labels):
+    X, y, new = (part[:n_labels] for part in rows)
+    used = np.isin(y, classes)
+    own = np.searchsorted(classes, y[used])
+    objective = {"objective": "binary"} if len(classes) == 2 else {"objective": "multiclass", "num_class": 3}
+    booster = lightgbm.train({**objective, "verbose": -1, "num_leaves": 6}, lightgbm.Dataset(X[used], own), 12)
+    want = booster.predict(new)
+    want = np.column_stack([1 - want, want]) if len(classes) == 2 else want
+    made = from_lightgbm(booster.model_to_string(), np.array(classes), 4, 5)(new)
+    np.testing.assert_allclose(made[:, classes], want, atol=1e-12)
+    assert (np.delete(made, classes, axis=1) == 0.0).all()
+
+
+def test_trees_that_lead_astray_are_refused(rows):
+    X, y, _ = rows
+    good = from_forest(ExtraTreesClassifier(2, max_depth=2, random_state=0).fit(X, y), 3)
+    parts = {name: getattr(good, name) for name in good.__dataclass_fields__}
+    inner = int(np.flatnonzero(good.feature >= 0)[1])
+    for name, value in (("left", 0), ("left", inner), ("right", good.feature.size), ("right", -1), ("feature", 5)):
+        changed = parts[name].copy()
+        changed[inner] = value
+        with pytest.raises(InvalidInput, match="do not fit together"):
+            TreeChances(**{**parts, name: changed})
+    for name, value in (("roots", good.roots + 10_000), ("column", good.column + 1), ("value", good.value[1:])):
+        with pytest.raises(InvalidInput, match="do not fit together"):
+            TreeChances(**{**parts, name: value})
+
+
+# -- the classifier ---------------------------------------------------------------------------------------------
+
+
+def test_it_is_about_as_good_as_its_best_learner():
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[:80], order[80:]
+    alone = {
+        name: ob.BlendClassifier((name,)).fit(X[train], y[train], population=X).score(X[test], y[test])
+        for name in ("linear", "kernel", "forest", "boosted")
+    }
+    blend = ob.BlendClassifier().fit(X[train], y[train], population=X)
+    assert min(alone.values()) > 0.6
+    assert blend.score(X[test], y[test]) >= max(alone.values()) - 0.03
+    assert set(blend.weights_) <= set(alone)
+    assert (blend.out_of_fold_.argmax(axis=1) == y[train]).mean() > 0.9
+    np.testing.assert_allclose(blend.out_of_fold_.sum(axis=1), 1.0)
+
+
+def test_the_same_rows_give_the_same_model_and_one_core_the_same_as_many(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    one, other = (ob.BlendClassifier().fit(X[::2], y[::2]).predict_proba(X) for _ in range(2))
+    monkeypatch.setattr("joblib.cpu_count", lambda: 1)
+    alone = ob.BlendClassifier().fit(X[::2], y[::2]).predict_proba(X)
+    assert (one == other).all()
+    assert (one == alone).all()
+
+
+def test_blocks_change_nothing(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    model = ob.BlendClassifier().fit(X[::2], y[::2])
+    whole = model.predict_proba(X)
+    monkeypatch.setattr("observal.learners.blend.ROWS_AT_ONCE", 7)
+    np.testing.assert_allclose(model.predict_proba(X), whole, atol=1e-12)
+    assert model.blend_.predict_proba(X[:0]).shape == (0, 3)
+
+
+HARDLY = {
+    "one class": ([0] * 10, 60),
+    "two labels": ([0, 1], 60),
+    "three labels": ([0, 1, 0], 60),
+    "seven labels of three classes": ([0, 1, 2, 0, 1, 2, 2], 60),
+    "a class with one label": ([0] * 9 + [1], 60),
+    "ten rows": ([0, 1] * 5, 10),
+}
+
+
+@pytest.mark.parametrize("case", HARDLY)
+@pytest.mark.parametrize("constant", [False, True])
+def test_hardly_a_label_is_enough(case, constant):
+    labels, n = HARDLY[case]
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    X[:, 1] = 1.0
+    X = np.ones((n, 3)) if constant else X
+    y = np.array(labels)
+    model = ob.BlendClassifier().fit(X[: len(y)], y, population=X)
+    chances = model.predict_proba(X)
+    assert np.isfinite(chances).all()
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert set(model.predict(X)) <= set(labels)
+    if case == "one class":
+        assert model.weights_ == {"constant": 1.0}
+    if case == "a class with one label":
+        assert (model.predict(X) == 0).mean() > 0.5
+
+
+def test_rows_that_weigh_nothing_are_left_out():
+    X, y = load_iris(return_X_y=True)
+    weights = np.ones(len(y))
+    weights[y == 2] = 0.0
+    population = Population.of(X)
+    codes = y.astype(np.int64)
+    some, out_of_fold, _ = fit_blend(population, X, codes, weights, np.arange(3))
+    want, _, _ = fit_blend(population, X[y < 2], codes[y < 2], np.ones(100), np.arange(3))
+    assert (some.predict_proba(X) == want.predict_proba(X)).all()
+    np.testing.assert_allclose(out_of_fold[y == 2], some.predict_proba(X[y == 2]))
+
+
+def test_sparse_rows_have_the_linear_learner():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6)) * (rng.random((200, 6)) < 0.4)
+    for y in ((X[:, 0] > X[:, 1]).astype(int), np.digitize(X[:, 0] - X[:, 1], [-0.2, 0.2])):
+        model = ob.BlendClassifier().fit(sp.csr_matrix(X), y)
+        assert model.weights_ == {"linear": 1.0}
+        assert model.score(sp.csr_matrix(X), y) > 0.8
+        np.testing.assert_allclose(model.predict_proba(X), model.predict_proba(sp.csr_array(X)))
+
+
+def test_a_users_own_estimator_takes_part():
+    X, y = load_wine(return_X_y=True)
+    own = GaussianNB()
+    model = ob.BlendClassifier(("linear", ("bayes", own))).fit(X, y, sample_weight=np.linspace(1, 2, len(y)))
+    assert "bayes" in model.weights_
+    assert model.score(X, y) > 0.95
+    assert not hasattr(own, "classes_")
+
+
+@pytest.mark.parametrize(
+    "learners", [(), "linear", ("tree",), ("linear", "linear"), (("linear", GaussianNB()),), (("bayes", GaussianNB),)]
+)
+def test_wrong_learners_are_refused(learners):
+    with pytest.raises(InvalidInput, match="learners must"):
+        ob.BlendClassifier(learners).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_small_helpers():
+    codes = np.array([0] * 9 + [1] * 5 + [2])
+    folds = spread_folds(codes)
+    for code in (0, 1, 2):
+        assert np.ptp(np.bincount(folds[codes == code], minlength=4)) <= 1
+    best, margins = lead(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
+    assert best.tolist() == [0, 2]
+    np.testing.assert_allclose(margins, [0.2, 0.5])
+    assert bounded(np.array([[0.0, 0.0, 1.0]])).min() > 0.0009

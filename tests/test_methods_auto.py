@@ -1,0 +1,233 @@
+"""AutoVC: chances, surprises, kept choices, replay, costs, classes, intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import observal as ob
+from observal.errors import InvalidInput
+from observal.methods.auto.record import PRIOR, explored, surprises
+from observal.methods.pool import REASONS
+from observal.types import Problem
+from tests.pool_worlds import World, one_class
+from tests.reference import blend as slow
+
+FAST = ("linear", "kernel")  # no trees: seconds less
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small fits on many threads wait for each other on a busy machine."""
+    with threadpool_limits(1):
+        yield
+
+
+def bent(seed=0, n=700, m=300):
+    """A world that no line fits, and whose log shows one half of it."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    q = np.where(X[:, 0] > 0, 0.5, 0.02)
+    shown = rng.random(m) < q[:m]
+    logged = ob.LoggedData(X[:m], np.where(shown, y[:m], np.nan), q[:m], classes=(0, 1))
+    return logged, ob.Pool(X[m:], q[m:]), X, y
+
+
+def states(method, world, rounds, seed=0):
+    """Return the problem and the state after each round."""
+    problem = Problem(world.logged, world.pool)
+    found = [method.begin(problem, np.random.default_rng(seed))]
+    for k in range(rounds):
+        plan = method.plan(problem, found[-1], np.random.default_rng([seed, k]))
+        answers = ob.types.Answers(world.pool_y[plan.asked], np.ones(plan.asked.size, dtype=bool))
+        found.append(method.advance(problem, found[-1], plan, answers, np.random.default_rng(k)))
+    return problem, found
+
+
+def test_it_learns_what_no_line_can():
+    logged, pool, X, y = bent()
+    result = ob.run(logged, pool, lambda ids: y[300:][ids], ob.AutoVC(), label_budget=60)
+    errors = [1 - round_.estimator.score(X, y) for round_ in result.rounds]
+    assert errors[0] > 0.2
+    assert errors[-1] < 0.08
+    assert [round_.labels for round_ in result.rounds] == [0, 10, 20, 30, 40, 50, 60]
+    assert all(0.0 <= round_.disagreement <= 1.0 for round_ in result.rounds)
+    assert set(result.intervals) == {"error", "precision", "recall", "prevalence"}
+
+
+def test_rounds_grow_with_the_labels_unless_told_otherwise():
+    state = ob.AutoVC().begin(Problem(World().logged, World().pool), np.random.default_rng(0))
+    for n_bought, size in ((0, 10), (43, 10), (44, 11), (100, 25)):
+        state = replace(state, bought=np.arange(n_bought))
+        assert ob.AutoVC().choice(state).batch == size
+        assert ob.AutoVC(batch=7).choice(state).batch == 7
+
+
+def test_every_chance_is_the_formulas():
+    world, method = World(), ob.AutoVC(learners=FAST, explore_share=0.2)
+    problem, found = states(method, world, 4)
+    for state in found[1:]:
+        before, plan = state.before, state.plan
+        share = explored(surprises(before), 0.2, 0.5)
+        want = slow.chances(
+            before.model.judged.margins,
+            np.flatnonzero(before.open_rows(problem)).tolist(),
+            world.pool.propensity,
+            len(world.logged),
+            before.bought.size,
+            10,
+            share,
+        )
+        np.testing.assert_allclose(plan.query_probability, want[plan.positions], atol=1e-12)
+        assert want.sum() == pytest.approx(10)
+        chances = before.model.blend.predict_proba(world.pool.X[plan.positions])
+        assert (plan.inferred == chances.argmax(axis=1)).all()
+        np.testing.assert_allclose(plan.doubt, 1 - chances.max(axis=1), atol=1e-12)
+
+
+def test_surprises_are_counted_from_the_plans_alone():
+    world, method = World(noise=0.2), ob.AutoVC(learners=FAST, explore_share=0.5)
+    _, found = states(method, world, 4)
+    plans = [state.plan for state in found[1:]]
+    answers = {int(i): int(world.pool_y[i]) for plan in plans for i in plan.asked}
+    labels, excess = surprises(found[-1])
+    assert labels > 5
+    assert (labels, pytest.approx(excess)) == slow.surprise(plans, answers)
+    assert method.choice(found[-1]).batch == 10
+    assert explored(surprises(found[-1]), 0.0, 1.0) == pytest.approx(np.clip(excess / (PRIOR + labels), 0.0, 1.0))
+
+
+def test_skipped_rows_are_no_surprise():
+    world, method = World(), ob.AutoVC(learners=FAST, explore_share=1.0, most_explore_share=1.0)
+    problem = Problem(world.logged, world.pool)
+    state = method.begin(problem, np.random.default_rng(0))
+    plan = method.plan(problem, state, np.random.default_rng(0))
+    answered = np.arange(plan.asked.size) % 2 == 0
+    codes = np.where(answered, world.pool_y[plan.asked], 0)
+    after = method.advance(problem, state, plan, ob.types.Answers(codes, answered), np.random.default_rng(0))
+    told = {int(i): int(world.pool_y[i]) if a else None for i, a in zip(plan.asked, answered, strict=True)}
+    labels, excess = slow.surprise([plan], told)
+    assert surprises(after).labels == labels == np.sum(answered & (plan.reason == 2))
+    assert surprises(after).excess == pytest.approx(excess)
+
+
+def test_a_log_that_misleads_makes_it_explore():
+    """Half of the world is labelled the other way round there, where the log shows nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 3))
+    y = ((X[:, 0] > 0) ^ (X[:, 1] > 0.3)).astype(int)
+    q = np.where(X[:, 1] > 0.3, 0.002, 0.6)
+    shown = rng.random(600) < q[:600]
+    logged = ob.LoggedData(X[:600], np.where(shown, y[:600], np.nan), q[:600], classes=(0, 1))
+    shares = {}
+    for name, truth in (("misleading", y), ("honest", (X[:, 0] > 0).astype(int))):
+        log = logged if name == "misleading" else ob.LoggedData(X[:600], np.where(shown, truth[:600], np.nan), q[:600])
+        session = ob.Session(log, ob.Pool(X[600:], q[600:]), ob.AutoVC(learners=FAST), label_budget=40)
+        while (query := session.ask()) is not None:
+            session.tell(query.ids, truth[600:][query.ids])
+        by_lot = [np.mean(plan.reason == 2) for plan in session.plans]
+        shares[name] = by_lot
+    assert np.mean(shares["misleading"][1:]) > 1.5 * np.mean(shares["honest"][1:])
+    assert max(shares["misleading"]) >= 0.2
+
+
+def test_choices_are_kept_until_half_as_many_labels_again():
+    _, found = states(ob.AutoVC(learners=FAST, batch=4), World(), 6)
+    anchors = [None if state.fit.anchor is None else state.fit.anchor.bought.size for state in found]
+    assert anchors == [None, None, None, None, 12, None, 20]
+    kept = found[4]
+    assert kept.model.chosen == found[3].model.chosen
+    assert kept.model.blend.theta.tolist() == found[3].model.blend.theta.tolist()
+
+
+def test_a_replayed_session_fits_only_what_it_shows(monkeypatch, tmp_path):
+    import observal.learners.blend as module
+    from observal.methods.auto import model
+
+    world, method = World(), ob.AutoVC(learners=FAST, batch=4)
+    session = ob.Session(world.logged, world.pool, method, label_budget=24)
+    while (query := session.ask()) is not None:
+        session.tell(query.ids, world.pool_y[query.ids])
+    session.save(tmp_path / "s.zip")
+    want, fits = session.estimator.predict_proba(world.X), []
+    monkeypatch.setattr(model, "fit_blend", lambda *a: fits.append(a[2].size) or module.fit_blend(*a))
+    again = ob.Session.load(tmp_path / "s.zip")
+    assert again.method == method
+    assert (again.estimator.predict_proba(world.X) == want).all()
+    assert len(fits) == 2  # the last round, and the one whose choices it keeps
+    for one, other in zip(again.plans, session.plans, strict=True):
+        assert (one.doubt == other.doubt).all()
+        assert (one.inferred == other.inferred).all()
+
+
+def test_runs_repeat_and_seeds_differ():
+    world, method = World(), ob.AutoVC()
+    one, other, third = (
+        ob.run(world.logged, world.pool, world.oracle, method, label_budget=30, random_state=seed) for seed in (0, 0, 1)
+    )
+    assert list(one.decisions) == list(other.decisions) != list(third.decisions)
+    assert (one.estimator.predict_proba(world.X) == other.estimator.predict_proba(world.X)).all()
+
+
+def test_three_classes_and_a_class_without_a_label():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 2))
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] * X[:, 1], [-0.1, 0.15])]
+    shown = (rng.random(200) < 0.3) & (y[:200] != "c")
+    logged = ob.LoggedData(X[:200], np.where(shown, y[:200], None), 0.3, classes=("a", "b", "c"))
+    result = ob.run(logged, ob.Pool(X[200:], 0.3), lambda ids: y[200:][ids], ob.AutoVC(), label_budget=80)
+    assert result.estimator.classes_.tolist() == ["a", "b", "c"]
+    assert result.estimator.score(X, y) > 0.85 > result.rounds[0].estimator.score(X, y)
+    assert 0 <= result.error_interval.low < result.error_interval.high <= 1
+
+
+def test_one_class_in_the_log_is_drawn_by_lot_until_another_comes():
+    logged, pool, y = one_class()
+    result = ob.run(logged, pool, lambda ids: y[ids], ob.AutoVC(batch=5), label_budget=20)
+    first = result.queries["reason"][result.queries["round"] == 1]
+    assert set(first) == {REASONS[2]}
+    assert result.estimator.score(pool.X, y) > 0.9
+
+
+def test_the_whole_pool_can_be_bought():
+    world = World(m=60, n=25)
+    result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(learners=FAST))
+    assert len(result.queries) == 25
+    assert result.stopped == "every pool row has been looked at"
+
+
+def test_mistakes_that_cost_nothing_do_not_count():
+    base = World()
+    cost = np.where(base.X[:, 1] > 0, 1.0, 0.0)
+    world = World(cost=cost)
+    result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(learners=FAST), label_budget=20)
+    dear = cost > 0
+    assert result.estimator.score(world.X[dear], world.y[dear]) > 0.85
+
+
+def test_sparse_rows():
+    world = World(sparse=True)
+    result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(), label_budget=20)
+    assert result.estimator.names == ("linear",)
+    assert result.estimator.score(world.logged.X, world.y[:200]) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"order": "stream"}, r'NewtonVC\(order="stream"\)'),
+        ({"batch": 0}, "batch must be"),
+        ({"explore_share": 0.6}, "no larger than the second"),
+        ({"explore_share": "many"}, "must be a number"),
+        ({"tempering": -1.0}, "tempering"),
+        ({"clip": 1}, "clip"),
+        ({"learners": ("tree",)}, "learners must"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        ob.AutoVC(**settings)
