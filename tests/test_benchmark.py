@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -54,9 +58,10 @@ def one_thread():
 
 
 @pytest.fixture
-def small_forest(monkeypatch):
+def small_models(monkeypatch):
     small = replace(FAMILIES["forest"], make=lambda seed, _: RandomForestClassifier(5, random_state=seed))
     monkeypatch.setitem(FAMILIES, "forest", small)
+    monkeypatch.setattr("observal.experiments.benchmark.rows.STRENGTHS", (0.1, 10.0))
 
 
 @pytest.fixture
@@ -441,7 +446,7 @@ def test_one_trial_has_no_standard_error():
     assert (mean, se) == (pytest.approx(pairs.mean()), pytest.approx(pairs.std(ddof=1) / np.sqrt(2)))
 
 
-def test_report_compares_with_the_best_single_peer_of_any_family(folder, tmp_path, small_forest):
+def test_report_compares_with_the_best_single_peer_of_any_family(folder, tmp_path, small_models):
     peers = ("margin/logistic", "random/logistic", "margin/forest")
     policies = ("certainty", "blind-spot")
     spec = tiny(only=None, data=folder, policies=policies, exclude=("skin", "beta"), peers=peers, rows=200)
@@ -473,7 +478,7 @@ def test_report_compares_with_the_best_single_peer_of_any_family(folder, tmp_pat
     assert "| mean over its cells |" in text
 
 
-def test_all_labels_are_those_of_the_family_that_has_the_lowest_error(small_forest):
+def test_all_labels_are_those_of_the_family_that_has_the_lowest_error(small_models):
     spec = tiny(peers=("random/forest",), only="confidently wrong", rows=600)
     report = benchmark(spec, jobs=1)
     cell = spec.cells[0]
@@ -483,20 +488,20 @@ def test_all_labels_are_those_of_the_family_that_has_the_lowest_error(small_fore
     assert_allclose(report.areas(cell, "ActiveVC"), report.errors(cell, "ActiveVC") - report.all_labels(cell))
 
 
-def test_a_method_for_two_classes_is_left_out_of_cells_with_more(tables, tmp_path):
+def test_a_method_for_two_classes_is_left_out_of_cells_with_more(tables, tmp_path, small_models):
     spec = tiny(only="scorecard", development=tables, peers=("margin/logistic",), trials=1, rows=240)
     assert [cell.name for cell in spec.cells] == ["three / scorecard", "two / scorecard"]
     report = benchmark(spec, tmp_path, jobs=1)
     assert [cell.data for cell in report.cells_of("ActiveVC")] == ["two"]
     assert report.rows()[0][1] == "—"
-    assert report.summary()[0] == "ActiveVC takes two classes alone, so it was not run in 1 cells."
+    assert report.summary()[0] == "ActiveVC takes two classes alone, so it was not run in 1 cell."
     assert report.overall_rows("ActiveVC")[0][4] in ("", "0 of 1", "1 of 1")
     alone = benchmark(replace(spec, only="three / scorecard"), jobs=1)
     assert alone.overall_rows("ActiveVC") == []
     json.dumps(alone.to_dict(), allow_nan=False)
 
 
-def test_the_worse_cells_are_those_whose_lower_bound_exceeds_the_tolerance():
+def test_the_worse_cells_are_those_whose_lower_bound_exceeds_the_tolerance(small_models):
     spec = tiny(peers=("margin/logistic",), trials=3)
     report = benchmark(spec, jobs=1)
     cell = spec.cells[0]
@@ -543,3 +548,31 @@ def test_methods_are_picked_by_name():
     assert list(pick_methods(["CommitteeVC/forest", "NewtonVC"])) == ["CommitteeVC/forest", "NewtonVC"]
     with pytest.raises(InvalidInput, match="no method 'Nobody'"):
         pick_methods(["Nobody"])
+
+
+def observal(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "observal", "benchmark", "--jobs", "1", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+def test_a_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
+    common = ("--trials", "1", "--rows", "100", "--methods", "ActiveVC", "--peers", "random/forest")
+    real = observal(*common, "--data", str(folder), "--only", "alpha / certainty", "--out", str(tmp_path / "a"))
+    assert real.returncode == 0, real.stderr
+    assert "benchmarks/LOOKS.md" in real.stderr
+    assert "mean test error" in real.stdout
+    # A folder in the environment is left alone where development tables are asked for.
+    chosen = ("--development", str(tables), "--only", "two / certainty", "--out", str(tmp_path / "b"))
+    other = observal(*common, *chosen, OBSERVAL_DATA=str(folder))
+    assert other.returncode == 0, other.stderr
+    assert "LOOKS" not in other.stderr
+    assert list(json.loads((tmp_path / "b" / "results.json").read_text(encoding="utf-8"))["cells"]) == [
+        "two / certainty"
+    ]
+
+
+def test_looks_has_a_rule_and_every_look_has_a_date_and_a_commit():
+    lines = (Path(__file__).parents[1] / "benchmarks" / "LOOKS.md").read_text(encoding="utf-8").splitlines()
+    looks = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+    assert any(line.startswith("**Rule.**") for line in lines)
+    assert all(len(look) == 4 and all(look) for look in looks)

@@ -8,7 +8,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.ensemble import RandomForestClassifier
 from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
 
+from observal.cli import app
 from observal.errors import InvalidInput
 from observal.experiments.rebenchmark import Rebenchmark, protocol, rebenchmark, run_unit
 from observal.methods.newton.method import NewtonVC
@@ -169,3 +171,23 @@ def test_units_and_refusals(folder):
         Rebenchmark(folder, seeds=0)
     with pytest.raises(InvalidInput, match=r"published\.csv"):
         Rebenchmark(folder / "nowhere")
+
+
+def test_the_command_runs_it_and_nothing_else(folder, tmp_path):
+    options = [
+        "--rebenchmark",
+        str(folder),
+        "--seeds",
+        "1",
+        "--only",
+        "beta",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    done = CliRunner().invoke(app, ["benchmark", *options])
+    assert done.exit_code == 0, done.output
+    assert "Published margin sampling with rbf_svm: 1 of 1 run repeated to five decimals." in done.output
+    assert (tmp_path / "o" / "rebenchmark.md").is_file()
+    assert not (tmp_path / "o" / "results.json").exists()

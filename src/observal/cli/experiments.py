@@ -184,6 +184,7 @@ def run_rebenchmark(
     folder: Path, seeds: int, only: str | None, out: Path, resume: bool, jobs: int | None, as_json: bool
 ) -> None:
     """Run the public re-benchmark and print what it says."""
+    from observal.experiments.benchmark.tables import count
     from observal.experiments.rebenchmark import Rebenchmark
     from observal.experiments.rebenchmark import rebenchmark as run
     from observal.experiments.rebenchmark.report import RANDOM, SCORECARD
@@ -195,7 +196,7 @@ def run_rebenchmark(
         return
     print_table(list(report.agreement_header), report.agreement_rows())
     for variant, words in ((RANDOM, "drawn at random"), (SCORECARD, "drawn by an old scorecard")):
-        say(f"First labels {words}, mean AUBC over {seeds} seeds:")
+        say(f"First labels {words}, mean AUBC over {count(seeds, 'seed')}:")
         print_table(report.header, report.rows(variant))
     for line in report.summary():
         say(line)

@@ -92,7 +92,7 @@ def verdict(report: BenchmarkReport, ours: str) -> list[str]:
     cells = report.cells_of(ours)
     peer = report.best_peer(cells)
     left_out = len(report.spec.cells) - len(cells)
-    lines = [f"{ours} takes two classes alone, so it was not run in {left_out} cells."] if left_out else []
+    lines = [f"{ours} takes two classes alone, so it was not run in {count(left_out, 'cell')}."] if left_out else []
     if not cells:
         return lines
     if peer is None:
@@ -100,15 +100,15 @@ def verdict(report: BenchmarkReport, ours: str) -> list[str]:
     found, by_data = (report.difference(ours, peer, cells, by_data) for by_data in (False, True))
     ours_mean, peer_mean = (100 * report.mean_error(name, cells) for name in (ours, peer))
     lines.append(
-        f"{ours}: mean test error {ours_mean:.2f} % over {len(cells)} cells. The best single peer of any family, {peer}, "
+        f"{ours}: mean test error {ours_mean:.2f} % over {count(len(cells), 'cell')}. The best single peer of any family, {peer}, "
         f"has {peer_mean:.2f} %. Difference {100 * found.mean:+.2f} points (95 % interval over cells "
-        f"{_interval(found)}, over {by_data.groups} data sets {_interval(by_data)}); lower in {found.won} of "
-        f"{found.groups} cells."
+        f"{_interval(found)}, over {count(by_data.groups, 'data set')} {_interval(by_data)}); lower in {found.won} of "
+        f"{count(found.groups, 'cell')}."
     )
     worse = [cell.name for cell in report.worse(ours)]
     lines.append(
         f"{ours} is worse than {peer} by more than {100 * TOLERANCE:g} points (95 % lower bound) in "
-        f"{len(worse)} of {len(cells)} cells{': ' if worse else ''}{', '.join(worse)}."
+        f"{len(worse)} of {count(len(cells), 'cell')}{': ' if worse else ''}{', '.join(worse)}."
     )
     return [*lines, *_generated_lines(report, ours), *_tree_lines(report, ours)]
 
@@ -118,7 +118,7 @@ def _generated_lines(report: BenchmarkReport, ours: str) -> list[str]:
         return []
     peer, r = found
     return [
-        f"Generated scenarios ({r.cells} cells): {ours}'s area above the all-labels error is {100 * r.ours:.2f} points, "
+        f"Generated scenarios ({count(r.cells, 'cell')}): {ours}'s area above the all-labels error is {100 * r.ours:.2f} points, "
         f"that of {peer}, the best peer there, {100 * r.theirs:.2f}; ratio {r.estimate:.2f} (95 % interval "
         f"{r.low:.2f} to {r.high:.2f})."
     ]
@@ -156,6 +156,17 @@ def markdown(titles: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [titles, ["---"] * len(titles), *body])
 
 
+def count(number: int, word: str) -> str:
+    """Return the number and the word, in the plural where it is not one.
+
+    Examples
+    --------
+    >>> count(1, "cell"), count(3, "cell")
+    ('1 cell', '3 cells')
+    """
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
 def standard_error(values: Floats) -> float:
     """Return the standard error of the mean, NaN for one value."""
     return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("nan")
@@ -172,4 +183,4 @@ def _difference(mean: float, se: float) -> str:
 
 
 def _interval(found: Difference) -> str:
-    return f"{100 * found.low:+.2f} to {100 * found.high:+.2f}" if found.groups > 1 else "unknown from one"
+    return f"{100 * found.low:+.2f} to {100 * found.high:+.2f}" if found.groups > 1 else "unknown"

@@ -10,7 +10,7 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.experiments.benchmark.scores import paired_difference
-from observal.experiments.benchmark.tables import markdown
+from observal.experiments.benchmark.tables import count, markdown
 from observal.experiments.rebenchmark.protocol import MODELS
 
 MARGIN = "margin_"
@@ -64,8 +64,8 @@ class RebenchmarkReport:
         for model in MODELS:
             pairs = [(key, value) for key, value in self.published.items() if key[2] == model and key[0] in self.tables]
             if pairs:
-                off = np.array([self.scores[RANDOM, t, s, MARGIN + m]["own"] - value for (t, s, m), value in pairs])
-                equal = int((np.abs(off) < 1e-5).sum())
+                off = np.array([round(self.scores[RANDOM, t, s, MARGIN + m]["own"], 5) - v for (t, s, m), v in pairs])
+                equal = int((np.abs(off) < 1e-9).sum())
                 out.append((model, str(len(pairs)), str(equal), f"{off.mean():+.5f}", f"{np.abs(off).max():.5f}"))
         return out
 
@@ -123,7 +123,7 @@ class RebenchmarkReport:
     def summary(self) -> list[str]:
         """Return the verdict in a few sentences."""
         repeated = [
-            f"Published margin sampling with {model}: {equal} of {runs} runs repeated to five decimals."
+            f"Published margin sampling with {model}: {equal} of {count(int(runs), 'run')} repeated to five decimals."
             for model, runs, equal, *_ in self.agreement_rows()
         ]
         words = {RANDOM: "first labels at random, best published margin by table"}
