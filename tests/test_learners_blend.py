@@ -11,15 +11,18 @@ import lightgbm
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import softmax
 from sklearn.datasets import load_iris, load_wine
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
 from observal.errors import InvalidInput
+from observal.learners.additive import Bends, fit_additive
 from observal.learners.bagged import TreeChances, from_forest, from_lightgbm
 from observal.learners.blend import bounded, fit_blend, lead, mixture, spread_folds
-from observal.learners.kernel import Spectrum, calibrate, targets
+from observal.learners.kernel import Labelled, Spectrum, calibrate, fit_to_targets, targets
+from observal.learners.linear import fit_linear
 from observal.learners.population import Population, Space
 from tests.reference import blend as slow
 
@@ -99,6 +102,32 @@ def test_what_lies_between_two_ranks_lies_between_their_scores():
     assert low < between < same < high == beyond
 
 
+def test_the_additive_learner_is_ridge_regression_on_hats():
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.normal(size=400), rng.integers(0, 12, 400), rng.integers(0, 2, 400)])
+    y = (np.abs(X[:, 0]) + 0.2 * X[:, 1] + 0.2 * rng.normal(size=400) > 2.0).astype(int)
+    population = Population.of(X)
+    Z = population.feature_map(X)
+    bends = Bends.of(population.sample)
+    assert bends.features.tolist() == [0, 1]
+    hats = np.column_stack(
+        [
+            np.interp(np.clip(Z[:, j], None, knots[count - 1]), knots, one)
+            for j, knots, count in zip(bends.features, bends.knots.T, bends.count, strict=True)
+            for one in np.eye(knots.size)
+        ]
+    )
+    np.testing.assert_allclose(bends(Z), hats, atol=1e-12)
+    labelled = Labelled(Z, y, np.ones(400), 2, spread_folds(y))
+    fit = fit_additive(population, labelled)
+    F = np.column_stack([Z, 2.0 * hats, np.full(400, 3.0)])
+    coef, shift, out_of_fold = fit_to_targets(F, labelled, fit.tuned[0])
+    np.testing.assert_allclose(fit.chances(Z), softmax(F @ coef + shift, axis=1), atol=1e-10)
+    np.testing.assert_allclose(fit.out_of_fold, out_of_fold)
+    straight = fit_linear(population, labelled)
+    assert (fit.out_of_fold.argmax(axis=1) == y).mean() > 0.9 > (straight.out_of_fold.argmax(axis=1) == y).mean()
+
+
 # -- trees ------------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +187,7 @@ def test_it_is_about_as_good_as_its_best_learner():
     train, test = order[:80], order[80:]
     alone = {
         name: ob.BlendClassifier((name,)).fit(X[train], y[train], population=X).score(X[test], y[test])
-        for name in ("linear", "kernel", "forest", "boosted")
+        for name in ("linear", "additive", "kernel", "forest", "boosted")
     }
     blend = ob.BlendClassifier().fit(X[train], y[train], population=X)
     assert min(alone.values()) > 0.6

@@ -77,7 +77,7 @@ MODELS = {
         for f in ("linear", "splines", "fourier", "auto")
     },
     "auto": lambda: fitted(ob.AutoVC()),
-    **{f"auto {n}": lambda n=n: fitted(ob.AutoVC(learners=(n,))) for n in ("linear", "kernel", "forest", "boosted")},
+    **{f"auto {n}": lambda n=n: fitted(ob.AutoVC(learners=(n,))) for n in ob.AutoVC().learners},
     "auto with another": lambda: fitted(ob.AutoVC(learners=("kernel", ("bayes", GaussianNB())))),
     "newton stream": lambda: fitted(ob.NewtonVC(order="stream", batch=8)),
     "active": lambda: fitted(ob.ActiveVC(passes=1)),

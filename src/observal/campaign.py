@@ -166,7 +166,7 @@ class Campaign(LabelLoop):
         label_budget : int, optional
             How many labels may be bought; without it the method decides when to stop.
         method : Method, optional
-            How rows are chosen; :class:`~observal.NewtonVC` by default.
+            How rows are chosen; :class:`~observal.AutoVC` by default.
         random_state : int
             Seed of all random numbers.
         overlap : int

@@ -33,7 +33,7 @@ class Session(LabelLoop):
     pool : Pool
         The rows you can ask about.
     method : Method, optional
-        How rows are chosen; :class:`NewtonVC` by default.
+        How rows are chosen; :class:`AutoVC` by default.
     label_budget : int, optional
         How many labels may be bought; without it the method decides when to stop.
     random_state : int

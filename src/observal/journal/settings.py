@@ -9,7 +9,7 @@ from typing import Any
 
 from observal.checks import check_whole
 from observal.errors import InvalidInput
-from observal.methods import Method, NewtonVC
+from observal.methods import AutoVC, Method
 from observal.types import Problem
 
 ANYONE = "anyone"
@@ -40,7 +40,7 @@ def new_settings(
     check_whole("random_state", random_state, 0)
     if label_budget is not None:
         check_whole("label_budget", label_budget, 0)
-    method = NewtonVC() if method is None else method
+    method = AutoVC() if method is None else method
     if isinstance(method, type) or not hasattr(method, "begin"):
         raise InvalidInput(f"method must be a method such as NewtonVC(), but is {method!r}; pass an instance.")
     logged, pool = problem.logged, problem.pool

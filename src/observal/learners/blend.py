@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
+from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest
 from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, LEAST_CHANCE, ROWS_AT_ONCE
 from observal.learners.features import FeatureMap
@@ -24,11 +25,12 @@ from observal.learners.population import Population
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
     "linear": fit_linear,
+    "additive": fit_additive,
     "kernel": fit_kernel,
     "forest": fit_forest,
     "boosted": fit_boosted,
 }
-MEMBERS = (LinearChances, KernelChances, TreeChances, FoldMean)
+MEMBERS = (LinearChances, AdditiveChances, KernelChances, TreeChances, FoldMean)
 ONE_CLASS = "constant"
 
 
@@ -229,13 +231,13 @@ def check_learners(learners: Any) -> None:
     >>> check_learners(("linear", "tree"))
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: learners must be some of linear, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
+    observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
     """
     every = list(learners) if isinstance(learners, tuple | list) else []
     wrong = [one for one in every if not (one in LEARNERS if isinstance(one, str) else _is_pair(one))]
     if wrong or not every:
         raise InvalidInput(
-            "learners must be some of linear, kernel, forest and boosted, or pairs of another name and a scikit-learn "
+            "learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn "
             f"classifier with predict_proba, but one of them is {(wrong or [learners])[0]!r:.80}."
         )
     names = [one if isinstance(one, str) else one[0] for one in every]
@@ -302,7 +304,8 @@ def fit_blend(
     theta = _weights(own, labelled) if kept is None or not kept.theta.keys() & own.keys() else kept.theta
     names = tuple(name for name in own if theta.get(name, 0.0) > 0.0)
     shares = np.array([theta[name] for name in names])
-    shares = shares / shares.sum()
+    if abs(shares.sum() - 1.0) > 1e-12:  # what is kept stays the same to the last digit
+        shares = shares / shares.sum()
     blend = Blend(population.feature_map, names, tuple(fitted[name].chances for name in names), shares, classes)
     unused = np.setdiff1d(np.arange(codes.size), used)
     if unused.size:  # no fit has seen these

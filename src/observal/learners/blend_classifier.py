@@ -19,14 +19,14 @@ from observal.learners.population import Population
 
 
 class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear model, a kernel model, a forest and boosted trees, blended by how well each predicts labels it has not seen.
+    """A linear, an additive and a kernel model, a forest and boosted trees, blended by how well each predicts labels it has not seen.
 
     There is nothing to tune: every learner chooses its own settings on the labels. Meant for tens to thousands of labels.
 
     Parameters
     ----------
     learners : sequence
-        Some of "linear", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier with
+        Some of "linear", "additive", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier with
         ``predict_proba``, which gets standardised rows. Sparse rows have the linear learner only, whatever is named here.
 
     Attributes
@@ -46,7 +46,7 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     The linear learner is logistic regression, fitted again near its boundary, or ridge regression onto three classes or
-    more; the kernel learner is ridge regression on a Gaussian kernel with 200 landmarks; the forest has 100 extremely
+    more; the additive learner gives each feature a bent line; the kernel learner is ridge regression on a Gaussian kernel with 200 landmarks; the forest has 100 extremely
     randomised trees; the boosted trees are LightGBM's. All fits have fixed seeds and one thread each, and learners are
     fitted side by side: the same rows give the same model.
 

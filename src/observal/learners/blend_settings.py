@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LEARNERS = ("linear", "kernel", "forest", "boosted")
+LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 """One of each kind; every one of them is the best on some tables, and none on all."""
 
 FOLDS = 4
@@ -37,10 +37,20 @@ LEAST_LEFT = 0.01
 # -- the linear learner
 LOGISTIC_RIDGES = tuple(10.0**power for power in range(-4, 1))
 """Of two classes, to choose from."""
-LINEAR_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 9))
-"""Of more than two classes, to choose from."""
+LINEAR_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 7))
+"""Of more than two classes, and of the additive learner, to choose from."""
 SLOPES = tuple(10.0 ** (tenth / 10.0) for tenth in range(-15, 6))
 """By which margins are multiplied to become log odds, to choose from: fits near the boundary are too sure far from it."""
+
+# -- the additive learner
+BENDS = 7
+"""Quantiles at which a feature's line may bend."""
+LEAST_VALUES = 6
+"""A feature with fewer values is not curved: a straight line says nearly as much."""
+MOST_CURVED = 60
+"""Features that are curved, the first ones: more columns would take more time than they are worth."""
+CURVE = 2.0
+"""The height of a bend's column, so that the ridge shrinks bends about as much as slopes."""
 
 # -- the trees
 TREES_PER_FOLD = 25

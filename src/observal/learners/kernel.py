@@ -248,7 +248,7 @@ def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floa
     return float(found[0]), found[1:]
 
 
-def _fit_ridge(F: Any, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:
+def fit_to_targets(F: Any, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:
     """Return calibrated weights (features × classes), shifts, and chances out of fold."""
     spectrum = Spectrum.of(F, labelled.weights, targets(labelled.codes, labelled.n_classes))
     scores = spectrum.out_of_fold(ridge, labelled.folds)
@@ -265,7 +265,7 @@ def fit_kernel(population: Population, labelled: Labelled, tuned: tuple[float, .
         some = labelled.some()
         tuned = best_ridge([kernel(some.rows) for kernel in population.maps], some, KERNEL_RIDGES)
     kernel: KernelMap = population.maps[int(tuned[0])]
-    coef, shift, out_of_fold = _fit_ridge(kernel(labelled.rows), labelled, tuned[1])
+    coef, shift, out_of_fold = fit_to_targets(kernel(labelled.rows), labelled, tuned[1])
     made = KernelChances(
         kernel.space, kernel.landmarks, kernel.gamma, kernel.whiten @ coef[:-1], shift + CONSTANT * coef[-1]
     )
@@ -277,7 +277,7 @@ def fit_ridge(population: Population, labelled: Labelled, tuned: tuple[float, ..
     if not tuned:
         some = labelled.some()
         tuned = (best_ridge([_with_constant(some.rows)], some, LINEAR_RIDGES)[1],)
-    coef, shift, out_of_fold = _fit_ridge(_with_constant(labelled.rows), labelled, tuned[0])
+    coef, shift, out_of_fold = fit_to_targets(_with_constant(labelled.rows), labelled, tuned[0])
     return Fitted(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
 
 

@@ -54,6 +54,7 @@ def full_name(kind: type[Any]) -> str:
 def own_classes() -> dict[str, type[Any]]:
     """Return the classes of observal that a model may contain, by full name, including old names."""
     from observal import hypotheses as h
+    from observal.learners.additive import AdditiveChances
     from observal.learners.bagged import FoldMean, TreeChances
     from observal.learners.blend import Blend
     from observal.learners.features import FeatureMap
@@ -68,7 +69,7 @@ def own_classes() -> dict[str, type[Any]]:
 
     members = (h.Constant, h.HalfPlane, h.KnownPredictions, h.Rectangle, h.TangentHalfPlane, h.Threshold)
     classifiers = (CampaignClassifier, ConstantClassifier, FiniteClassifier, LinearClassifier, NewtonClassifier)
-    blended = (Blend, FoldMean, KernelChances, LinearChances, Space, TreeChances)
+    blended = (AdditiveChances, Blend, FoldMean, KernelChances, LinearChances, Space, TreeChances)
     kinds: tuple[type[Any], ...] = (
         *members,
         *classifiers,

@@ -15,14 +15,14 @@ from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
-LEARNERS = ("linear", "kernel", "forest", "boosted")
+LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 
 
 @dataclass(frozen=True)
 class AutoVC:
-    """A blend of four kinds of learners; asks where its lead is smallest, and by lot where the log shows little.
+    """A blend of five kinds of learners; asks where its lead is smallest, and by lot where the log shows little.
 
-    The blend is :class:`observal.BlendClassifier`'s: a linear model, a kernel model, a forest and boosted trees, weighted by how
+    The blend is :class:`observal.BlendClassifier`'s: a linear, an additive and a kernel model, a forest and boosted trees, weighted by how
     well each predicts labels that it has not seen. Two classes or more. Sparse rows have the linear model only.
 
     Parameters
@@ -33,7 +33,7 @@ class AutoVC:
         The least and the most of each batch that is spread evenly over the rows that pass the gate. In between the
         labels decide: see Notes.
     learners : tuple
-        Some of "linear", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier.
+        Some of "linear", "additive", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier.
     tempering : float
         Importance weights are raised to this power: 1 is the full correction, 0 none.
     clip : bool
