@@ -6,13 +6,14 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from observal.cli.output import Force, Json, Seed, print_json, print_pairs, print_table, progress_bar, say, write_csv
 from observal.errors import InvalidInput
 
+FIRST_ROUND = 10  # rows of a round where nobody says otherwise
 MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
 
 Where = Annotated[str, typer.Argument(help="The campaign: a file, or a postgresql:// address.")]
@@ -57,6 +58,10 @@ def init(
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Rows in a round; 10 by default.", min=1)] = None,
     overlap: Annotated[int, typer.Option(help="How many people label each row; the majority decides.", min=1)] = 1,
+    method: Annotated[
+        Literal["auto", "newton"],
+        typer.Option(help="How to choose rows: auto blends models, newton fits a linear one."),
+    ] = "auto",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +75,7 @@ def init(
         raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
     chances: Any = "estimate" if estimate_propensity else propensity
     from observal.campaign import Campaign
-    from observal.methods import NewtonVC
+    from observal.methods import AutoVC, NewtonVC
 
     with progress_bar("reading", hidden=as_json) as progress:
         made = Campaign.create(
@@ -87,14 +92,14 @@ def init(
             propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
             n_logged_rows=log_rows,
-            method=NewtonVC() if batch is None else NewtonVC(batch=batch),
+            method=AutoVC(batch=batch) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
             random_state=seed,
             overlap=overlap,
             progress=progress,
         )
     _show_status(made.status(), as_json)
     if not as_json:
-        say(f"Next: observal ask {quote(campaign)} -n {batch or NewtonVC().batch} --csv -o labels.csv")
+        say(f"Next: observal ask {quote(campaign)} -n {batch or FIRST_ROUND} --csv -o labels.csv")
 
 
 def ask(

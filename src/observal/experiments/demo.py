@@ -19,15 +19,16 @@ from observal.datasets import Dataset, Simulation, fit_policy, load_shipped, sim
 from observal.errors import CampaignExists, ObservalError
 from observal.experiments.curves import Course, Curve, Estimate, Streams
 from observal.experiments.trials import Progress, run_all
-from observal.methods import ActiveVC, Method, NewtonVC
+from observal.methods import ActiveVC, AutoVC, Method, NewtonVC
 
 TRIALS = 16
 LABELS = 60
 ID, LABEL = "tumour", "diagnosis"  # columns of the campaign
-# Default settings, except for the second, which picks every row at random with the same chance.
+# Default settings, except for the third, which picks every row at random with the same chance.
 METHODS: dict[str, Method] = {
-    "NewtonVC (the default)": NewtonVC(),
-    "the same fit, random rows": NewtonVC(explore_share=1.0, gate_share=0.0),
+    "AutoVC (the default)": AutoVC(),
+    "NewtonVC (linear)": NewtonVC(),
+    "NewtonVC's fit, random rows": NewtonVC(explore_share=1.0, gate_share=0.0),
     "ActiveVC (from the paper)": ActiveVC(),
 }
 

@@ -42,7 +42,7 @@ def new_settings(
         check_whole("label_budget", label_budget, 0)
     method = AutoVC() if method is None else method
     if isinstance(method, type) or not hasattr(method, "begin"):
-        raise InvalidInput(f"method must be a method such as NewtonVC(), but is {method!r}; pass an instance.")
+        raise InvalidInput(f"method must be a method such as AutoVC(), but is {method!r}; pass an instance.")
     logged, pool = problem.logged, problem.pool
     unnamed = {"id": "id", "label": "label", "features": [f"x{k}" for k in range(pool.X.shape[1])]}
     return {
