@@ -21,6 +21,7 @@ from observal.errors import InvalidInput
 from observal.learners.additive import Bends, fit_additive
 from observal.learners.bagged import TreeChances, from_forest, from_lightgbm
 from observal.learners.blend import bounded, fit_blend, lead, mixture, spread_folds
+from observal.learners.blend_settings import LEARNERS
 from observal.learners.kernel import Labelled, Spectrum, calibrate, fit_to_targets, targets
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population, Space
@@ -34,13 +35,17 @@ CHECKS = """if True:
     from sklearn.utils.estimator_checks import check_estimator
     from observal import BlendClassifier
     excused = dict.fromkeys(json.loads(sys.argv[1]), "which fold a row is in depends on how many rows there are")
-    report = check_estimator(BlendClassifier(), on_fail=None, on_skip=None, expected_failed_checks=excused)
+    learners = tuple(json.loads(sys.argv[2]))
+    report = check_estimator(BlendClassifier(learners), on_fail=None, on_skip=None, expected_failed_checks=excused)
     print(json.dumps([[check["check_name"], check["status"], repr(check["exception"])] for check in report]))"""
 
 
-def test_check_estimator_passes_with_two_checks_excused():
+@pytest.mark.parametrize(
+    "learners", [("linear", "kernel"), pytest.param(LEARNERS, marks=pytest.mark.slow)], ids=["two learners", "all"]
+)
+def test_check_estimator_passes_with_two_checks_excused(learners):
     process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHECKS, json.dumps(sorted(EXCUSED))],
+        [sys.executable, "-W", "ignore", "-c", CHECKS, json.dumps(sorted(EXCUSED)), json.dumps(learners)],
         env={**os.environ, "SCIPY_ARRAY_API": "1"},
         capture_output=True,
         text=True,

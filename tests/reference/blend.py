@@ -57,7 +57,7 @@ def surprise(plans, answers):
     labels, excess = 0, 0.0
     for plan in plans:
         for i, position in enumerate(plan.positions.tolist()):
-            if plan.reasons[plan.reason[i]].startswith("drawn by lot") and answers.get(position) is not None:
+            if plan.reasons[plan.reason[i]].startswith("picked at random") and answers.get(position) is not None:
                 labels += 1
                 excess += (answers[position] != plan.inferred[i]) - plan.doubt[i]
     return labels, excess
