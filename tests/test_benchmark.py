@@ -399,7 +399,7 @@ def test_a_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
     assert (tmp_path / "partial.jsonl").read_text(encoding="utf-8").splitlines()[: len(before)] == before
     cell = spec.cells[0]
     assert second.areas(cell, "ours")[:2].tolist() == report.areas(cell, "ours").tolist()
-    with pytest.raises(InvalidInput, match="another specification"):
+    with pytest.raises(InvalidInput, match="started with other options"):
         benchmark(replace(spec, rows=500), tmp_path, jobs=1, resume=True)
 
 

@@ -285,7 +285,7 @@ def test_what_a_fit_that_knows_a_row_says_of_it_does_not_count():
     for _ in range(3):
         query = session.ask()
         session.tell(query.ids, world.oracle(query.ids))
-    problem, state = session.problem, session._states[-1]
+    problem, state = session.problem, session._replayed()._states[-1]
     _, codes = state.labelled(problem)
     intervals = population_intervals(
         problem,

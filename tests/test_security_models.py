@@ -331,7 +331,7 @@ SHAPES = [
     (lambda s: s.update(protocol=99), "newer skops"),
     (lambda s: s.pop("protocol"), "damaged"),
     (lambda s: s.update(content=s["content"]["content"]["steps"]), "damaged"),
-    (lambda s: s.update(__class__="FeatureUnion"), "no campaign's classifier"),
+    (lambda s: s.update(__class__="FeatureUnion"), "not contain a campaign's classifier"),
     (lambda s: steps(s).clear(), "damaged"),
     (lambda s: steps(s).reverse() or steps(s).insert(0, arguments(text("a"), text("b"))), "step that observal"),
     (lambda s: classifier(s).update(text(5)), "damaged"),
@@ -343,7 +343,7 @@ SHAPES = [
     (lambda s: attributes(s)["feature_map"]["content"]["content"].update(mean=text("x")), "must be of type"),
     (
         lambda s: attributes(s)["feature_map"]["content"]["content"]["transformers"]["content"].append(text("x")),
-        "features are made by",
+        "features come from",
     ),
 ]
 

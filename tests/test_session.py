@@ -367,6 +367,6 @@ def test_a_label_that_cannot_be_a_class_is_refused():
 def test_the_default_method_needs_no_settings():
     logged, pool, truth = data()
     result = ob.run(logged, pool, lambda ids: [truth[i] for i in ids], label_budget=20)
-    assert isinstance(ob.Session(logged, pool).method, ob.NewtonVC)
+    assert isinstance(ob.Session(logged, pool).method, ob.AutoVC)
     assert result.rounds[-1].labels == 20
     assert result.estimator.score(pool.X, [truth[i] for i in pool.ids]) > 0.9

@@ -86,7 +86,7 @@ def test_logs_that_kept_only_labelled_rows_are_counted_each_by_its_own_policy():
     # 8 and 4 rows are behind them: (8 · 0.25 + 4 · 0.5) / 12 = 1/3, and 4 labels of chance 1/3 are 12 rows.
     np.testing.assert_allclose(loaded.pool.propensity, 1 / 3)
     assert len(loaded.logged) == 12
-    assert any("stand in" in note for note in loaded.notes)
+    assert any("drawn from the pool replace" in note for note in loaded.notes)
 
 
 def test_a_log_with_all_labels_and_small_propensities_is_doubted():

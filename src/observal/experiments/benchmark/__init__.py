@@ -6,7 +6,7 @@ Examples
 >>> spec = Specification(only="linear / certainty", rows=400, trials=2, label_budget=20, peers=())
 >>> report = benchmark(spec, jobs=1)
 >>> report.header
-['mean test error, %', 'NewtonVC', 'all labels']
+['mean test error, %', 'AutoVC', 'NewtonVC', 'all labels']
 """
 
 from __future__ import annotations
