@@ -89,7 +89,7 @@ def test_when_others_hold_all_rows_it_says_who(campaign):
     nothing = campaign.ask(5, "cleo")
     assert not nothing
     assert not nothing.finished
-    assert nothing.note == "There is no row for cleo now: of the 8 open rows, ann has 5, bob has 3."
+    assert nothing.note == "There is no row for cleo now: of the 8 open rows, ann holds 5, bob holds 3."
     assert campaign.release("ann") == 5
     assert campaign.release("ann") == 0
     assert len(campaign.ask(5, "cleo")) == 5
@@ -245,7 +245,7 @@ def test_labels_are_matched_by_their_text(classes, texts):
 
 def test_two_people_per_row_and_the_majority(tmp_path):
     campaign = make_campaign(tmp_path / "c.db", overlap=2, label_budget=8)
-    with pytest.raises(InvalidInput, match="who you are"):
+    with pytest.raises(InvalidInput, match="no name was given"):
         campaign.ask(3)
     ids = campaign.ask(None, "ann").ids
     assert campaign.ask(None, "bob").ids == ids

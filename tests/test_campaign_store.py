@@ -99,7 +99,7 @@ def test_a_newer_schema_gets_one_sentence(tmp_path, request, place):
     make_campaign(where)
     with engine_of(where).begin() as connection:
         connection.execute(sa.text("UPDATE observal_version SET version_num = '9999'"))
-    with pytest.raises(NotACampaign, match=r"schema 9999, which a newer observal made .* update observal\.$"):
+    with pytest.raises(NotACampaign, match=r"schema 9999 of a newer observal, .* update observal\.$"):
         Campaign.open(where)
 
 

@@ -117,7 +117,7 @@ def test_people_have_their_own_rows(made):
     assert len(bob.splitlines()) == 5
     assert not set(ann.splitlines()[1:]) & set(bob.splitlines()[1:])
     nothing = observal("ask", made, "--annotator", "cleo")
-    assert nothing == "There is no row for cleo now: of the 10 open rows, ann has 6, bob has 4.\n"
+    assert nothing == "There is no row for cleo now: of the 10 open rows, ann holds 6, bob holds 4.\n"
     assert observal("release", made, "--annotator", "ann") == "6 rows taken back from ann; others can have them now.\n"
     assert "held     bob 4" in observal("status", made).replace("held       ", "held     ")
 
@@ -144,7 +144,7 @@ def test_a_correction_needs_its_option(made, files):
 
 def test_a_file_that_may_hold_labels_is_not_replaced(made, files):
     (files / "l.csv").write_text("id,y\n")
-    assert "not replaced" in observal("ask", made, "-o", files / "l.csv", code=1)
+    assert "already exists and may contain labels" in observal("ask", made, "-o", files / "l.csv", code=1)
     assert (files / "l.csv").read_text() == "id,y\n"
     assert json.loads(observal("status", made, "--json"))["round"] == 0
 

@@ -211,7 +211,7 @@ def test_people_get_different_rows_and_released_rows_go_on(backend):
 
 def test_several_people_per_row_and_the_majority(backend):
     backend.make(overlap=2, label_budget=8)
-    with pytest.raises(InvalidInput, match="who you are"):
+    with pytest.raises(InvalidInput, match="no name was given"):
         backend.now.ask(3)
     ids = ids_of(backend.now.ask(None, "ann"))
     backend.now.tell(ids, labels_of(ids), "ann")
