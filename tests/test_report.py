@@ -235,11 +235,11 @@ def test_many_rounds_are_thinned_and_said_to_be(monkeypatch):
     assert table["left_out"] == len(result.rounds) - len(table["rows"]) > 0
     assert table["rows"][0][0] == "0"
     assert table["rows"][-1][0] == str(len(result.rounds) - 1)
-    assert f"{table['left_out']} of the rounds are left out" in render_report(content)
+    assert f"{table['left_out']} of the rounds, evenly spaced, are not shown" in render_report(content)
 
 
 def test_bad_input_gets_one_sentence(full, tmp_path):
-    with pytest.raises(InvalidInput, match="is a folder; name a file"):
+    with pytest.raises(InvalidInput, match="is a folder, but a file is needed; name a file"):
         write_report(tmp_path, full)
     other = ob.Pool(full.pool.X, full.pool.propensity)
     with pytest.raises(InvalidInput, match="the pool has no row 'row "):

@@ -94,7 +94,7 @@ def test_files_are_written(tiny):
     drawn = " ".join((folder / "figure.svg").read_text(encoding="utf-8").split())
     for word in ("Certainty policy", "Uncertainty policy", "Passive", "Active18", "ActiveVC", "labels bought"):
         assert word in drawn
-    assert "Each method is shown at its best setting on test error, as the paper did." in outcome.caption
+    assert "Each method is shown at its best setting on test error, as in the paper." in outcome.caption
     stored = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert stored == json.loads(json.dumps(outcome.details()))
     assert stored["specification"]["trials"] == 2

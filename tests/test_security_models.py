@@ -328,7 +328,7 @@ SHAPES = [
     (lambda s: s.update(protocol=99), "newer skops"),
     (lambda s: s.pop("protocol"), "damaged"),
     (lambda s: s.update(content=s["content"]["content"]["steps"]), "damaged"),
-    (lambda s: s.update(__class__="FeatureUnion"), "no campaign's classifier"),
+    (lambda s: s.update(__class__="FeatureUnion"), "a campaign's classifier"),
     (lambda s: steps(s).clear(), "damaged"),
     (lambda s: steps(s).reverse() or steps(s).insert(0, arguments(text("a"), text("b"))), "step that observal"),
     (lambda s: classifier(s).update(text(5)), "damaged"),
