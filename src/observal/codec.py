@@ -185,7 +185,7 @@ def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "valu
         raise
     except Exception as error:
         raise InvalidInput(
-            f"The recorded {where} cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:80]}); "
+            f"The entry {where!r} cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:80]}); "
             "use an undamaged copy."
         ) from error
 

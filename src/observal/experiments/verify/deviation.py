@@ -112,7 +112,7 @@ def clipped(rng: np.random.Generator, count: int) -> Results:
 
 
 def _check(lab: Lab, lines: tuple[str, ...], least_ratio: float, note: str) -> Outcome:
-    """Test frequencies by the binomial law, and that the bound is not idle: some deviation comes near it."""
+    """Test frequencies by the binomial law, and that the bound is not too loose: some deviation must come near it."""
     parts, passed, tightest = [], True, 0.0
     for simulation, setting in ((tight, TIGHT), (clipped, CLIPPED)):
         runs = lab.simulate(simulation)
@@ -127,7 +127,7 @@ def _check(lab: Lab, lines: tuple[str, ...], least_ratio: float, note: str) -> O
         trials=lab.trials,
         passed=passed and tightest >= least_ratio,
         error_rate=LEVEL,
-        detail=f"{note}; largest deviation is {tightest:.3f} of its bound (under {least_ratio:g} would mean an idle bound); "
+        detail=f"{note}; largest deviation is {tightest:.3f} of its bound (below {least_ratio:g} the bound would be too loose to test); "
         "2 classifiers without and 8 classifiers with clipping, all pairs; exact binomial tests",
     )
 

@@ -30,7 +30,7 @@ def excess_of_proof(n_logged: int, noise: float = NOISE) -> float:
 
 
 def three_points(n_logged: int) -> World:
-    """Return the distribution of the proof; h1 is right but for x1, h2 but for x2, which the log rarely shows."""
+    """Return the distribution of the proof; h1 is wrong only on x1, h2 only on x2, which the log rarely shows."""
     epsilon = excess_of_proof(n_logged)
     return World(
         np.array([NOISE, NOISE + epsilon, 1.0 - 2.0 * NOISE - epsilon]),
@@ -60,7 +60,7 @@ def at_paper_size(rng: np.random.Generator, count: int) -> Results:
 
 
 def at_larger_size(rng: np.random.Generator, count: int) -> Results:
-    """Learn from a larger number of rows, at which the regulariser has settled."""
+    """Learn from more rows, so many that the regulariser decides correctly."""
     return _worse_chosen(rng, count, LARGER_M)
 
 

@@ -128,7 +128,7 @@ class Trial:
             propensity_distribution=(world.propensity, world.mass),
             **options,
         )
-        rng = np.random.default_rng(0)  # Algorithm 1 draws nothing of its own
+        rng = np.random.default_rng(0)  # Algorithm 1 uses no random numbers of its own
         state = method.begin(self.problem, rng)
         yield state
         while not isinstance(plan := method.plan(self.problem, state, rng), Stop):
