@@ -34,7 +34,7 @@ from observal.methods.newton.stream import stream_chances
 class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     """Query a row of a stream if its class may still flip, and more often where the old policy rarely looked.
 
-    This is observal's default method, :class:`~observal.methods.NewtonVC`, on a stream: it decides on each row as it arrives,
+    This is :class:`~observal.methods.NewtonVC`, on a stream: it decides on each row as it arrives,
     as :func:`~observal.methods.newton.stream.stream_plan` does, within a budget.
 
     Parameters

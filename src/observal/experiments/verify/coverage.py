@@ -41,7 +41,7 @@ def blind_spot(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 
 
 def newton() -> Any:
-    """Return NewtonVC, the default method."""
+    """Return NewtonVC with the batch of these worlds."""
     from observal.methods.newton.method import NewtonVC
 
     return NewtonVC(batch=BATCH)
