@@ -3,7 +3,7 @@
 - Data: :class:`LoggedData`, :class:`Pool`, or tables and files with :func:`load_problem`.
 - Check whether the log can be trusted: :func:`diagnose`.
 - Buy labels: :func:`run`, :class:`Session` with ask and tell, or :class:`Campaign` over days and with several people.
-- Choose a method: :class:`NewtonVC`, the default, :class:`CommitteeVC`, :class:`ExactDBAL` and others.
+- Choose a method: :class:`AutoVC`, the default, :class:`NewtonVC`, :class:`CommitteeVC`, :class:`ExactDBAL` and others.
 - Use the results: :func:`write_report`, :func:`load_model`.
 - Fit the log alone, without buying labels: :class:`LoggedClassifier`.
 - The paper's formulas: ``weights``, ``risk``, ``bounds``, ``label_complexity``, ``disagreement``, ``hypotheses``.
