@@ -386,3 +386,18 @@ def test_an_unfinished_campaign_that_cannot_be_written_is_not_read_by_half(sound
         (folder / "c.db-wal").write_bytes(b"not empty")
         with without_rights(folder), pytest.raises(CampaignUnavailable, match=r"copy it together with c\.db-wal"):
             STEPS["status"](where)
+
+
+def test_a_campaign_of_the_first_version_that_cannot_be_written_says_that_it_must_be_upgraded():
+    with tempfile.TemporaryDirectory() as name:
+        where = Path(name) / "old.db"
+        with sqlite3.connect(where) as connection:
+            connection.executescript(FIRST.read_text())
+        connection.close()
+        before = where.read_bytes()
+        with (
+            without_rights(where.parent, where),
+            pytest.raises(CampaignUnavailable, match="must be upgraded, but cannot be written"),
+        ):
+            Campaign.open(where)
+        assert where.read_bytes() == before

@@ -240,6 +240,11 @@ def _can_write(path: Path) -> bool:
 
 def _upgrade(store: Store) -> None:
     """Upgrade an older schema."""
+    if store._read_only:
+        raise CampaignUnavailable(
+            f"{store.name} was made by an older observal and must be upgraded, but cannot be written; "
+            "copy it to a folder where you may write, or get write permission."
+        )
     try:
         with store.writing() as transaction:
             migrate(transaction._connection)
