@@ -19,12 +19,14 @@ from sklearn.naive_bayes import GaussianNB
 import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.additive import Bends, fit_additive
-from observal.learners.bagged import TreeChances, from_forest, from_lightgbm
 from observal.learners.blend import bounded, fit_blend, lead, mixture, spread_folds
-from observal.learners.blend_settings import LEARNERS
-from observal.learners.kernel import Labelled, Spectrum, calibrate, fit_to_targets, targets
+from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
+from observal.learners.calibration import best_sharpness, calibrate, sharpen
+from observal.learners.kernel import Spectrum, fit_to_targets
+from observal.learners.labelled import Labelled, targets
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population, Space
+from observal.learners.trees import TreeChances, from_forest, from_lightgbm
 from tests.reference import blend as slow
 
 EXCUSED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
@@ -76,10 +78,20 @@ def test_leaving_a_row_or_a_fold_out_is_exact(shape):
 def test_mixture_is_the_best_one():
     rng = np.random.default_rng(1)
     likelihoods, weights = rng.uniform(0.05, 1.0, (80, 3)), rng.uniform(0.2, 3.0, 80)
-    ours, theirs = mixture(likelihoods, weights), slow.best_mixture(likelihoods, weights)
-    value = [float(weights @ np.log(likelihoods @ theta)) for theta in (ours, theirs)]
+    ours, theirs = mixture(likelihoods, weights), slow.best_mixture(likelihoods, weights, PRIOR_LABELS)
+    value = [float(slow.mixture_value(theta, likelihoods, weights, PRIOR_LABELS)) for theta in (ours, theirs)]
     assert value[0] == pytest.approx(value[1], abs=1e-3)
     assert ours.sum() == pytest.approx(1.0)
+
+
+def test_the_sharpness_is_the_best_one():
+    rng = np.random.default_rng(5)
+    chances = rng.dirichlet([1.0, 1.0, 1.0], 60) * 0.997 + 0.001
+    codes, weights = rng.integers(0, 3, 60), rng.uniform(0.5, 1.5, 60)
+    losses = [slow.sharpness_loss(s, chances, codes, weights) for s in SHARPNESSES]
+    assert best_sharpness(chances, codes, weights) == SHARPNESSES[int(np.argmin(losses))]
+    powers = chances**1.7
+    np.testing.assert_allclose(sharpen(chances, 1.7), powers / powers.sum(axis=1, keepdims=True), atol=2e-3)
 
 
 def test_calibration_undoes_a_slope_and_a_shift():

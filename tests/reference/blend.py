@@ -32,17 +32,33 @@ def fold_scores(F, weights, targets, ridge, folds):
     return out
 
 
-def best_mixture(likelihoods, weights):
-    """Maximise the likelihood over convex weights by a general solver."""
+def mixture_value(theta, likelihoods, weights, prior):
+    """The log likelihood of convex weights, and of `prior` labels that speak for all learners alike."""
+    return (
+        sum(w * np.log(row @ theta) for row, w in zip(likelihoods, weights, strict=True)) + prior * np.log(theta).mean()
+    )
+
+
+def best_mixture(likelihoods, weights, prior):
+    """Maximise it over convex weights by a general solver."""
     k = likelihoods.shape[1]
     found = minimize(
-        lambda theta: -(weights * np.log(likelihoods @ theta)).sum(),
+        lambda theta: -mixture_value(theta, likelihoods, weights, prior),
         np.full(k, 1.0 / k),
-        bounds=[(0.0, 1.0)] * k,
+        bounds=[(1e-9, 1.0)] * k,
         constraints={"type": "eq", "fun": lambda theta: theta.sum() - 1.0},
         options={"ftol": 1e-12},
     )
     return found.x
+
+
+def sharpness_loss(sharpness, chances, codes, weights):
+    """The weighted log loss of powers of chances, normalised, plus log(sharpness)²."""
+    total = np.log(sharpness) ** 2
+    for row, code, weight in zip(chances, codes, weights, strict=True):
+        powers = [p**sharpness for p in row]
+        total -= weight * np.log(powers[code] / sum(powers))
+    return total
 
 
 def rank_score(column, value):

@@ -11,7 +11,8 @@ from scipy.special import softmax
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import BENDS, CONSTANT, CURVE, LEAST_VALUES, LINEAR_RIDGES, MOST_CURVED
-from observal.learners.kernel import Fitted, Labelled, best_ridge, fit_to_targets
+from observal.learners.kernel import best_ridge, fit_to_targets
+from observal.learners.labelled import Fitted, Labelled
 from observal.learners.population import Population
 
 

@@ -1,139 +1,21 @@
-"""One fit for each fold left out: their mean predicts, and every labelled row has a fit that has not seen it.
-
-A forest and boosted trees become plain arrays, which one kernel follows: the same on every machine and for every version of
-the libraries that grew the trees, and safe to read from a file.
-"""
+"""One fit for each fold left out: their mean predicts, and every labelled row has a fit that has not seen it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import softmax
 
-from observal.checks import Floats, Ints
-from observal.errors import InvalidInput
-from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, FOLDS, TREES_PER_FOLD
-from observal.learners.kernel import Fitted, Labelled
+from observal.checks import Bools, Floats
+from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, TREES_PER_FOLD
+from observal.learners.calibration import best_sharpness, sharpen
+from observal.learners.labelled import Fitted, Labelled
 from observal.learners.population import Population
+from observal.learners.trees import TreeChances, from_forest, from_lightgbm
 
-NEVER = -1e9  # the log odds of a class that a fit has not seen
 FITTED_BY_LIGHTGBM = {"verbose": -1, "deterministic": True, "force_row_wise": True, "num_threads": 1, "seed": 0}
-
-
-@dataclass(frozen=True, eq=False)
-class TreeChances:
-    """Chances from trees: the sum of a row's leaves, or the mean over groups of softmax of such sums.
-
-    Parameters
-    ----------
-    roots, column : int arrays of shape (trees,)
-        The first node of each tree, and the first of the sums that its leaves add to.
-    feature, threshold, left, right : arrays of shape (nodes,)
-        A row goes left where its feature, rounded to 32 bits, is at most the threshold; a leaf has feature −1.
-    value : array of shape (nodes, width)
-        Of the leaves.
-    start : array of shape (groups, classes)
-        Where the sums begin.
-    as_log_odds : bool
-        Whether the sums are log odds; else they are chances.
-    n_features : int
-        Of the rows.
-    """
-
-    roots: NDArray[np.signedinteger[Any]]
-    column: NDArray[np.signedinteger[Any]]
-    feature: NDArray[np.signedinteger[Any]]
-    threshold: Floats
-    left: NDArray[np.signedinteger[Any]]
-    right: NDArray[np.signedinteger[Any]]
-    value: Floats
-    start: Floats
-    as_log_odds: bool
-    n_features: int
-
-    def __post_init__(self) -> None:
-        for name in ("roots", "column", "feature", "left", "right"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
-        for name in ("threshold", "value", "start"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
-        if not self._is_sound():
-            raise InvalidInput("The trees of a learner do not fit together; use an undamaged copy.")
-
-    def _is_sound(self) -> bool:
-        """Tell whether every link leads to a later node, every feature exists and every leaf has a place to add to."""
-        n = self.feature.size
-        of_node = (self.threshold, self.left, self.right)
-        if (
-            any(part.shape != (n,) for part in of_node)
-            or self.feature.ndim != 1
-            or self.start.ndim != 2
-            or not self.start.size
-        ):
-            return False
-        if (
-            self.value.ndim != 2
-            or len(self.value) != n
-            or self.roots.ndim != 1
-            or self.column.shape != self.roots.shape
-        ):
-            return False
-        inner = np.flatnonzero(self.feature >= 0)
-        links = np.concatenate([self.left[inner] - inner, self.right[inner] - inner])
-        ends = np.concatenate([self.left[inner], self.right[inner]])
-        return bool(
-            (links > 0).all()
-            and (ends < n).all()
-            and (self.feature < self.n_features).all()
-            and ((self.roots >= 0) & (self.roots < n)).all()
-            and ((self.column >= 0) & (self.column + self.value.shape[1] <= self.start.size)).all()
-        )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Features and classes."""
-        return self.n_features, self.start.shape[1]
-
-    def __call__(self, Z: Any) -> Floats:
-        """Return the chance of each class for standardised rows."""
-        from observal._kernels.trees import add_leaves
-
-        if Z.shape[1] != self.n_features:
-            raise InvalidInput(f"The trees need {self.n_features} features, but the rows have {Z.shape[1]}.")
-        out = np.tile(self.start.ravel(), (Z.shape[0], 1))
-        rows = np.ascontiguousarray(Z, dtype=np.float32)
-        nodes = self.feature, self.threshold, self.left, self.right, self.value
-        add_leaves(rows, self.roots, self.column, *nodes, out)
-        out = out.reshape(-1, *self.start.shape)
-        return np.asarray((softmax(out, axis=2) if self.as_log_odds else out).mean(axis=1))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the mean of several, one group after another."""
-        offsets = np.cumsum([0, *(part.feature.size for part in parts)])
-        places = np.cumsum([0, *(part.start.size for part in parts)])
-
-        def moved(name: str, by: Ints) -> NDArray[Any]:
-            return np.concatenate([getattr(part, name) + move for part, move in zip(parts, by, strict=False)])
-
-        def stacked(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        return cls(
-            moved("roots", offsets),
-            moved("column", places),
-            stacked("feature"),
-            stacked("threshold"),
-            moved("left", offsets),
-            moved("right", offsets),
-            stacked("value"),
-            stacked("start"),
-            parts[0].as_log_odds,
-            parts[0].n_features,
-        )
 
 
 # -- the learners -----------------------------------------------------------------------------------------------
@@ -143,119 +25,45 @@ def fit_forest(population: Population, labelled: Labelled, tuned: tuple[float, .
     """Fit extremely randomised trees; None where no fold leaves two classes."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    def grow(rows: Floats, codes: Ints, weights: Floats | None, fold: int) -> TreeChances:
-        forest = ExtraTreesClassifier(TREES_PER_FOLD, random_state=fold, n_jobs=1).fit(rows, codes, weights)
-        return from_forest(forest, labelled.n_classes)
-
-    return _fit_folds(grow, labelled)
+    rows, parts = np.asarray(labelled.rows, dtype=np.float32), {}
+    for fold, kept, _ in labelled.splits():
+        forest = ExtraTreesClassifier(TREES_PER_FOLD, random_state=fold, n_jobs=1)
+        forest.fit(rows[kept], labelled.codes[kept], _weights(labelled, kept))
+        parts[fold] = from_forest(forest, labelled.n_classes)
+    return _joined(parts, labelled)
 
 
 def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted | None:
     """Fit LightGBM; None where no fold leaves two classes."""
     import lightgbm
 
-    def grow(rows: Floats, codes: Ints, weights: Floats | None, fold: int) -> TreeChances:
-        classes, own = np.unique(codes, return_inverse=True)
+    rows, parts = np.asarray(labelled.rows, dtype=np.float32), {}
+    for fold, kept, _ in labelled.splits():
+        classes, own = np.unique(labelled.codes[kept], return_inverse=True)
         several = (
             {"objective": "multiclass", "num_class": classes.size} if classes.size > 2 else {"objective": "binary"}
         )
-        settings = {**BOOSTED, **FITTED_BY_LIGHTGBM, **several}
-        booster = lightgbm.train(settings, lightgbm.Dataset(rows, own, weight=weights), BOOSTED_ROUNDS)
-        return from_lightgbm(booster.model_to_string(), classes, labelled.n_classes, rows.shape[1])
-
-    return _fit_folds(grow, labelled)
-
-
-def _fit_folds(grow: Any, labelled: Labelled) -> Fitted | None:
-    rows = np.asarray(labelled.rows, dtype=np.float32)
-    out_of_fold = np.full((labelled.codes.size, labelled.n_classes), 1.0 / labelled.n_classes)
-    parts = []
-    for fold in range(FOLDS):
-        out, inside = labelled.folds == fold, labelled.folds != fold
-        if out.any() and np.unique(labelled.codes[inside]).size > 1:
-            weights = None if np.ptp(labelled.weights) == 0.0 else labelled.weights[inside]
-            parts.append(grow(rows[inside], labelled.codes[inside], weights, fold))
-            out_of_fold[out] = parts[-1](rows[out])
-    return Fitted(TreeChances.joined(parts), out_of_fold) if parts else None
+        data = lightgbm.Dataset(rows[kept], own, weight=_weights(labelled, kept))
+        booster = lightgbm.train({**BOOSTED, **FITTED_BY_LIGHTGBM, **several}, data, BOOSTED_ROUNDS)
+        parts[fold] = from_lightgbm(booster.model_to_string(), classes, labelled.n_classes, rows.shape[1])
+    return _joined(parts, labelled)
 
 
-def from_forest(forest: Any, n_classes: int) -> TreeChances:
-    """Return a forest of scikit-learn, fitted on class codes, as arrays."""
-    trees = [tree.tree_ for tree in forest.estimators_]
-    offsets = np.cumsum([0, *(tree.node_count for tree in trees)])
-    value = np.zeros((offsets[-1], n_classes))
-    counts = np.concatenate([tree.value[:, 0, :] for tree in trees])
-    value[:, forest.classes_.astype(np.int64)] = counts / counts.sum(axis=1, keepdims=True) / len(trees)
-
-    def moved(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(tree, name) + move for tree, move in zip(trees, offsets, strict=False)])
-
-    feature = np.concatenate([np.where(tree.children_left < 0, -1, tree.feature) for tree in trees])
-    return TreeChances(
-        offsets[:-1],
-        np.zeros(len(trees), dtype=np.int32),
-        feature,
-        np.concatenate([tree.threshold for tree in trees]),
-        moved("children_left"),
-        moved("children_right"),
-        value,
-        np.zeros((1, n_classes)),
-        False,
-        forest.n_features_in_,
-    )
+def _weights(labelled: Labelled, which: Bools) -> Floats | None:
+    return None if np.ptp(labelled.weights) == 0.0 else labelled.weights[which]
 
 
-def from_lightgbm(text: str, classes: Ints, n_classes: int, n_features: int) -> TreeChances:
-    """Return what LightGBM wrote about its trees as arrays.
-
-    Parameters
-    ----------
-    text : str
-        From ``model_to_string``, of numeric features without missing values.
-    classes : int array
-        The codes of the classes that it has seen: two for a binary model, which has one tree in each round.
-    n_classes, n_features : int
-        How many there are.
-    """
-    trees = [_fields(part) for part in text.split("\nTree=")[1:]]
-    own = classes[1:] if classes.size == 2 else classes
-    sizes = [2 * int(tree["num_leaves"]) - 1 for tree in trees]
-    roots = np.cumsum([0, *sizes])
-    nodes = [_nodes(tree, root) for tree, root in zip(trees, roots, strict=False)]
-    feature, threshold, left, right, value = (np.concatenate(part) for part in zip(*nodes, strict=True))
-    start = np.full((1, n_classes), NEVER)
-    start[0, classes] = 0.0
-    column = np.tile(own, -(-len(trees) // own.size))[: len(trees)]
-    return TreeChances(roots[:-1], column, feature, threshold, left, right, value[:, None], start, True, n_features)
-
-
-def _fields(part: str) -> dict[str, str]:
-    lines = part.split("\n\n", maxsplit=1)[0].splitlines()
-    return dict(line.split("=", maxsplit=1) for line in lines if "=" in line)
-
-
-def _nodes(tree: dict[str, str], root: int) -> tuple[NDArray[Any], ...]:
-    """Return feature, threshold, left, right and value of a tree: splits first, then leaves, which LightGBM counts from ~0."""
-
-    def numbers(name: str, kind: Any) -> NDArray[Any]:
-        return np.array(tree.get(name, "").split(), dtype=kind)
-
-    n_splits = int(tree["num_leaves"]) - 1
-    leaf = np.zeros(n_splits + 1, dtype=np.int64)
-
-    def links(name: str) -> NDArray[Any]:
-        to = numbers(name, np.int64)
-        return np.concatenate([root + np.where(to < 0, n_splits + ~to, to), leaf])
-
-    if n_splits == 0:
-        nothing = np.empty(0)
-        return leaf - 1, leaf.astype(float), leaf, leaf, np.append(nothing, numbers("leaf_value", np.float64))
-    return (
-        np.concatenate([numbers("split_feature", np.int64), leaf - 1]),
-        np.concatenate([numbers("threshold", np.float64), leaf]),
-        links("left_child"),
-        links("right_child"),
-        np.concatenate([np.zeros(n_splits), numbers("leaf_value", np.float64)]),
+def _joined(parts: Mapping[int, TreeChances], labelled: Labelled) -> Fitted | None:
+    """Return the mean of each fold's trees, as sure as the rows that they have not seen say."""
+    if not parts:
+        return None
+    rows, out_of_fold = np.asarray(labelled.rows, dtype=np.float32), labelled.undecided()
+    for fold, part in parts.items():
+        held = labelled.folds == fold
+        out_of_fold[held] = part(rows[held])
+    sharpness = best_sharpness(out_of_fold, labelled.codes, labelled.weights)
+    return Fitted(
+        replace(TreeChances.joined(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
     )
 
 
@@ -296,22 +104,19 @@ def fit_estimator(estimator: Any, labelled: Labelled) -> Fitted | None:
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
-    out_of_fold = np.full((labelled.codes.size, labelled.n_classes), 1.0 / labelled.n_classes)
+    out_of_fold = labelled.undecided()
     shape = labelled.rows.shape[1], labelled.n_classes
     fits = []
-    for fold in range(FOLDS):
-        out, inside = labelled.folds == fold, labelled.folds != fold
-        if not out.any() or np.unique(labelled.codes[inside]).size < 2:
-            continue
+    for fold, kept, held in labelled.splits():
         fit = clone(estimator)
         unseeded = [name for name, value in fit.get_params().items() if name.endswith("random_state") and value is None]
         fit.set_params(**dict.fromkeys(unseeded, fold))
         weighted = np.ptp(labelled.weights) > 0.0 and has_fit_parameter(fit, "sample_weight")
         fit.fit(
-            labelled.rows[inside],
-            labelled.codes[inside],
-            **({"sample_weight": labelled.weights[inside]} if weighted else {}),
+            labelled.rows[kept],
+            labelled.codes[kept],
+            **({"sample_weight": labelled.weights[kept]} if weighted else {}),
         )
         fits.append(fit)
-        out_of_fold[out] = FoldMean((fit,), *shape)(labelled.rows[out])
+        out_of_fold[held] = FoldMean((fit,), *shape)(labelled.rows[held])
     return Fitted(FoldMean(tuple(fits), *shape), out_of_fold) if fits else None

@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
 from observal.learners.additive import AdditiveChances, fit_additive
-from observal.learners.bagged import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest
-from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, LEAST_CHANCE, ROWS_AT_ONCE
+from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
+from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS, ROWS_AT_ONCE
+from observal.learners.calibration import bounded
 from observal.learners.features import FeatureMap
-from observal.learners.kernel import Fitted, KernelChances, Labelled, LinearChances, fit_kernel
+from observal.learners.kernel import KernelChances, LinearChances, fit_kernel
+from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
+from observal.learners.trees import TreeChances
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
     "linear": fit_linear,
@@ -140,19 +143,6 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
         return list(pool.map(function, every))
 
 
-def bounded(chances: Floats) -> Floats:
-    """Return chances none of which is nearly 0, adding up to 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bounded(np.array([[0.0, 1.0]])).round(4).tolist()
-    [[0.001, 0.999]]
-    """
-    chances = np.maximum(chances, LEAST_CHANCE)
-    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
-
-
 def lead(chances: Floats) -> tuple[Ints, Floats]:
     """Return the likeliest class of each row, and by how much it leads.
 
@@ -170,25 +160,30 @@ def lead(chances: Floats) -> tuple[Ints, Floats]:
 
 
 def mixture(likelihoods: Floats, weights: Floats) -> Floats:
-    """Return convex weights of learners with the largest likelihood, by EM from equal weights.
+    """Return convex weights θ of learners: those with the largest Σ w·log(Σ θ·p) + (a/K)·Σ log θ, by EM from equal ones.
+
+    K is the number of learners. The second term counts as much as a labels that speak for all learners alike: with few
+    labels none of them is dropped for what may be chance.
 
     Parameters
     ----------
     likelihoods : array of shape (rows, learners)
-        The chance that each learner gave to each row's label, not having seen it.
+        The chance p that each learner gave to each row's label, not having seen it.
     weights : array of shape (rows,)
         What each row counts.
 
     Examples
     --------
     >>> import numpy as np
-    >>> mixture(np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.6]]), np.ones(3)).round(2).tolist()
-    [0.93, 0.07]
+    >>> few = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.6]])
+    >>> mixture(few, np.ones(3)).round(2).tolist(), mixture(np.tile(few, (100, 1)), np.ones(300)).round(2).tolist()
+    ([0.56, 0.44], [0.88, 0.12])
     """
-    theta = np.full(likelihoods.shape[1], 1.0 / likelihoods.shape[1])
+    n_learners = likelihoods.shape[1]
+    theta, total = np.full(n_learners, 1.0 / n_learners), weights.sum() + PRIOR_LABELS
     for _ in range(EM_STEPS):
         shares = likelihoods * theta
-        theta = weights @ (shares / shares.sum(axis=1, keepdims=True)) / weights.sum()
+        theta = (weights @ (shares / shares.sum(axis=1, keepdims=True)) + PRIOR_LABELS / n_learners) / total
     return np.asarray(theta)
 
 

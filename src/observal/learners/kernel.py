@@ -10,42 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import softmax
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
-from observal.learners.blend_settings import CONSTANT, KERNEL_RIDGES, LEAST_LEFT, LINEAR_RIDGES, MOST_ROWS
+from observal.learners.blend_settings import CONSTANT, KERNEL_RIDGES, LEAST_LEFT, LINEAR_RIDGES
+from observal.learners.calibration import calibrate
+from observal.learners.labelled import Fitted, Labelled, targets
 from observal.learners.population import KernelMap, Population, Space, gaussian
-
-
-class Labelled(NamedTuple):
-    """Labelled rows as learners see them.
-
-    `rows` are standardised; `codes` from 0 to `n_classes` − 1; `weights` above 0 with mean 1; `folds` says which fits leave
-    a row out.
-    """
-
-    rows: Any
-    codes: Ints
-    weights: Floats
-    n_classes: int
-    folds: Ints
-
-    def some(self) -> Labelled:
-        """Return at most as many rows as a choice between settings needs, evenly spread."""
-        every = slice(None, None, 1 + (self.codes.size - 1) // MOST_ROWS)
-        return Labelled(self.rows[every], self.codes[every], self.weights[every], self.n_classes, self.folds[every])
-
-
-class Fitted(NamedTuple):
-    """What a learner makes of labels: a function from standardised rows to chances, chances out of fold, its settings."""
-
-    chances: Any
-    out_of_fold: Floats
-    tuned: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,18 +172,6 @@ def _dense(product: Any) -> Floats:
     return np.asarray(product.toarray() if hasattr(product, "toarray") else product)
 
 
-def targets(codes: Ints, n_classes: int) -> Floats:
-    """Return the classes as numbers around 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> targets(np.array([0, 1]), 2).tolist()
-    [[0.5, -0.5], [-0.5, 0.5]]
-    """
-    return np.asarray(np.eye(n_classes)[codes] - 1.0 / n_classes)
-
-
 def best_ridge(designs: Sequence[Any], labelled: Labelled, ridges: Sequence[float]) -> tuple[int, float]:
     """Return which of some designs, and which ridge, have the least squared residual left out."""
     Y = targets(labelled.codes, labelled.n_classes)
@@ -218,34 +181,6 @@ def best_ridge(designs: Sequence[Any], labelled: Labelled, ridges: Sequence[floa
         losses.append([spectrum.left_out(ridge) for ridge in ridges])
     design, ridge = np.unravel_index(np.argmin(losses), (len(designs), len(ridges)))
     return int(design), ridges[int(ridge)]
-
-
-def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floats]:
-    """Return slope a and shifts b with the least weighted log loss of softmax(a·scores + b).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scores = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> slope, shift = calibrate(scores, np.array([0, 1, 1, 0]), np.ones(4))  # scores that say nothing
-    >>> round(slope, 2), shift.round(2).tolist()
-    (0.1, [0.0, 0.0])
-    """
-    from scipy.optimize import minimize
-
-    n, n_classes = scores.shape
-    at, shares = (np.arange(n), codes), weights / weights.sum()
-
-    def loss(theta: Floats) -> tuple[float, Floats]:
-        chances = softmax(theta[0] * scores + theta[1:], axis=1)
-        value = -shares @ np.log(np.maximum(chances[at], 1e-300)) + 1e-3 * float(theta[1:] @ theta[1:])
-        chances[at] -= 1.0
-        chances *= shares[:, None]
-        return float(value), np.append((chances * scores).sum(), chances.sum(axis=0) + 2e-3 * theta[1:])
-
-    limits = [(0.1, 50.0)] + [(-5.0, 5.0)] * n_classes
-    found = minimize(loss, np.append(3.0, np.zeros(n_classes)), jac=True, method="L-BFGS-B", bounds=limits).x
-    return float(found[0]), found[1:]
 
 
 def fit_to_targets(F: Any, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:

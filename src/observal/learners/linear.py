@@ -7,7 +7,8 @@ from scipy.special import expit
 
 from observal.checks import Bools, Floats, Ints
 from observal.learners.blend_settings import LOGISTIC_RIDGES, SLOPES
-from observal.learners.kernel import Fitted, Labelled, LinearChances, fit_ridge
+from observal.learners.kernel import LinearChances, fit_ridge
+from observal.learners.labelled import Fitted, Labelled
 from observal.learners.newton import NewtonFit
 from observal.learners.population import Population
 from observal.learners.tuned_logistic import fit_logistic, near_boundary
@@ -24,7 +25,7 @@ def fit_linear(population: Population, labelled: Labelled, tuned: tuple[float, .
     margins = np.zeros(labelled.codes.size)
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
-        without = _near(population, _rows(labelled, ~out), ridge, LOOSE)
+        without = _near(population, labelled.taken(~out), ridge, LOOSE)
         margins[out] = _margins(labelled, out, without)
     slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
     chance = expit(slope * margins)
@@ -51,7 +52,7 @@ def _best_ridge(labelled: Labelled) -> float:
     losses = np.zeros(len(LOGISTIC_RIDGES))
     for fold in np.unique(labelled.folds):
         out, start = labelled.folds == fold, None
-        inside = _rows(labelled, ~out)
+        inside = labelled.taken(~out)
         for i in reversed(range(len(LOGISTIC_RIDGES))):
             signs = 2 * inside.codes - 1
             fit = fit_logistic(inside.rows, signs, inside.weights, LOGISTIC_RIDGES[i], 0.0, start, tol=LOOSE)
@@ -71,9 +72,3 @@ def _near(population: Population, labelled: Labelled, ridge: float, tol: float =
 
 def _margins(labelled: Labelled, rows: Bools, fit: NewtonFit) -> Floats:
     return np.asarray(labelled.rows[rows] @ fit.coef + fit.intercept)
-
-
-def _rows(labelled: Labelled, rows: Bools) -> Labelled:
-    return Labelled(
-        labelled.rows[rows], labelled.codes[rows], labelled.weights[rows], labelled.n_classes, labelled.folds[rows]
-    )

@@ -55,11 +55,12 @@ def own_classes() -> dict[str, type[Any]]:
     """Return the classes of observal that a model may contain, by full name, including old names."""
     from observal import hypotheses as h
     from observal.learners.additive import AdditiveChances
-    from observal.learners.bagged import FoldMean, TreeChances
+    from observal.learners.bagged import FoldMean
     from observal.learners.blend import Blend
     from observal.learners.features import FeatureMap
     from observal.learners.kernel import KernelChances, LinearChances
     from observal.learners.population import Space
+    from observal.learners.trees import TreeChances
     from observal.methods.committee import ConstantClassifier
     from observal.methods.newton.method import NewtonClassifier
     from observal.methods.paper.exact import FiniteClassifier

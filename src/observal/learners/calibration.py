@@ -1,0 +1,88 @@
+"""From scores to chances that are as sure as they should be, judged on labels that the fit has not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import softmax
+
+from observal.checks import Floats, Ints
+from observal.learners.blend_settings import LEAST_CHANCE, SHARPNESSES
+
+
+def bounded(chances: Floats) -> Floats:
+    """Return chances none of which is nearly 0, adding up to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bounded(np.array([[0.0, 1.0]])).round(4).tolist()
+    [[0.001, 0.999]]
+    """
+    chances = np.maximum(chances, LEAST_CHANCE)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def sharpen(chances: Floats, sharpness: float) -> Floats:
+    """Return chances surer than these, where `sharpness` is above 1, or less sure: in proportion to their powers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sharpen(np.array([[0.2, 0.8]]), 2.0).round(3).tolist()
+    [[0.059, 0.941]]
+    """
+    return bounded(bounded(chances) ** sharpness)
+
+
+def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
+    """Return the sharpness with the least weighted log loss plus log(sharpness)²: few labels hardly move it from 1.
+
+    Parameters
+    ----------
+    chances : array of shape (rows, classes)
+        By a fit that has not seen the row.
+    codes : int array
+        The classes.
+    weights : array
+        With mean 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> said = np.tile([[0.4, 0.6]], (400, 1))  # 80 % of these rows are of the second class
+    >>> best_sharpness(said, (np.arange(400) % 5 > 0).astype(int), np.ones(400)) > 2.5
+    True
+    """
+    at = np.arange(codes.size), codes
+    odds = np.log(bounded(chances))
+    odds -= odds[at][:, None]
+    losses = [weights @ np.log(np.exp(s * odds).sum(axis=1)) + np.log(s) ** 2 for s in SHARPNESSES]
+    return float(SHARPNESSES[int(np.argmin(losses))])
+
+
+def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floats]:
+    """Return slope a and shifts b with the least weighted log loss of softmax(a·scores + b).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> slope, shift = calibrate(scores, np.array([0, 1, 1, 0]), np.ones(4))  # scores that say nothing
+    >>> round(slope, 2), shift.round(2).tolist()
+    (0.1, [0.0, 0.0])
+    """
+    from scipy.optimize import minimize
+
+    n, n_classes = scores.shape
+    at, shares = (np.arange(n), codes), weights / weights.sum()
+
+    def loss(theta: Floats) -> tuple[float, Floats]:
+        chances = softmax(theta[0] * scores + theta[1:], axis=1)
+        value = -shares @ np.log(np.maximum(chances[at], 1e-300)) + 1e-3 * float(theta[1:] @ theta[1:])
+        chances[at] -= 1.0
+        chances *= shares[:, None]
+        return float(value), np.append((chances * scores).sum(), chances.sum(axis=0) + 2e-3 * theta[1:])
+
+    limits = [(0.1, 50.0)] + [(-5.0, 5.0)] * n_classes
+    found = minimize(loss, np.append(3.0, np.zeros(n_classes)), jac=True, method="L-BFGS-B", bounds=limits).x
+    return float(found[0]), found[1:]
