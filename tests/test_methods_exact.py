@@ -55,7 +55,6 @@ def test_every_round_is_that_of_the_slow_twin(seed, switches, gamma, epochs):
     m = len(logged)
     method = ob.ExactDBAL(ob.FiniteClass(predictions), confidence=0.9, epochs=epochs, gamma=gamma, **switches)
     result = ob.run(logged, pool, lambda ids: pool_y[ids], method)
-    check_intervals(result)
     expected = algorithm1(
         predictions[:, :m],
         log_y,
@@ -77,6 +76,15 @@ def test_every_round_is_that_of_the_slow_twin(seed, switches, gamma, epochs):
     for ours, before in zip(result.rounds[1:], expected[:-1], strict=True):
         assert (ours.asked, ours.inferred, ours.passed) == (before["asked"], before["inferred"], before["passed"])
     assert result.rounds[-1].labels == sum(r.asked for r in result.rounds) == len(result.queries)
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+@pytest.mark.parametrize("gamma", ["certified", 1.0, 0.2, 0.05, 0.0])
+def test_every_round_has_intervals(switches, gamma):
+    for seed in range(5):
+        predictions, _, pool_y, _, logged, pool = problem(seed)
+        method = ob.ExactDBAL(ob.FiniteClass(predictions), confidence=0.9, gamma=gamma, **switches)
+        check_intervals(ob.run(logged, pool, lambda ids, y=pool_y: y[ids], method))
 
 
 def test_rows_are_asked_inferred_or_passed_for_a_stated_reason():
