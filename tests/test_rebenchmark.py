@@ -19,7 +19,7 @@ from tests.reference import benchmark as slow
 FAST = {"ours": NewtonVC(ridge=0.01, tempering=0.5, batch=5)}
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def one_thread_and_a_small_forest(monkeypatch):
     monkeypatch.setitem(protocol.MODELS, "forest", lambda seed: RandomForestClassifier(3, random_state=seed))
     with threadpool_limits(1):
