@@ -37,3 +37,10 @@ def one_class(n=40):
     x = np.linspace(-1, 1, n)
     logged = ob.LoggedData(x[:, None], np.where(x > 0.3, 1.0, np.nan), np.where(x > 0.3, 1.0, 0.0), classes=(0, 1))
     return logged, ob.Pool(x[:, None], np.where(x > 0.3, 1.0, 0.0)), (x > 0).astype(int)
+
+
+def check_intervals(result):
+    """Read the intervals, which are computed only then: no data may be too odd for them."""
+    assert "error" in result.intervals
+    for interval in result.intervals.values():
+        assert 0.0 <= interval.low <= interval.high <= 1.0

@@ -40,7 +40,7 @@ def test_every_part_matters_on_this_distribution():
     counts[NOTHING] = 5
     methods = [ExactDBAL(FiniteClass([[1]]), gamma=0.1, **switches) for switches in VARIANTS.values()]
     arguments = [(methods[i], seed) for i, count in enumerate(counts) for seed in range(count)]
-    outcomes = np.split(np.array(run_all(trial, arguments, jobs=2)), np.cumsum(counts)[:-1])
+    outcomes = np.split(np.array(run_all(trial, arguments, jobs=1)), np.cumsum(counts)[:-1])
     labels, excess = ([values[:, column] for values in outcomes] for column in (0, 1))
     for without, times in ((NO_CLIP, 1.2), (NO_REGULARISER, 1.5), (NO_CORRECTION, 1.5), (NO_DISAGREEMENT, 3.0)):
         assert chance_if_equal(labels[without][:40], labels[FULL]) < 1e-4, NAMES[without]

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +34,7 @@ from observal.experiments.curves import Curve
 from observal.methods.newton.method import NewtonVC
 from observal.methods.paper.active18 import Active18
 from observal.methods.paper.active_vc import ActiveVC
+from tests.command import observal
 from tests.reference import benchmark as slow
 
 LINEAR = GENERATED[1]
@@ -51,7 +49,7 @@ def tiny(**options) -> Specification:
     return Specification(**(given | options))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     with threadpool_limits(1):
         yield
@@ -550,20 +548,18 @@ def test_methods_are_picked_by_name():
         pick_methods(["Nobody"])
 
 
-def observal(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "observal", "benchmark", "--jobs", "1", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
-
-
 def test_a_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
+    command = ("benchmark", "--jobs", "1")
     common = ("--trials", "1", "--rows", "100", "--methods", "ActiveVC", "--peers", "random/forest")
-    real = observal(*common, "--data", str(folder), "--only", "alpha / certainty", "--out", str(tmp_path / "a"))
+    real = observal(
+        *command, *common, "--data", str(folder), "--only", "alpha / certainty", "--out", str(tmp_path / "a")
+    )
     assert real.returncode == 0, real.stderr
     assert "benchmarks/LOOKS.md" in real.stderr
     assert "mean test error" in real.stdout
     # A folder in the environment is left alone where development tables are asked for.
     chosen = ("--development", str(tables), "--only", "two / certainty", "--out", str(tmp_path / "b"))
-    other = observal(*common, *chosen, OBSERVAL_DATA=str(folder))
+    other = observal(*command, *common, *chosen, OBSERVAL_DATA=str(folder))
     assert other.returncode == 0, other.stderr
     assert "LOOKS" not in other.stderr
     assert list(json.loads((tmp_path / "b" / "results.json").read_text(encoding="utf-8"))["cells"]) == [

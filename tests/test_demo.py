@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 
@@ -14,7 +16,8 @@ from observal.datasets import load_shipped
 
 def demo(*arguments, cwd):
     command = [sys.executable, "-m", "observal", "demo", "--trials", "2", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    one_core = {**os.environ, "LOKY_MAX_CPU_COUNT": "1"}  # the other one has its own tests
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=one_core, check=False)
 
 
 def test_demo_writes_figure_campaign_and_report_and_says_where(tmp_path):
@@ -34,6 +37,12 @@ def test_demo_writes_figure_campaign_and_report_and_says_where(tmp_path):
     assert str(tmp_path) not in page
     status = Campaign.open(out / "demo.db").status()
     assert (status.labels, status.stopped) == (60, "the label budget of 60 is spent")
+
+
+def test_trials_can_be_sent_to_other_processes():
+    from observal.experiments.demo import run_trial
+
+    assert pickle.loads(pickle.dumps(run_trial)) is run_trial
 
 
 def test_a_second_demo_takes_the_place_of_the_first(tmp_path, monkeypatch):

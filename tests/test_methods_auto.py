@@ -13,13 +13,13 @@ from observal.errors import InvalidInput
 from observal.methods.auto.record import PRIOR, explored, surprises
 from observal.methods.pool import REASONS
 from observal.types import Problem
-from tests.pool_worlds import World, one_class
+from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import blend as slow
 
 FAST = ("linear", "kernel")  # no trees: seconds less
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     """Small fits on many threads wait for each other on a busy machine."""
     with threadpool_limits(1):
@@ -180,6 +180,7 @@ def test_three_classes_and_a_class_without_a_label():
     shown = (rng.random(200) < 0.3) & (y[:200] != "c")
     logged = ob.LoggedData(X[:200], np.where(shown, y[:200], None), 0.3, classes=("a", "b", "c"))
     result = ob.run(logged, ob.Pool(X[200:], 0.3), lambda ids: y[200:][ids], ob.AutoVC(), label_budget=80)
+    check_intervals(result)
     assert result.estimator.classes_.tolist() == ["a", "b", "c"]
     assert result.estimator.score(X, y) > 0.85 > result.rounds[0].estimator.score(X, y)
     assert 0 <= result.error_interval.low < result.error_interval.high <= 1
@@ -188,6 +189,7 @@ def test_three_classes_and_a_class_without_a_label():
 def test_one_class_in_the_log_is_drawn_by_lot_until_another_comes():
     logged, pool, y = one_class()
     result = ob.run(logged, pool, lambda ids: y[ids], ob.AutoVC(batch=5), label_budget=20)
+    check_intervals(result)
     first = result.queries["reason"][result.queries["round"] == 1]
     assert set(first) == {REASONS[2]}
     assert result.estimator.score(pool.X, y) > 0.9
@@ -196,6 +198,7 @@ def test_one_class_in_the_log_is_drawn_by_lot_until_another_comes():
 def test_the_whole_pool_can_be_bought():
     world = World(m=60, n=25)
     result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(learners=FAST))
+    check_intervals(result)
     assert len(result.queries) == 25
     assert result.stopped == "every pool row has been looked at"
 
@@ -205,6 +208,7 @@ def test_mistakes_that_cost_nothing_do_not_count():
     cost = np.where(base.X[:, 1] > 0, 1.0, 0.0)
     world = World(cost=cost)
     result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(learners=FAST), label_budget=20)
+    check_intervals(result)
     dear = cost > 0
     assert result.estimator.score(world.X[dear], world.y[dear]) > 0.85
 
@@ -212,6 +216,7 @@ def test_mistakes_that_cost_nothing_do_not_count():
 def test_sparse_rows():
     world = World(sparse=True)
     result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(), label_budget=20)
+    check_intervals(result)
     assert result.estimator.names == ("linear",)
     assert result.estimator.score(world.logged.X, world.y[:200]) > 0.85
 

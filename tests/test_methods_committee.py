@@ -20,12 +20,12 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.methods.committee import CommitteeVC, ConstantClassifier, certainty, resampled
 from observal.types import Problem
-from tests.pool_worlds import World
+from tests.pool_worlds import World, check_intervals
 
 TREE = CommitteeVC(DecisionTreeClassifier(max_depth=4), members=4)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     """Small fits on many threads wait for each other on a busy machine."""
     with threadpool_limits(1):
@@ -68,6 +68,7 @@ def test_any_classifier_that_takes_weights_will_do(estimator):
     method = CommitteeVC(estimator, members=4)
     before = repr(estimator.get_params())
     one, other = (ob.run(world.logged, world.pool, world.oracle, method, label_budget=20) for _ in range(2))
+    check_intervals(one)
     assert list(one.decisions) == list(other.decisions)  # also where random_state was None
     assert repr(estimator.get_params()) == before
 
@@ -102,6 +103,7 @@ def test_what_is_returned_is_half_its_own_fit_and_half_the_members_mean(n_member
 def test_a_classifier_without_probabilities_comes_back_as_one_fit():
     world = World()
     result = ob.run(world.logged, world.pool, world.oracle, CommitteeVC(LinearSVC(), members=2), label_budget=10)
+    check_intervals(result)
     assert isinstance(result.estimator, LinearSVC)
 
 
@@ -134,6 +136,7 @@ def test_committee_vc_takes_sparse_rows_and_sees_in_them_what_dense_ones_show():
     dense = ob.LoggedData(world.logged.X.toarray(), world.logged.y, world.logged.propensity, classes=(0, 1))
     method = CommitteeVC(LogisticRegression(), members=4)
     one = ob.run(world.logged, world.pool, world.oracle, method, label_budget=20)
+    check_intervals(one)
     other = ob.run(dense, ob.Pool(world.pool.X.toarray(), world.pool.propensity), world.oracle, method, label_budget=20)
     assert one.queries["id"].tolist() == other.queries["id"].tolist()
     for mine, theirs in zip(one.estimator.estimators_, other.estimator.estimators_, strict=True):
@@ -145,6 +148,7 @@ def test_labels_that_are_objects_come_back_as_they_were():
     y = np.where(world.logged.revealed, world.y[:200] == 1, None)
     logged = ob.LoggedData(world.logged.X, y, world.logged.propensity)
     result = ob.run(logged, world.pool, lambda ids: world.pool_y[ids] == 1, TREE, label_budget=10)
+    check_intervals(result)
     assert result.estimator.predict(world.X).dtype == bool
 
 
@@ -243,4 +247,5 @@ def test_equal_weights_are_not_handed_on(tempering, weighted):
     world = World()
     method = CommitteeVC(Noting(), members=2, tempering=tempering)
     result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10)
+    check_intervals(result)
     assert own_fit(result.estimator).weighted_ is weighted

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, NotPredictable
 from observal.methods.paper.exact import _schedule
+from tests.pool_worlds import check_intervals
 from tests.reference.exact import algorithm1
 
 SWITCHES = [
@@ -77,6 +78,15 @@ def test_every_round_is_that_of_the_slow_twin(seed, switches, gamma, epochs):
     assert result.rounds[-1].labels == sum(r.asked for r in result.rounds) == len(result.queries)
 
 
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+@pytest.mark.parametrize("gamma", ["certified", 1.0, 0.2, 0.05, 0.0])
+def test_every_round_has_intervals(switches, gamma):
+    for seed in range(5):
+        predictions, _, pool_y, _, logged, pool = problem(seed)
+        method = ob.ExactDBAL(ob.FiniteClass(predictions), confidence=0.9, gamma=gamma, **switches)
+        check_intervals(ob.run(logged, pool, lambda ids, y=pool_y: y[ids], method))
+
+
 def test_rows_are_asked_inferred_or_passed_for_a_stated_reason():
     predictions, _, pool_y, _, logged, pool = problem(3)
     result = ob.run(logged, pool, lambda ids: pool_y[ids], ob.ExactDBAL(ob.FiniteClass(predictions), gamma=0.05))
@@ -113,6 +123,7 @@ def test_costly_rows_pull_the_classifier_towards_them():
     for costs, expected in (([1.0, 0.2], [1, 1]), ([0.2, 1.0], [-1, -1])):
         logged = ob.LoggedData(X, y, 1.0, cost=costs * 200)
         result = ob.run(logged, pool, lambda ids: [1], ob.ExactDBAL(ob.FiniteClass(predictions), gamma=0.1))
+        check_intervals(result)
         assert result.estimator.member.predictions[:2].tolist() == expected
 
 
@@ -124,6 +135,7 @@ def test_every_class_learns_and_predicts_new_rows(cls):
     logged = ob.LoggedData(X[:40], y[:40], 1.0)
     pool = ob.Pool(X[40:], 0.0)
     result = ob.run(logged, pool, lambda ids: y[40:][ids], ob.ExactDBAL(cls, gamma=0.01))
+    check_intervals(result)
     assert result.estimator.predict([[0.9, 0.0]])[0] == "late"
     assert result.estimator.score(X, y) > 0.9
     assert result.rounds[0].details["certified"] is False
@@ -173,6 +185,7 @@ def test_callables_predict_new_rows():
     _, _, pool_y, _, logged, pool = problem(7)
     cls = ob.FiniteClass.from_callables([lambda X, c=c: np.where(X[:, 0] > c, 1, -1) for c in np.linspace(-1, 1, 9)])
     result = ob.run(logged, pool, lambda ids: pool_y[ids], ob.ExactDBAL(cls, gamma=0.1))
+    check_intervals(result)
     assert result.estimator.predict([[0.95], [-0.95]]).tolist() == [1, -1]
 
 
@@ -227,6 +240,7 @@ def test_a_propensity_of_zero_is_fine_on_the_pool():
     for clip in (True, False):
         method = ob.ExactDBAL(ob.Thresholds(), gamma=0.05, clip=clip)
         result = ob.run(logged, pool, lambda ids: np.where(x[50:][ids] > 0, 1, 0), method)
+        check_intervals(result)
         assert np.isfinite(result.rounds[-1].details["estimated_loss"])
 
 

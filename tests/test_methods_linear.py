@@ -19,6 +19,7 @@ from observal.methods.paper.active18 import Active18
 from observal.methods.paper.active_vc import ActiveVC
 from observal.methods.paper.passive import Passive
 from observal.types import Answers, Problem, Stop
+from tests.pool_worlds import check_intervals
 from tests.reference import linear_methods as twin
 
 VC_SWITCHES = [
@@ -154,6 +155,7 @@ def test_the_twins_see_every_kind_of_decision():
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_a_run_accounts_for_every_row(world, method):
     result = ob.run(world.logged, world.pool, world.oracle, method, random_state=3)
+    check_intervals(result)
     assert [d.id for d in result.decisions] == list(range(len(world.pool)))
     for round_ in result.rounds[1:]:
         rows = [d for d in result.decisions if d.round == round_.index]
@@ -187,6 +189,7 @@ def test_skips_buy_nothing_and_the_run_goes_on(world, method):
         return [None if i % 3 == 0 else world.pool_y[i] for i in ids]
 
     result = ob.run(world.logged, world.pool, oracle, method, label_budget=20)
+    check_intervals(result)
     assert len(result.queries) == result.rounds[-1].labels <= 20
     assert all(i % 3 for i in result.queries["id"].tolist())
     assert np.isfinite(result.estimator.coef_).all()
@@ -228,6 +231,7 @@ def test_sparse_rows_give_what_dense_rows_give(world, method, intercept):
     logged = ob.LoggedData(sp.csr_array(world.logged.X), world.logged.y, world.logged.propensity, classes=(-1, 1))
     pool = ob.Pool(sp.csr_matrix(world.pool.X), world.pool.propensity)
     sparse = ob.run(logged, pool, world.oracle, method)
+    check_intervals(sparse)
     np.testing.assert_allclose(dense.estimator.coef_, sparse.estimator.coef_, rtol=1e-8)
     np.testing.assert_allclose(dense.estimator.intercept_, sparse.estimator.intercept_, rtol=1e-8)
     assert (dense.estimator.intercept_ != 0.0).all() == intercept
@@ -277,6 +281,7 @@ def test_propensity_zero_is_allowed_where_nothing_is_revealed(world, method):
     result = ob.run(
         ob.LoggedData(world.X[:m], log_y, q[:m], classes=(-1, 1)), ob.Pool(world.X[m:], q[m:]), world.oracle, method
     )
+    check_intervals(result)
     assert np.isfinite(result.estimator.coef_).all()
     assert len(result.queries) > 0
 
@@ -285,6 +290,7 @@ def test_the_smallest_problems_run():
     for method in METHODS:
         logged = ob.LoggedData([[1.0]], [1], 1.0, classes=(0, 1))
         result = ob.run(logged, ob.Pool([[-1.0], [2.0]], 0.5), lambda ids: np.array([0, 1])[ids], method)
+        check_intervals(result)
         assert result.estimator.predict([[3.0]]).tolist() in ([0], [1])
 
 

@@ -21,14 +21,14 @@ from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import GATED
 from observal.types import Answers, Problem
-from tests.pool_worlds import World, one_class
+from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import newton as twin
 
 FAST = NewtonVC(ridge=1e-2, tempering=0.5)
 PARTS = AblatedNewtonVC(ridge=1e-2, tempering=0.5)  # the same, and its fixed parts can be changed
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
     """Small fits on many threads wait for each other on a busy machine."""
     with threadpool_limits(1):
@@ -260,6 +260,7 @@ def test_a_pool_of_one_row_is_no_hindrance():
     world = World()
     pool = ob.Pool(world.X[200:201], world.q[200:201])
     result = ob.run(world.logged, pool, world.oracle, replace(FAST, stop_below=0.0))
+    check_intervals(result)
     assert len(result.queries) == 1
     assert result.estimator.score(world.X, world.y) > 0.8
 
@@ -382,6 +383,7 @@ def test_the_classifier_refuses_rows_unlike_those_of_training(rows, match):
 def test_a_weight_of_zero_for_every_label_is_no_error():
     world = World(m=60, n=20, cost=np.zeros(80))
     result = ob.run(world.logged, world.pool, world.oracle, NewtonVC(), label_budget=10)
+    check_intervals(result)
     assert len(result.queries) == 10
 
 
@@ -391,6 +393,7 @@ def test_a_weight_of_zero_for_every_label_is_no_error():
 def test_newton_vc_takes_sparse_rows():
     world = World(sparse=True, d=6)
     result = ob.run(world.logged, world.pool, world.oracle, NewtonVC(), label_budget=20)
+    check_intervals(result)
     assert result.estimator.score(sp.csr_matrix(world.X), world.y) > 0.85
     dense = result.estimator.decision_function(world.X)
     np.testing.assert_allclose(result.estimator.decision_function(sp.csr_matrix(world.X)), dense)
@@ -404,6 +407,7 @@ def test_settled_data_stop_the_run_and_say_why():
     logged = ob.LoggedData(X[:300], y[:300].astype(float), 1.0)
     pool = ob.Pool(X[300:], 1.0)
     result = ob.run(logged, pool, lambda ids: y[300:][ids], replace(FAST, stop_below=0.01))
+    check_intervals(result)
     assert 0 < len(result.queries) < 300
     assert result.stopped.startswith("more labels would change only about")
     assert "less than stop_below = 1.00%" in result.stopped
@@ -438,6 +442,7 @@ def test_a_log_without_a_label_is_a_start(method, order):
     logged, pool, y = one_class()
     blank = ob.LoggedData(logged.X, np.full(40, np.nan), logged.propensity, classes=(0, 1))
     result = ob.run(blank, pool, lambda ids: y[ids], replace(method, order=order, stop_below=0.0), label_budget=30)
+    check_intervals(result)
     assert len(result.queries) == 30
     assert result.estimator.score(pool.X, y) > 0.8
     wrong = np.mean(result.estimator.predict(pool.X) != y)  # log and pool have the same rows
@@ -456,6 +461,7 @@ def test_a_sparse_and_a_dense_part_fit_together(order, sparse_part):
     result = ob.run(
         logged, ob.Pool(pool, world.pool.propensity), world.oracle, replace(FAST, order=order), label_budget=30
     )
+    check_intervals(result)
     margins = result.estimator.decision_function(X)
     np.testing.assert_allclose(result.estimator.decision_function(sp.csr_array(X)), margins)
     assert result.estimator.score(X, world.y) > 0.85

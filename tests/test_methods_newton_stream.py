@@ -17,7 +17,7 @@ from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.stream import STREAM_REASONS, stream_plan
 from observal.types import ASKED, PASSED, Problem
-from tests.pool_worlds import World, one_class
+from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 
 STREAM = NewtonVC(ridge=1e-2, tempering=0.5, order="stream", stop_below=0.0)
@@ -116,6 +116,7 @@ def test_rows_that_have_not_come_by_decide_nothing(method, future):
 def test_a_round_ends_with_its_last_asked_row_and_the_run_with_the_pool():
     world = World(m=150, n=400, noise=0.15)
     result = ob.run(world.logged, world.pool, world.oracle, replace(STREAM, batch=7), random_state=2)
+    check_intervals(result)
     assert result.stopped == "every pool row has been looked at"
     assert result.decisions["id"].tolist() == list(range(400))
     rounds, asked = result.decisions["round"], result.decisions["action"] == "asked"
@@ -152,6 +153,7 @@ def test_the_budget_ends_the_looking_and_leaves_the_chances_alone(budget):
 def test_skipped_rows_buy_nothing_and_the_stream_goes_on():
     world = World(m=150, n=120)
     result = ob.run(world.logged, world.pool, lambda ids: [None] * len(ids), STREAM)
+    check_intervals(result)
     assert len(result.queries) == 0
     assert len(result.decisions) == 120
     assert sum(r.skipped for r in result.rounds) == int((result.decisions["action"] == "asked").sum()) > 0
@@ -184,6 +186,7 @@ def test_a_saved_stream_goes_on_as_if_it_had_not_been(open_round, tmp_path):
 def test_a_log_of_one_class_works():
     logged, pool, y = one_class(80)
     result = ob.run(logged, pool, lambda ids: y[ids], STREAM, label_budget=40)
+    check_intervals(result)
     assert set(result.queries["label"].tolist()) == {0, 1}
     assert result.estimator.score(pool.X, y) > 0.9
 
@@ -194,7 +197,11 @@ def test_sparse_rows_and_costs_work():
     for seed in range(6):
         world = World(seed, sparse=True, d=6, m=200, n=200, cost=cost, noise=0.2)
         plain = World(seed, sparse=True, d=6, m=200, n=200, noise=0.2)
-        costly, free = (ob.run(w.logged, w.pool, w.oracle, STREAM, label_budget=20).estimator for w in (world, plain))
+        results = [ob.run(w.logged, w.pool, w.oracle, STREAM, label_budget=20) for w in (world, plain)]
+        if seed == 0:
+            check_intervals(results[0])
+            check_intervals(results[1])
+        costly, free = (result.estimator for result in results)
         scores.append(costly.score(world.X, world.y))
         assert (costly.decision_function(world.X) != free.decision_function(world.X)).all()
     assert np.mean(scores) > 0.7  # of 0.8 that can be had
@@ -207,6 +214,7 @@ def test_a_settled_stream_stops_and_says_why():
     y = (side > 0).astype(int)
     logged, pool = ob.LoggedData(X[:300], y[:300].astype(float), 0.05), ob.Pool(X[300:], 0.05)
     result = ob.run(logged, pool, lambda ids: y[300:][ids], replace(STREAM, stop_below=0.02))
+    check_intervals(result)
     assert len(result.queries) > 0
     assert len(result.decisions) < 300
     assert result.stopped.startswith("more labels would change only about")

@@ -26,7 +26,7 @@ from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.stream import StreamState
 from observal.methods.pool import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
 from observal.types import Problem
-from tests.pool_worlds import World, one_class
+from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 
 FAST = NewtonVC(ridge=1e-2, tempering=0.5)
@@ -250,6 +250,7 @@ class TestInASession:
     def test_a_batch_bigger_than_the_pool_takes_all_of_it(self, method):
         world = World(m=60, n=15)
         result = ob.run(world.logged, world.pool, world.oracle, replace(method, batch=40))
+        check_intervals(result)
         assert sorted(result.queries["id"].tolist()) == list(range(15))
         np.testing.assert_allclose(result.queries["query_probability"], 1.0)
         assert result.stopped == "every pool row has been looked at"
@@ -257,6 +258,7 @@ class TestInASession:
     def test_all_rows_skipped_buys_nothing_and_ends(self, method):
         world = World(m=60, n=25)
         result = ob.run(world.logged, world.pool, lambda ids: [None] * len(ids), method)
+        check_intervals(result)
         assert len(result.queries) == 0
         assert len(result.decisions) == 25
         assert [r.skipped for r in result.rounds] == [0, 10, 10, 5]
@@ -306,6 +308,7 @@ class TestInASession:
     def test_a_log_of_one_class_works_and_both_classes_are_found(self, method):
         logged, pool, y = one_class()
         result = ob.run(logged, pool, lambda ids: y[ids], method, label_budget=20)
+        check_intervals(result)
         assert set(result.queries["label"].tolist()) == {0, 1}
         assert result.rounds[0].estimator.score(pool.X, y) <= result.estimator.score(pool.X, y)
         assert result.estimator.score(pool.X, y) > 0.9

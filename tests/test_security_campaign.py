@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from tests.campaigns import make_campaign, truth_of
+from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.test_campaign_store import FIRST, PLACES, address, engine_of
 
@@ -327,15 +326,11 @@ def assert_sentence(text, where=""):
 
 
 def test_check_on_the_command_line(copy):
-    def check():
-        command = [sys.executable, "-m", "observal", "check", str(copy)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    fine = check()
+    fine = observal("check", copy)
     assert (fine.returncode, fine.stderr) == (0, "")
     assert fine.stdout.startswith("Nothing was changed: ")
     execute(copy, CHANGED_DATA["a feature"])
-    broken = check()
+    broken = observal("check", copy)
     assert (broken.returncode, broken.stdout) == (1, "")
     assert broken.stderr.count("\n") == 1
     assert "chunk 0 of its pool.features was changed" in broken.stderr

@@ -478,7 +478,7 @@ class RunResult:
         One row per pool row looked at: id, round, query_probability, action (asked, inferred or passed), reason.
     intervals : mapping
         Of `estimator` on the whole population: "error" always; "precision", "recall" and "prevalence" of the last class
-        where the method has them.
+        where the method has them. They are computed when they are first read.
     stopped : str
         Why the run ended.
     """

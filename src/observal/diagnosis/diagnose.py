@@ -20,6 +20,7 @@ from observal.diagnosis.rows import sample_rows, standardised
 from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
+from observal.threads import one_thread
 from observal.types import LoggedData, Pool, Problem
 from observal.weights import plain_importance
 
@@ -263,9 +264,7 @@ def diagnose(
     kept = _kept_labels(logged, weights.clip, for_fit)
     X, codes = standardised(logged.X[kept]), logged.codes[kept]
     importance = plain_importance(logged.propensity[kept])
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # many small fits: threads that wait for each other only slow them down
+    with one_thread():  # many small fits: threads that wait for each other only slow them down
         drift = find_drift(logged, pool, names, for_drift, labelled_only)
         confounded = _confounding(logged, kept, X, confounding, for_fit)
         needed = labels_needed(X, codes, importance, target_error, for_curve)

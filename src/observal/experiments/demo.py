@@ -20,6 +20,7 @@ from observal.errors import CampaignExists, ObservalError
 from observal.experiments.curves import Course, Curve, Estimate, Streams
 from observal.experiments.trials import Progress, run_all
 from observal.methods import ActiveVC, AutoVC, Method, NewtonVC
+from observal.threads import one_thread
 
 TRIALS = 16
 LABELS = 60
@@ -67,7 +68,6 @@ def run_trial(seed: int) -> tuple[list[tuple[list[int], list[float]]], int, int]
 def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
     """Run one split as a campaign in the folder `out`, with known labels for an expert; return the paths of campaign and report."""
     import pyarrow as pa
-    from threadpoolctl import threadpool_limits
 
     from observal.report.campaign import write_campaign_report
 
@@ -93,7 +93,7 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
     )
     command = f"observal demo --out {out} --seed {seed}"
     title = "Tumours that an old scorecard did not look at"
-    with threadpool_limits(1):  # many small fits run faster on one thread
+    with one_thread():  # many small fits run faster on one thread
         while batch := campaign.ask(20):
             campaign.tell(batch.ids, world.oracle(batch.ids))
         return path, write_campaign_report(campaign, out / "report.html", title, command, force=True)

@@ -214,7 +214,7 @@ class LabelLoop:
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
         """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""
         replay = self._replayed()
-        return replay.intervals(range(replay.closed + 1)[round_])
+        return dict(replay.intervals(range(replay.closed + 1)[round_]))
 
     def result(self) -> RunResult:
         """Return the results so far: the classifier of the last closed round, and every decision up to it."""

@@ -6,7 +6,9 @@ up to floating-point rounding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,39 @@ from observal.methods import Method
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 Codes = tuple[int | None, ...]
+
+
+class Later(Mapping[str, Interval]):
+    """Intervals that are computed when they are first looked at: they can take many fits, and not every caller reads them.
+
+    Examples
+    --------
+    >>> intervals = Later(lambda: {"error": Interval(0.1, 0.0, 0.3, 0.95, "a guess")})
+    >>> list(intervals), intervals["error"].high
+    (['error'], 0.3)
+    """
+
+    def __init__(self, compute: Callable[[], dict[str, Interval]]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def _found(self) -> dict[str, Interval]:
+        return self._compute()
+
+    def __getitem__(self, name: str) -> Interval:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return repr(self._found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self._found,)  # a copy, or what another process gets, is plain
 
 
 class Replay:
@@ -45,6 +80,7 @@ class Replay:
         self._states = [method.begin(problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
         self._described: dict[int, Round] = {}
+        self._intervals: dict[int, Later] = {}
 
     @property
     def closed(self) -> int:
@@ -71,6 +107,7 @@ class Replay:
             if k < self.closed:
                 del self._states[k + 1 :], self._answers[k:]
                 self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
+                self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
             self._close(plan, codes)
 
     def _close(self, plan: Plan, codes: Codes) -> None:
@@ -92,9 +129,12 @@ class Replay:
             self._described[k] = self._method.describe(self.problem, self._states[k])
         return self._described[k]
 
-    def intervals(self, k: int) -> dict[str, Interval]:
-        """Return intervals for the classifier of a closed round, from the labels up to that round."""
-        return self._method.intervals(self.problem, self._states[k])
+    def intervals(self, k: int) -> Later:
+        """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
+        if k not in self._intervals:
+            state = self._states[k]
+            self._intervals[k] = Later(lambda: self._method.intervals(self.problem, state))
+        return self._intervals[k]
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.

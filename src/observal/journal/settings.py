@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from observal.checks import check_whole
@@ -70,7 +71,7 @@ def versions() -> dict[str, str]:
     True
     """
     packages = ("observal", "numpy", "scipy", "scikit-learn", "pyarrow", "sqlalchemy")
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
 def observal_version() -> str:
@@ -81,7 +82,12 @@ def observal_version() -> str:
     >>> observal_version() == versions()["observal"]
     True
     """
-    return importlib.metadata.version("observal")
+    return _version("observal")
+
+
+@cache
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)  # reads and parses a file
 
 
 def check_annotator(annotator: str, overlap: int) -> None:

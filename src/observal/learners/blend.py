@@ -25,6 +25,7 @@ from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
+from observal.threads import one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
     "linear": fit_linear,
@@ -122,11 +123,9 @@ class Blend:
 
     def _in_blocks(self, X: Any, function: Callable[[Any], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
         """Return the columns that a function makes of standardised rows, a block at a time and several at once."""
-        from threadpoolctl import threadpool_limits
-
         rows = rows_to_predict(X, self.n_features)
         begins = range(0, max(1, rows.shape[0]), ROWS_AT_ONCE)
-        with threadpool_limits(1):
+        with one_thread():
             parts = in_threads(lambda a: function(self.feature_map(rows[a : a + ROWS_AT_ONCE])), begins)
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
@@ -279,8 +278,6 @@ def fit_blend(
     kept : Chosen, optional
         Weights and settings to keep; chosen anew without them.
     """
-    from threadpoolctl import threadpool_limits
-
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
     out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)
     if np.unique(codes[used]).size < 2:
@@ -290,7 +287,7 @@ def fit_blend(
         population.feature_map(X[used]), codes[used], w / w.mean(), classes.size, spread_folds(codes[used])
     )
     fitters = _fitters(population, learners, kept)
-    with threadpool_limits(1):
+    with one_thread():
         fits = dict(zip(fitters, in_threads(lambda one: one(labelled), fitters.values()), strict=True))
     fitted = {name: fit for name, fit in fits.items() if fit is not None}
     if not fitted:  # two labels of two classes, and trees alone

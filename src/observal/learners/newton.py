@@ -22,6 +22,7 @@ either way it goes downhill, and backtracking on F itself makes every iteration 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -37,7 +38,7 @@ Regulariser = Literal["second_moment", "variance"]
 Factor = tuple[tuple[Floats, bool], Floats]
 
 _SUFFICIENT = 1e-4  # the share of the slope's decrease that a step must bring (Armijo)
-_HALVINGS = 60  # a step of 2^-60 is a step of nothing
+_SIZES = tuple(0.5**k for k in range(60))  # a step of 2^-60 is a step of nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +155,17 @@ class Objective:
                 hessian -= kappa * np.outer(of_mean, of_mean)
         return gradient, hessian
 
+    # SciPy takes longer to make a sparse matrix than to multiply small ones, so these are made once.
+    @cached_property
+    def _transposed(self) -> Any:
+        return self.X.T
+
+    @cached_property
+    def _by_column(self) -> Any:
+        return self.X.tocsc()
+
     def _rmatvec(self, values: Floats) -> Floats:
-        product = np.asarray(self.X.T @ values, dtype=np.float64)
+        product = np.asarray(self._transposed @ values, dtype=np.float64)
         if self.fit_intercept and not isinstance(self.X, np.ndarray):
             return np.append(product, values.sum())
         return product
@@ -167,10 +177,12 @@ class Objective:
                 half = self.X * np.sqrt(values)[:, None]
                 return np.asarray(half.T @ half)  # BLAS sees AᵀA and does half of the work
             return np.asarray((self.X * values[:, None]).T @ self.X)
-        inner = np.asarray((self.X.T @ self.X.multiply(values[:, None]).tocsr()).toarray())
+        weighted = self._by_column.copy()
+        weighted.data *= values[weighted.indices]
+        inner = np.asarray((self._transposed @ weighted).toarray())
         if not self.fit_intercept:
             return inner
-        border = np.asarray(self.X.T @ values)[:, None]
+        border = np.asarray(self._transposed @ values)[:, None]
         return np.block([[inner, border], [border.T, values.sum()]])
 
 
@@ -299,10 +311,10 @@ def _backtrack(objective: Objective, theta: Floats, step: Floats, value: float, 
     """Return the largest of 1, ½, ¼, … that lowers F enough along `step`, or 0, and F there."""
     here, ahead = objective.margins(theta), objective.margins(step)
     rounding = 8.0 * float(np.finfo(np.float64).eps) * abs(value) if promise <= 1e-6 * abs(value) else 0.0
-    for size in 0.5 ** np.arange(_HALVINGS):
+    for size in _SIZES:
         reached = objective.value(theta + size * step, here + size * ahead)
         if reached <= value - 2.0 * _SUFFICIENT * size * promise + rounding:
-            return float(size), min(reached, value)
+            return size, min(reached, value)
     return 0.0, value
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from observal.checks import Bools, Floats, Ints, check_features, frozen
 from observal.errors import InvalidInput
+from observal.threads import one_thread
 
 _MODELS = ("logistic", "boosting")
 _MOST_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
@@ -164,9 +165,8 @@ def _check_revealed(revealed: ArrayLike, n_rows: int, folds: int) -> Bools:
 def _one_thread() -> Any:
     """Return a context in which trees are grown on one thread: on a busy machine, threads that wait for each other are slower by a factor of 100."""
     import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
-    from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(1)
+    return one_thread()
 
 
 def _folds(shown: Bools, folds: int, random_state: int) -> list[tuple[Ints, Ints]]:

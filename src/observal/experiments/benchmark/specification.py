@@ -23,6 +23,7 @@ from observal.experiments.benchmark.peers import (
 )
 from observal.experiments.curves import Curve, online_sizes
 from observal.methods.base import Method
+from observal.threads import one_thread
 from observal.types import Pool, Round
 
 ALL_LABELS = "all labels/"
@@ -232,9 +233,7 @@ def _version(library: str) -> str | None:
 
 def run_unit(spec: Specification, cell: Cell, trial: int, contestant: str) -> dict[str, Any]:
     """Return labels and errors of a contestant's curve (one point for all labels), and the seconds it took."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # workers have one core each
+    with one_thread():  # workers have one core each
         world = make_world(cell, trial, spec.seed, spec.rows, spec.folder)
         started = perf_counter()
         curve = _curve(spec, world, contestant)

@@ -22,6 +22,7 @@ from observal.experiments.rebenchmark import protocol
 from observal.experiments.rebenchmark.report import MARGIN, RANDOM, SCORECARD, RebenchmarkReport, Unit
 from observal.experiments.trials import Progress, stream_all
 from observal.methods.base import Method
+from observal.threads import one_thread
 from observal.writing import write_text
 
 __all__ = ["Rebenchmark", "RebenchmarkReport", "default_methods", "rebenchmark"]
@@ -106,9 +107,7 @@ class Rebenchmark:
 
 def run_unit(spec: Rebenchmark, variant: str, table: str, seed: int, contestant: str) -> dict[str, float]:
     """Return the AUBC by scorer, and the seconds of the run itself."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread():
         split = protocol.split_rows(*protocol.load(spec.folder, table), seed)
         if variant == SCORECARD:
             split = protocol.by_scorecard(split, seed)

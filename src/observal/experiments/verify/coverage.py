@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from observal.checks import Floats
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, share
+from observal.threads import one_thread
 from observal.types import LoggedData, Pool
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
@@ -58,9 +59,7 @@ def committee() -> Any:
 
 def campaigns(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Results:
     """Return for each campaign which measures were covered, the widths, and the widths with uniform labels."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # workers have one core each
+    with one_thread():  # workers have one core each
         found = [campaign(kind, method(), rng) for _ in range(count)]
     return {name: np.array([one[name] for one in found]) for name in found[0]}
 

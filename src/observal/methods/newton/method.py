@@ -13,6 +13,7 @@ from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
 from observal.methods.newton.stream import StreamState, stream_plan
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
+from observal.threads import one_thread
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
@@ -187,15 +188,13 @@ class NewtonVC:
 
         See :mod:`observal.methods.intervals`.
         """
-        from threadpoolctl import threadpool_limits
-
         from observal.methods.intervals import population_intervals
 
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_gaps(rows))
 
         model = state.model
-        with threadpool_limits(1):  # many small products, as in the fit
+        with one_thread():  # many small products, as in the fit
             return population_intervals(problem, state, gaps, model.scores_of, model.out_of_fold)
 
 

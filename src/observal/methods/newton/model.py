@@ -20,6 +20,7 @@ from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
+from observal.threads import one_thread
 from observal.types import Problem
 from observal.weights import effective_sample_size
 
@@ -81,10 +82,8 @@ class Fitter:
 
     def __call__(self, state: PoolState) -> NewtonModel:
         """Fit on all labels."""
-        from threadpoolctl import threadpool_limits
-
         labels = self._labels(state)
-        with threadpool_limits(1):  # hundreds of small products: more threads would mostly wait for each other
+        with one_thread():  # hundreds of small products: more threads would mostly wait for each other
             chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
             feature_map = self.maps[chosen.features]
             X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
@@ -164,9 +163,7 @@ class NewtonModel:
     @cached_property
     def output_fit(self) -> Weighted:
         """The fit that is returned: it up-weights rows near the boundary, unless the method has that switched off."""
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1):
+        with one_thread():
             return self._refit(self.query_fit, self.labelled, self.labels.signs)
 
     def _refit(self, first: Weighted, X: Any, signs: Ints) -> Weighted:
