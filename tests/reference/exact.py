@@ -99,7 +99,8 @@ def algorithm1(
                 pair = float(np.sum(w**2 * (predictions[h] != predictions[erm]))) / rows
             else:
                 pair = bound * (loss[h] + loss[erm])
-            if not disagreement or loss[h] <= loss[erm] + gamma_k * sigma1 + gamma_k * math.sqrt(sigma2 * pair):
+            slack = gamma_k * sigma1 + gamma_k * math.sqrt(sigma2 * pair)
+            if not disagreement or loss[h] <= loss[erm] + slack + 1e-12 * max(1.0, loss[erm]):  # equal up to rounding
                 kept.append(h)
         # line 8
         region = np.zeros(len(pool_q), bool)

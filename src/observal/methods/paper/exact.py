@@ -218,7 +218,7 @@ class ExactDBAL:
         kept = np.ones(members.size, dtype=bool)
         if self.disagreement and np.isfinite(bound):
             sigma1, _ = candidate_slack(bound, rows, log_h)
-            excess = loss - loss[best] - gamma * sigma1
+            excess = loss - loss[best] - gamma * sigma1 - _rounding(loss[best])
             # V̂(h, ĥ) ≤ M·(l(h) + l(ĥ)), so most members are kept or ruled out without looking at V̂ itself.
             kept = excess <= gamma * np.sqrt(sigma2 * bound * (loss + loss[best]))
             unclear = np.flatnonzero(kept & (excess > 0)) if self.regulariser else np.empty(0, dtype=np.int64)
@@ -230,7 +230,7 @@ class ExactDBAL:
         if self.regulariser:
             # l(h) is below the objective, so only members with l(h) under the objective of ĥ can do better.
             (second,) = sums(members[[best]], context.log_signs, pool_signs, 2) / rows
-            rivals = np.flatnonzero(loss <= loss[best] + gamma * np.sqrt(sigma2 * second))
+            rivals = np.flatnonzero(loss <= loss[best] + gamma * np.sqrt(sigma2 * second) + _rounding(loss[best]))
             seconds = sums(members[rivals], context.log_signs, pool_signs, 2) / rows
             output = int(rivals[_first_least(loss[rivals] + gamma * np.sqrt(sigma2 * seconds))])
         return replace(
@@ -361,7 +361,12 @@ class _State(EpochState):
 def _first_least(values: Floats) -> int:
     """Return the first position of the least value; differences that only rounding makes do not count."""
     least = values.min()
-    return int(np.argmax(values <= least + 1e-12 * max(1.0, least)))
+    return int(np.argmax(values <= least + _rounding(least)))
+
+
+def _rounding(value: float) -> float:
+    """Return how far sums that are equal on paper may be apart."""
+    return 1e-12 * max(1.0, value)
 
 
 def _schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
