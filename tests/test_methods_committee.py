@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from functools import wraps
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.methods.committee import CommitteeVC, ConstantClassifier, certainty, resampled
+from observal.learners.members import certainty, gaps_of, margins_of, resampled, shares_of_trees
+from observal.methods.committee import CommitteeVC, ConstantClassifier
 from observal.types import Problem
 from tests.pool_worlds import World, check_intervals
 
@@ -188,7 +192,54 @@ def test_certainty_is_squared_mean_margin_over_its_variance(seed, n_members, n_c
     own = margins.var(axis=0)
     variance = (n_members * own + own.mean()) / (n_members + 1)
     expected = np.maximum(margins.mean(axis=0), 0) ** 2 / (2 * variance)
-    np.testing.assert_allclose(certainty(shares), expected)
+    np.testing.assert_allclose(certainty(margins_of(shares)), expected)
+
+
+def scaled_forest():
+    return make_pipeline(MaxAbsScaler(), ExtraTreesClassifier(30, random_state=0))
+
+
+@pytest.mark.parametrize("make", [lambda: RandomForestClassifier(30, random_state=0), scaled_forest])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_members_of_a_forest_are_its_trees(make, sparse):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 3)), rng.integers(0, 3, 80)
+    rows = csr_matrix(X) if sparse else X
+    fit = make().fit(rows, y)
+    shares = shares_of_trees(fit, 8)
+    np.testing.assert_allclose(shares(rows).mean(axis=0), fit.predict_proba(rows), atol=1e-12)
+    assert shares(rows).shape == (30, 80, 3)
+    assert shares_of_trees(fit, 31) is None
+    whole = certainty(margins_of(shares(rows)))
+    np.testing.assert_allclose(gaps_of(shares, rows), whole)
+
+
+def test_blocks_of_rows_change_no_gap(monkeypatch):
+    X, y = np.random.default_rng(1).normal(size=(50, 2)), np.arange(50) % 2
+    shares = shares_of_trees(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
+    whole = gaps_of(shares, X)
+    monkeypatch.setattr("observal.learners.members.ROWS_AT_ONCE", 7)
+    np.testing.assert_array_equal(gaps_of(shares, X), whole)
+
+
+def test_a_forest_is_fitted_once_a_round_and_comes_back_as_it_is(monkeypatch):
+    fits, fit = [], RandomForestClassifier.fit
+
+    @wraps(fit)
+    def counted(self, *arguments, **settings):
+        fits.append(self)
+        return fit(self, *arguments, **settings)
+
+    monkeypatch.setattr(RandomForestClassifier, "fit", counted)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(200, 2))
+    y = (X[:, 0] > 0).astype(int)
+    logged = ob.LoggedData(X[:100], np.where(rng.random(100) < 0.5, y[:100], np.nan), 0.5)
+    result = ob.run(
+        logged, ob.Pool(X[100:], 0.5), lambda ids: y[100:][ids], CommitteeVC(RandomForestClassifier(20)), 40
+    )
+    assert isinstance(result.estimator, RandomForestClassifier)
+    assert len(fits) <= len(result.rounds) + 1
 
 
 def test_the_interval_does_not_believe_a_tree_that_learned_its_labels_by_heart():

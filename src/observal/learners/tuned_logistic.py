@@ -142,7 +142,10 @@ def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
 
 
 def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0) -> Tuned:
-    """Return the ridge with the least weighted log loss out of fold.
+    """Return the ridge with the fewest weighted mistakes out of fold among those whose log loss is about the least.
+
+    Mistakes are what counts, but they are few and jump. So they decide only between ridges whose log loss exceeds the least
+    one by no more than a standard error of the difference.
 
     Parameters
     ----------
@@ -161,7 +164,7 @@ def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGE
     True
     """
     order = np.argsort(ridges)[::-1]
-    losses = np.zeros((len(ridges), signs.size))
+    margins = np.zeros((len(ridges), signs.size))
     folds = random_ranks(signs, np.random.default_rng(0)) % FOLDS
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
@@ -169,9 +172,26 @@ def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGE
         for i in order:
             fit = fit_logistic(X[inside], signs[inside], weights[inside], ridges[i], penalty, start, tol=1e-5)
             start = np.append(fit.coef, fit.intercept)
-            losses[i, outside] = np.logaddexp(0.0, -signs[outside] * (X[outside] @ fit.coef + fit.intercept))
-    best = min(order, key=lambda i: float(losses[i] @ weights))
+            margins[i, outside] = signs[outside] * (X[outside] @ fit.coef + fit.intercept)
+    losses = np.logaddexp(0.0, -margins)
+    least = min(order, key=lambda i: float(losses[i] @ weights))
+    flat = [i for i in order if about_equal(losses[i] - losses[least], weights)]
+    best = min(flat, key=lambda i: (float((margins[i] <= 0.0) @ weights), float(losses[i] @ weights)))
     return Tuned(ridges[best], losses[best])
+
+
+def about_equal(differences: Floats, weights: Floats) -> bool:
+    """Tell whether the weighted sum of differences is no more than its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [about_equal(np.array(d), np.ones(4)) for d in ([0.1, -0.1, 0.2, 0.0], [0.1, 0.1, 0.2, 0.1])]
+    [True, False]
+    """
+    total = float(differences @ weights)
+    spread = weights * differences
+    return total <= float(np.sqrt(np.square(spread - total / max(1, spread.size)).sum()))
 
 
 def leverages(X: Any, hessian: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""CommitteeVC: any scikit-learn classifier from few labels, chosen where a bootstrap committee of it is undecided."""
+"""CommitteeVC: any scikit-learn classifier from few labels, chosen where a committee is undecided: its own members, or bootstrap fits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
+from observal.learners.members import Shares, averaged, class_shares, gaps_of, resampled, shares_of_trees
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
-_LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
 
 
 @dataclass(frozen=True, repr=False)
 class CommitteeVC:
-    """Any classifier on clipped, tempered importance weights; asks where a bootstrap committee is undecided.
+    """Any classifier on clipped, tempered importance weights; asks where a committee is undecided.
+
+    The members of a random forest are its trees. Of any other classifier a few more are fitted on bootstrap samples.
 
     Parameters
     ----------
@@ -27,7 +29,7 @@ class CommitteeVC:
         Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It
         is cloned and never changed. If its `random_state` is None, a fixed one is used.
     members : int
-        Fits in the committee.
+        The least members of a committee: a forest with fewer trees, or a classifier that is no forest, gets as many bootstrap fits.
     batch, explore_share, gate_share
         How a round chooses; see :class:`~observal.methods.pool.Choice`.
     tempering : float
@@ -38,7 +40,7 @@ class CommitteeVC:
 
     Notes
     -----
-    Each member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
+    Each bootstrap member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
     weights (see :func:`resampled`). With M the mean over members of the margin, the probability of the committee's class
     less that of its strongest rival (votes, where there are no probabilities), and V its variance, rows are ordered by
     ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
@@ -46,7 +48,7 @@ class CommitteeVC:
     badly. Equal gaps, of which trees have many, are ordered at random. The chance of a flip is Φ(−M/sqrt(V)). There is no
     rule that stops early, because trees also agree where none of them has seen any data.
 
-    What is returned is a scikit-learn ``VotingClassifier``: half of its probability is that of one fit on all labelled
+    A forest comes back as it was fitted, alone or as the last step of a pipeline. Otherwise what is returned is a scikit-learn ``VotingClassifier``: half of its probability is that of one fit on all labelled
     rows, half the mean of the members', whose mistakes average out (see :func:`averaged`). A classifier without
     probabilities comes back as that one fit. A class of which no label is known is not among its ``classes_``.
 
@@ -167,16 +169,18 @@ class CommitteeVC:
 
     def _fit_committee(
         self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[Any, list[Any]]:
-        """Return the classifier for the user, and the members; no members while all labels are the same."""
+    ) -> tuple[Any, Shares | None]:
+        """Return the classifier for the user, and what the members say of rows; None while all labels are the same."""
         own = self._fit(X, y, weights, classes)
         if isinstance(own, ConstantClassifier):
-            return own, []
+            return own, None
+        if (trees := shares_of_trees(own, self.members)) is not None:
+            return own, trees
         members = []
         for member in range(self.members):
             drawn = resampled(weights, y, rng)
             members.append(self._fit(X[drawn], y[drawn], np.ones(drawn.size), classes, random_state=1 + member))
-        return averaged(own, members, X), members
+        return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
         """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
@@ -215,10 +219,10 @@ class _Fitter:
 
         method, X, classes = self.method, self.X, self.problem.logged.classes
         rows, y, weights, clip = method._labelled(self.problem, state)
-        estimator, members = method._fit_committee(X[rows], y, weights, classes, self.rng)
-        if not members:
+        estimator, shares = method._fit_committee(X[rows], y, weights, classes, self.rng)
+        if shares is None:
             return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
-        gaps = certainty(np.stack([_class_shares(member, X) for member in members]))
+        gaps = gaps_of(shares, X)
         flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
         ranks = np.empty(gaps.size)
         ranks[np.lexsort((self.rng.random(gaps.size), gaps))] = np.arange(gaps.size)
@@ -252,92 +256,12 @@ class ConstantClassifier:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
-def resampled(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints:
-    """Return a bootstrap sample of positions, drawn in proportion to the weights, that keeps every class of `y`.
-
-    A class of which no row was drawn keeps its heaviest row. Rows of weight 0 are never drawn.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> drawn = resampled(np.array([1.0, 1.0, 0.0, 1e-9]), np.array([0, 0, 0, 1]), np.random.default_rng(0))
-    >>> set(drawn.tolist()) <= {0, 1, 3}, 3 in drawn
-    (True, True)
-    """
-    counts = rng.multinomial(weights.size, weights / weights.sum())
-    for one in np.unique(y[weights > 0.0]):
-        of_class = np.flatnonzero(y == one)
-        if not counts[of_class].any():
-            counts[of_class[np.argmax(weights[of_class])]] = 1
-    return np.repeat(np.arange(weights.size), counts)
-
-
-def averaged(own: Any, members: list[Any], X: Any) -> Any:
-    """Return a classifier whose probabilities are half `own`'s and half the mean of the members'.
-
-    `own` saw every row but follows each of them closely; the members' mean is smoother, but each member saw only two thirds of
-    the rows. If `own` has no probabilities, it is returned as it is. `X` holds at least one row per class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> X = np.array([[0.0], [1.0], [2.0]])
-    >>> own, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
-    >>> averaged(own, [low, high], X).predict_proba(X)[:, 1].tolist()
-    [0.0, 0.5, 1.0]
-    """
-    from sklearn.ensemble import VotingClassifier
-    from sklearn.frozen import FrozenEstimator
-
-    if not hasattr(own, "predict_proba"):
-        return own
-    names = ["own", *(f"member {1 + k}" for k in range(len(members)))]
-    voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
-    vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
-    return vote.fit(
-        X[: own.classes_.size], own.classes_
-    )  # the voters are already fitted; this only tells it the classes
-
-
-def certainty(shares: Floats) -> Floats:
-    """Return M²/(2·V) of each row's margin over a committee.
-
-    Parameters
-    ----------
-    shares : array of shape (members, rows, classes)
-        The probability that each member gives each class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> agreed, split = [[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.2, 0.8]]
-    >>> certainty(np.stack([agreed, split], axis=1)).round(2).tolist()
-    [2.72, 0.01]
-    """
-    n_members, n_rows, n_classes = shares.shape
-    best = shares.mean(axis=0).argmax(axis=1)
-    of_best = shares[:, np.arange(n_rows), best]
-    of_rival = np.where(np.arange(n_classes) == best[:, None], -np.inf, shares).max(axis=2)
-    margins = of_best - of_rival
-    mean, variance = margins.mean(axis=0), margins.var(axis=0)
-    variance = (n_members * variance + variance.mean()) / (n_members + 1)
-    return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, _LEAST_VARIANCE)))
-
-
-def _class_shares(fit: Any, X: Any) -> Floats:
-    """Return the probability of each class, or 1 for the class that is predicted."""
-    if hasattr(fit, "predict_proba"):
-        return np.asarray(fit.predict_proba(X), dtype=np.float64)
-    return np.asarray(fit.predict(X)[:, None] == fit.classes_, dtype=np.float64)
-
-
 def _scores(fit: Any, X: Any, classes: NDArray[Any]) -> tuple[Floats, Ints]:
     """Return the lead of each row's predicted class, negative unless it is the last class, and the class code."""
     predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _plain(classes), axis=1)
     if isinstance(fit, ConstantClassifier):
         return np.zeros(predicted.size), predicted
-    shares = np.sort(_class_shares(fit, X), axis=1)
+    shares = np.sort(class_shares(fit, X), axis=1)
     lead = shares[:, -1] - shares[:, -2]
     return np.where(predicted == len(classes) - 1, lead, -lead), predicted
 
