@@ -22,7 +22,7 @@ import observal as ob
 from observal.compat.skactiveml import DoubtBudgetManager, ObservalStream
 from observal.errors import InvalidInput
 from observal.methods import NewtonVC
-from observal.methods.newton.stream import stream_plan
+from observal.methods.stream import stream_plan
 from observal.types import ASKED, Problem
 from tests.compat_cases import EITHER, FAST, SETTINGS, Anything, cases, check
 

@@ -32,7 +32,7 @@ class Backend:
 
     @property
     def now(self):
-        """What stands in the backend: a file is written and read again, a database is opened anew."""
+        """What the backend holds: a file is written and read again, a database is opened anew."""
         if self.kind == "file":
             self._live.save(self.folder / "run.observal")
             self._live = ob.Session.load(self.folder / "run.observal")

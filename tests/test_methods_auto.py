@@ -221,10 +221,70 @@ def test_sparse_rows():
     assert result.estimator.score(world.logged.X, world.y[:200]) > 0.85
 
 
+# -- streams ------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_decided_row_by_row_and_learned_from():
+    logged, pool, X, y = bent(n=1300)
+    method = ob.AutoVC(order="stream")
+    result = ob.run(logged, pool, lambda ids: y[300:][ids], method, label_budget=60, random_state=1)
+    check_intervals(result)
+    assert 1 - result.rounds[-1].estimator.score(X, y) < 0.12 < 1 - result.rounds[0].estimator.score(X, y)
+    decided = result.decisions
+    assert decided["id"].tolist() == list(range(len(decided)))  # in the order in which they came
+    asked, chance = decided["action"] == "asked", decided["query_probability"]
+    assert (chance[asked] > 0).all()
+    assert 0 < (chance[~asked] > 0).sum() < (~asked).sum()
+    assert {"uncertain", "picked at random, so every row can be chosen"} <= set(decided["reason"][asked])
+    assert result.rounds[-1].labels == asked.sum() == 60
+
+
+@pytest.mark.parametrize("learners", [FAST, ("forest", "boosted")])
+def test_rows_of_a_stream_that_have_not_come_by_decide_nothing(learners):
+    logged, pool, _, y = bent(n=900)
+    method = ob.AutoVC(order="stream", learners=learners)
+
+    def decisions(pool):
+        session = ob.Session(logged, pool, method, random_state=4)
+        for _ in range(3):
+            query = session.ask()
+            session.tell(query.ids, y[300:][query.ids])
+        return list(session.result().decisions)
+
+    before = decisions(pool)
+    end = len(before)
+    assert 30 <= end < 600
+    X, q = pool.X.copy(), pool.propensity.copy()
+    X[end:], q[end:] = 1e3, 1.0
+    assert decisions(ob.Pool(X, q)) == before
+    assert decisions(ob.Pool(X[:end], q[:end])) == before
+
+
+def test_on_a_stream_every_row_is_uncertain_while_all_labels_are_the_same():
+    rng = np.random.default_rng(0)
+    logged = ob.LoggedData(rng.normal(size=(20, 2)), np.ones(20), 0.5, classes=(0, 1))
+    session = ob.Session(logged, ob.Pool(rng.normal(size=(50, 2)), 0.5), ob.AutoVC(order="stream"), random_state=0)
+    assert [int(one) for one in session.ask().ids] == list(range(10))
+
+
+def test_a_saved_stream_goes_on_where_it_stopped(tmp_path):
+    logged, pool, _, y = bent(n=700)
+    method = ob.AutoVC(order="stream", learners=FAST)
+    whole = ob.run(logged, pool, lambda ids: y[300:][ids], method, label_budget=30, random_state=2)
+    session = ob.Session(logged, pool, method, 30, random_state=2)
+    query = session.ask()
+    session.tell(query.ids, y[300:][query.ids])
+    session.save(tmp_path / "stream.observal")
+    session = ob.Session.load(tmp_path / "stream.observal")
+    while (query := session.ask()) is not None:
+        session.tell(query.ids, y[300:][query.ids])
+    assert list(session.result().decisions) == list(whole.decisions)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"order": "stream"}, r'NewtonVC\(order="stream"\)'),
+        ({"order": "random"}, "order must be"),
         ({"batch": 0}, "batch must be"),
         ({"explore_share": 0.6}, "no larger than the second"),
         ({"explore_share": "many"}, "must be a number"),

@@ -12,10 +12,10 @@ from scipy.stats import binomtest
 from threadpoolctl import threadpool_limits
 
 import observal as ob
-from observal.methods.newton import stream as newton_stream
+from observal.methods import stream as newton_stream
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.methods.newton.stream import STREAM_REASONS, stream_plan
+from observal.methods.stream import STREAM_REASONS, stream_plan
 from observal.types import ASKED, PASSED, Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin

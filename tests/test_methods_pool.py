@@ -23,8 +23,8 @@ from observal.errors import InvalidInput
 from observal.methods.committee import CommitteeVC
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.methods.newton.stream import StreamState
 from observal.methods.pool import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
+from observal.methods.stream import StreamState
 from observal.types import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
@@ -386,7 +386,7 @@ def test_a_bad_setting_gives_one_sentence(make):
 
 
 @pytest.mark.parametrize(
-    "name", ["pool", "intervals", "newton.method", "newton.model", "newton.stream", "newton.ablation", "committee"]
+    "name", ["pool", "intervals", "newton.method", "newton.model", "stream", "newton.ablation", "committee"]
 )
 def test_examples_run(name):
     failed, _ = doctest.testmod(importlib.import_module(f"observal.methods.{name}"))

@@ -79,7 +79,7 @@ MODELS = {
     "auto": lambda: fitted(ob.AutoVC()),
     **{f"auto {n}": lambda n=n: fitted(ob.AutoVC(learners=(n,))) for n in ob.AutoVC().learners},
     "auto with another": lambda: fitted(ob.AutoVC(learners=("kernel", ("bayes", GaussianNB())))),
-    "newton stream": lambda: fitted(ob.NewtonVC(order="stream", batch=8)),
+    "stream": lambda: fitted(ob.NewtonVC(order="stream", batch=8)),
     "active": lambda: fitted(ob.ActiveVC(passes=1)),
     "active 18": lambda: fitted(ob.Active18()),
     "passive": lambda: fitted(ob.Passive(passes=1)),

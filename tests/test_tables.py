@@ -138,7 +138,7 @@ def test_every_kind_of_column_becomes_numbers():
     encoded = dict(zip(encoder.names, encoder.encode(table).T.tolist(), strict=True))
     assert encoded["number"] == [1, 2, 3]
     assert encoded["half"] == [1, 2, 3]
-    assert encoded["decimal"] == [1.5, 2.5, 1.5]  # the lower of two middle values stands in
+    assert encoded["decimal"] == [1.5, 2.5, 1.5]  # the lower of two middle values is used
     assert encoded["flag"] == [1, 0, 0]
     assert encoded["date"] == [10, 0, 0]
     assert encoded["date64"] == [10, 9, 9]

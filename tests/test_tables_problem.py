@@ -146,7 +146,7 @@ def changed(table, **columns):
         (lambda: load_problem([changed(LOG, bad=[None] * 3)], pa.table(POOL), ROLES), "every label is missing"),
         (
             lambda: load_problem([changed(LOG, loan=["d", "b", "c"])], pa.table(POOL), ROLES),
-            "'d' stands in the log and in the pool",
+            "'d' is in the log and in the pool",
         ),
         (lambda: load_problem([pa.table(LOG)] * 2, pa.table(POOL), ROLES), "2 logs need the propensity of each"),
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity=["q0", "q1"]), "2 were given"),

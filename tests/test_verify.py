@@ -1,4 +1,4 @@
-"""The claims of SPEC section 6 at quick sizes; the full size is marked slow."""
+"""The claims at quick sizes; the full size is marked slow."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_full_size():
     assert report.passed, [outcome for outcome in report.outcomes if not outcome.passed]
 
 
-@pytest.mark.parametrize("method", [coverage.newton, coverage.committee])
+@pytest.mark.parametrize("method", [coverage.newton, coverage.auto, coverage.committee])
 @pytest.mark.parametrize("kind", [coverage.well_specified, coverage.misspecified, coverage.blind_spot])
 def test_a_campaign_is_measured_against_rows_never_seen(kind, method):
     found, again = (coverage.campaign(kind, method(), np.random.default_rng(0)) for _ in range(2))

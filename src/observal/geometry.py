@@ -159,7 +159,7 @@ def sides(points: Floats, grid: NDArray[Any], first: int, seconds: Ints) -> tupl
 def tangent_split(points: Floats, grid: NDArray[Any], first: int, seconds: Ints) -> tuple[Bools, Bools]:
     """Return the points left of each line, or on it up to `first`; and whether the next point on it is `second`.
 
-    Points stand in lexicographic order, which is also their order along any line.
+    Points are in lexicographic order, which is also their order along any line.
     """
     left, line, point = sides(points, grid, first, seconds)
     left[:, first] = True

@@ -1,6 +1,6 @@
 """The slow twin of ExactDBAL: Algorithm 1 line by line, one hypothesis at a time, vectorised over rows only.
 
-Written from the paper and SPEC section 4. Weights are computed once per epoch. It is also what
+Written from the paper. Weights are computed once per epoch. It is also what
 ``benchmarks/bench_exact.py`` measures the fast one against.
 """
 

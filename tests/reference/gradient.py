@@ -1,4 +1,4 @@
-"""Slow twin of the gradient kernel: SPEC section 5 in plain loops, and three ways to know the second-moment sum."""
+"""Slow twin of the gradient kernel: plain loops, and three ways to know the second-moment sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow twins of Passive, ActiveVC and Active18: SPEC section 5 epoch by epoch, one row at a time.
+"""Slow twins of Passive, ActiveVC and Active18: the paper's epochs, one row at a time.
 
 They share nothing with the library but the seeds of the random orders: round k trains in the order that
 ``default_rng([seed, k, 1])`` gives the labelled rows (round 0: ``[seed, 0, 0]``). Labels are −1/+1, and 0 where the log

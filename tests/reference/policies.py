@@ -1,4 +1,4 @@
-"""Slow twins of the logging policies, written from SPEC section 5 one row and one number at a time."""
+"""Slow twins of the logging policies, written one row and one number at a time."""
 
 from __future__ import annotations
 

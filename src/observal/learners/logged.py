@@ -157,7 +157,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         propensity : array of shape (rows,) or one number, optional
             Q0(x), the chance that the old policy had of revealing each row's label; 1 by default.
         sample_weight : array of shape (rows,), optional
-            How often each row stands in the log; once by default.
+            How often each row occurs in the log; once by default.
         """
         if y is None:
             raise InvalidInput(

@@ -81,7 +81,7 @@ class Objective:
     X : array or CSR matrix of shape (rows, features)
         The rows with a weight above 0; with an intercept a dense X ends in a column of ones.
     signs, weights, counts : array of shape (rows,)
-        y_i in {−1, +1}; a_i; how often each row stands in the data.
+        y_i in {−1, +1}; a_i; how often each row occurs in the data.
     n_rows : float
         N.
     loss, regulariser, penalty, ridge, fit_intercept
@@ -210,7 +210,7 @@ def make_objective(
     weights : array of shape (rows,)
         a_i: clipped importance weights, 0 where a label is not revealed or the row is clipped.
     counts : array of shape (rows,), optional
-        How often each row stands in the data; once by default.
+        How often each row occurs in the data; once by default.
     n_rows : float, optional
         N; the sum of `counts` by default.
     loss : {"logistic", "squared"}

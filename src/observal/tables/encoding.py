@@ -38,7 +38,7 @@ class TableEncoder:
     >>> encoder.encode(pa.table({"income": [None, 5.0], "region": ["south", "west"]})).tolist()
     [[30.0, 1.0, 0.0, 1.0], [5.0, 0.0, 0.0, 0.0]]
     >>> for note in encoder.notes: print(note)
-    Column 'income' was missing in 1 of 4 rows: the median 30 stands in, and 'income is missing' says where.
+    Column 'income' was missing in 1 of 4 rows: the median 30 is used there, and 'income is missing' says where.
     Column 'region' became 2 columns, one for each value; any other value is 0 in all of them.
     """
 

@@ -119,7 +119,7 @@ def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[Colum
         )
     elif n_missing:
         notes.append(
-            f"Column {name!r} was missing in {n_missing} of {n_rows} rows: the median {fill:g} stands in, and "
+            f"Column {name!r} was missing in {n_missing} of {n_rows} rows: the median {fill:g} is used there, and "
             f"'{name} is missing' says where."
         )
     return ColumnRule(name, kind, fill, (), indicator=n_missing > 0, value=not constant), notes

@@ -117,7 +117,7 @@ def load_problem(
     propensity_floor : float, optional
         Raise smaller propensities to it, counted and with a warning.
     kept_only_labelled : bool
-        Whether the logs kept only their labelled rows; pool rows then stand in for the others, see
+        Whether the logs kept only their labelled rows; pool rows are then used in place of the others, see
         :func:`observal.propensity.complete_log`.
     n_logged_rows : int, optional
         The number of rows that the log had, if it kept only its labelled ones; estimated by default.

@@ -162,7 +162,7 @@ def read_ids(tables: Sequence[Any], name: str, whats: Sequence[str]) -> list[NDA
             first = seen.setdefault(value, place)
             if first != place:
                 raise InvalidInput(
-                    f"Every row needs an id of its own, but {value!r} stands in {_lower(whats[first])} and in "
+                    f"Every row needs an id of its own, but {value!r} is in {_lower(whats[first])} and in "
                     f"{_lower(whats[place])}; leave the row out of one of them."
                 )
     return columns

@@ -16,7 +16,7 @@ from observal.errors import InvalidInput, InvalidPropensity
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.model import TEMPERED, Fitter
-from observal.methods.newton.stream import StreamState
+from observal.methods.stream import StreamState
 from observal.types import LoggedData, Pool, Problem
 
 
@@ -175,7 +175,7 @@ class Evidence:
         """Return log and queried rows as a problem, and the state in which the queried rows were bought.
 
         The queried rows are the pool. It is read as a stream: rows that the state has not looked at do not count, so one row
-        can stand in for a pool that must not be empty.
+        can be used as a pool that must not be empty.
         """
         queried, propensity, codes = self.queried, self.propensity, positive.astype(np.int64)
         if queried.all():  # without a log there is nothing to correct: the queried rows serve as the log

@@ -28,14 +28,14 @@ from observal.compat.skactiveml.budget import DoubtBudgetManager, check_update
 from observal.compat.skactiveml.evidence import Evidence, method_of
 from observal.errors import InvalidInput
 from observal.methods.newton.method import NewtonVC
-from observal.methods.newton.stream import stream_chances
+from observal.methods.stream import stream_chances
 
 
 class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     """Query a row of a stream if its class may still flip, and more often where the old policy rarely looked.
 
     This is :class:`~observal.methods.NewtonVC`, on a stream: it decides on each row as it arrives,
-    as :func:`~observal.methods.newton.stream.stream_plan` does, within a budget.
+    as :func:`~observal.methods.stream.stream_plan` does, within a budget.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
     def _utilities(self, method: NewtonVC, gaps: Floats, chances: Floats, n_logged: int) -> Floats:
         """Draw the rows to query from a copy of the random state, and return the utilities."""
-        chance, uncertain, _ = stream_chances(method, gaps, chances, n_logged, self.observed_samples_ + 1)
+        chance, uncertain, _ = stream_chances(method.stream_rule, gaps, chances, n_logged, self.observed_samples_ + 1)
         asked = deepcopy(self.random_state_).random_sample(gaps.size) < chance
         return np.where(asked, np.where(uncertain, 1.0 / (1.0 + gaps), 1.0), 0.0)
 

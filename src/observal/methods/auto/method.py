@@ -11,6 +11,7 @@ from observal.checks import check_numbers, check_whole
 from observal.errors import InvalidInput
 from observal.methods.auto.record import explored, surprises
 from observal.methods.pool import Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
@@ -40,8 +41,8 @@ class AutoVC:
         Whether weights are cut at the paper's threshold.
     clip_constant : float
         Stands for the log term of that threshold, as C in the paper's experiments.
-    order : {"pool"}
-        It chooses from the whole pool; for a stream take ``NewtonVC(order="stream")``.
+    order : {"pool", "stream"}
+        Whether the whole pool is there to choose from, or its rows arrive one by one and each is decided on at once.
 
     Notes
     -----
@@ -53,6 +54,10 @@ class AutoVC:
 
     **Kept choices.** Weights of the learners and their settings are chosen anew when half as many labels again were
     bought, and kept in between. The fit is a function of the labels and of these choices alone.
+
+    **Streams.** A row is uncertain if its lead is smaller than that of nine tenths of the log's rows; see
+    :func:`~observal.methods.stream.stream_chances`. Uncertain rows are asked about whether they pass the gate or not. No row is looked
+    at before its turn, not even to see how features are spread.
 
     There is no rule that stops early: trees agree where none of them has seen anything.
 
@@ -78,15 +83,13 @@ class AutoVC:
     tempering: float = 0.5
     clip: bool = True
     clip_constant: float = 4.0
-    order: Literal["pool"] = "pool"
+    order: Literal["pool", "stream"] = "pool"
 
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.order != "pool":
-            raise InvalidInput(
-                f'AutoVC chooses from the whole pool, but order is {self.order!r}; for a stream take NewtonVC(order="stream").'
-            )
+        if self.order not in ("pool", "stream"):
+            raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
         if self.batch is not None:
             check_whole("batch", self.batch, 1)
         check_numbers(self, "explore_share", "most_explore_share", "tempering", "clip_constant")
@@ -116,19 +119,30 @@ class AutoVC:
         """Return the initial state."""
         from observal.methods.auto.model import Fitter
 
-        return PoolState.start(problem, Fitter.of(self, problem))
+        kind = StreamState if self.order == "stream" else PoolState
+        return kind.start(problem, Fitter.of(self, problem))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round, and note what the blend thinks of them."""
         if not state.any_left(problem):
             return Stop()
-        choice, judged = self.choice(state), state.model.judged
+        choice = self.choice(state)
+        if isinstance(state, StreamState):
+            return self._stream_plan(problem, state, choice, rng)
+        judged = state.model.judged
         if state.model.blend.is_constant:
             drawn = by_lot(problem, state, choice)
         else:  # the gate takes no rows for their lead: what is unknown there is for the lot to find out
             drawn = draw(problem, state, choice, judged.margins, np.zeros(len(problem.pool), dtype=bool))
         plan = draw_plan(drawn, rng)
         return replace(plan, inferred=judged.codes[plan.positions], doubt=judged.doubt[plan.positions])
+
+    def _stream_plan(self, problem: Problem, state: StreamState, choice: Choice, rng: np.random.Generator) -> Plan:
+        """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""
+        rule = StreamRule(state.model.uncertain_lead, choice.batch, choice.explore_share, gate_share=0.0)
+        plan = stream_plan(rule, problem, state, rng)
+        judged = state.model.blend.judge(problem.pool.X[plan.positions])
+        return replace(plan, inferred=judged.codes, doubt=judged.doubt)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
@@ -146,7 +160,7 @@ class AutoVC:
             estimator=blend,
             clip=model.clip,
             disagreement=model.disagreement,
-            least_chance=least_chance(problem, state, choice),
+            least_chance=choice.explore_share if self.order == "stream" else least_chance(problem, state, choice),
             learners=weights,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from observal.types import Problem
 if TYPE_CHECKING:
     from observal.methods.auto.method import AutoVC
 
+UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
 
 
@@ -44,8 +45,9 @@ class Fitter:
 
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
-        """Learn what log and pool say without labels."""
-        return cls(method, problem, Population.of(problem.logged.X, problem.pool.X))
+        """Learn what log and pool say without labels; on a stream, the log alone."""
+        known = (problem.logged.X,) if method.order == "stream" else (problem.logged.X, problem.pool.X)
+        return cls(method, problem, Population.of(*known))
 
     def after(self, before: PoolState, n_bought: int) -> Self:
         """Return the fitter of the state that follows `before`."""
@@ -64,7 +66,8 @@ class Fitter:
         kept: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
         X, classes = problem.take(rows), problem.logged.classes
         blend, out_of_fold, chosen = fit_blend(self.population, X, codes, weights, classes, method.learners, kept)
-        return AutoModel(problem, blend, chosen, _scores(*lead(out_of_fold), len(classes)), clip)
+        on_stream = method.order == "stream"
+        return AutoModel(problem, on_stream, blend, chosen, _scores(*lead(out_of_fold), len(classes)), clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,8 @@ class AutoModel:
     ----------
     problem : Problem
         Log and pool.
+    on_stream : bool
+        Whether pool rows are not known before their turn.
     blend : Blend
         The fit.
     chosen : Chosen, optional
@@ -86,6 +91,7 @@ class AutoModel:
     """
 
     problem: Problem = field(repr=False)
+    on_stream: bool
     blend: Blend
     chosen: Chosen | None
     out_of_fold: Scores = field(repr=False)
@@ -93,12 +99,21 @@ class AutoModel:
 
     @cached_property
     def judged(self) -> Judged:
-        """What the blend says of each pool row."""
-        return self.blend.judge(self.problem.pool.X)
+        """What the blend says of each pool row; on a stream, of each row of the log."""
+        return self.blend.judge(self.problem.logged.X if self.on_stream else self.problem.pool.X)
+
+    @property
+    def uncertain_lead(self) -> float:
+        """On a stream, the lead below which a row is uncertain; while all labels are the same, every row is."""
+        return np.inf if self.blend.is_constant else float(np.quantile(self.judged.margins, UNCERTAIN_SHARE))
+
+    def gaps(self, X: Any) -> Floats:
+        """Return the lead of each row."""
+        return self.blend.judge(X).margins
 
     @property
     def disagreement(self) -> float:
-        """The mean weight, over pool rows, of the learners that say another class than the blend."""
+        """The mean weight, over the judged rows, of the learners that say another class than the blend."""
         return float(self.judged.disagreement.mean())
 
     def scores_of(self, rows: Ints) -> Scores:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Ints, check_numbers, rows_to_predict
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
-from observal.methods.newton.stream import StreamState, stream_plan
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
+from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.threads import one_thread
 from observal.types import Answers, Interval, Plan, Problem, Round, Stop
 
@@ -66,7 +66,7 @@ class NewtonVC:
         the log if the pool is a stream.
     order : {"pool", "stream"}
         Choose from the whole pool, or take its rows in order and decide on each one as it arrives; see
-        :func:`~observal.methods.newton.stream.stream_chances`. On a stream no row is looked at before its turn, not even to
+        :func:`~observal.methods.stream.stream_chances`. On a stream no row is looked at before its turn, not even to
         standardise features.
 
     Notes
@@ -136,6 +136,11 @@ class NewtonVC:
 
         return 0.5 * float(ndtri(self.parts.doubt)) ** 2
 
+    @property
+    def stream_rule(self) -> StreamRule:
+        """How rows of a stream are decided on."""
+        return StreamRule(self.uncertain_gap, self.batch, self.explore_share, self.gate_share)
+
     # -- the five functions that the session calls --------------------------------------------------------------
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
@@ -158,7 +163,7 @@ class NewtonVC:
                 f"less than stop_below = {self.stop_below:.2%}"
             )
         if isinstance(state, StreamState):
-            return stream_plan(self, problem, state, rng)
+            return stream_plan(self.stream_rule, problem, state, rng)
         order = model.judged_gaps if self.parts.curvature else model.pool_margins
         return draw_plan(draw(problem, state, self.choice, order, model.judged_gaps < self.uncertain_gap), rng)
 

@@ -1,9 +1,10 @@
-"""NewtonVC on a stream: each row is decided on when it arrives, using only the rows before it."""
+"""Methods on a stream: each row is decided on when it arrives, using only the rows before it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,12 +13,27 @@ from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState, Strat
 from observal.types import ASKED, PASSED, Plan, Problem
 from observal.weights import query_policy
 
-if TYPE_CHECKING:
-    from observal.methods.newton.method import NewtonVC
-
 STREAM_REASONS = (*REASONS, "the prediction is certain enough", "uncertain, but the log has enough labels here")
 CERTAIN, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
 ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class StreamRule:
+    """How rows of a stream are decided on.
+
+    Parameters
+    ----------
+    uncertain_gap : float
+        A row with a smaller gap is uncertain.
+    batch, explore_share, gate_share
+        See :class:`~observal.methods.pool.Choice`, and :func:`stream_chances` for the shares.
+    """
+
+    uncertain_gap: float
+    batch: int
+    explore_share: float
+    gate_share: float
 
 
 class StreamState(PoolState):
@@ -34,31 +50,34 @@ class StreamState(PoolState):
 
 
 def stream_chances(
-    method: NewtonVC, gaps: Floats, propensity: Floats, n_logged: int, first: int
+    rule: StreamRule, gaps: Floats, propensity: Floats, n_logged: int, first: int
 ) -> tuple[Floats, Bools, Bools]:
     """Return each row's chance of being asked, whether it is uncertain, and whether it passes the gate.
 
-    A row is uncertain if its gap is below ``method.uncertain_gap``; the row at place n passes the gate if ``2·n > m·Q0``. An
+    A row is uncertain if its gap is below ``rule.uncertain_gap``; the row at place n passes the gate if ``2·n > m·Q0``. An
     uncertain row that passes is always asked about; an uncertain row that does not, with chance 1 − `gate_share`; a certain
     row that passes, with chance `explore_share`. `first` is the place of the first row.
     """
-    uncertain = gaps < method.uncertain_gap
+    uncertain = gaps < rule.uncertain_gap
     gate = query_policy(propensity, n_logged, first + np.arange(gaps.size))
-    chance = np.where(uncertain, np.where(gate, 1.0, 1.0 - method.gate_share), method.explore_share * gate)
+    chance = np.where(uncertain, np.where(gate, 1.0, 1.0 - rule.gate_share), rule.explore_share * gate)
     return chance, uncertain, gate
 
 
-def stream_plan(method: NewtonVC, problem: Problem, state: StreamState, rng: np.random.Generator) -> Plan:
-    """Look at the next rows until a batch of them is asked about or none is left; see :func:`stream_chances`."""
+def stream_plan(rule: StreamRule, problem: Problem, state: StreamState, rng: np.random.Generator) -> Plan:
+    """Look at the next rows until a batch of them is asked about or none is left; see :func:`stream_chances`.
+
+    The state's model says how large the gaps of rows are.
+    """
     parts, asked = [], 0
     for begin in range(state.looked, len(problem.pool), ROWS_AT_ONCE):
         rows = np.arange(begin, min(begin + ROWS_AT_ONCE, len(problem.pool)))
         gaps, propensity = state.model.gaps(problem.pool.X[rows]), problem.pool.propensity[rows]
-        chance, uncertain, gate = stream_chances(method, gaps, propensity, problem.n_logged, begin + 1)
+        chance, uncertain, gate = stream_chances(rule, gaps, propensity, problem.n_logged, begin + 1)
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)
         reason = np.where(uncertain, np.where(gate, GATED, FREE), RANDOM)
         reason[action == PASSED] = np.where(uncertain, SHOWN, CERTAIN)[action == PASSED]
-        beyond = np.flatnonzero(action == ASKED)[method.batch - asked - 1 :]
+        beyond = np.flatnonzero(action == ASKED)[rule.batch - asked - 1 :]
         end = int(beyond[0]) + 1 if beyond.size else rows.size
         parts.append((rows[:end], chance[:end], action[:end], reason[:end]))
         asked += int((action[:end] == ASKED).sum())
