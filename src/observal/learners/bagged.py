@@ -44,7 +44,9 @@ def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, 
             {"objective": "multiclass", "num_class": classes.size} if classes.size > 2 else {"objective": "binary"}
         )
         data = lightgbm.Dataset(rows[kept], own, weight=_weights(labelled, kept))
-        booster = lightgbm.train({**BOOSTED, **FITTED_BY_LIGHTGBM, **several}, data, BOOSTED_ROUNDS)
+        booster = lightgbm.train(
+            {**BOOSTED, **FITTED_BY_LIGHTGBM, **several}, data, BOOSTED_ROUNDS, keep_training_booster=True
+        )
         parts[fold] = from_lightgbm(booster.model_to_string(), classes, labelled.n_classes, rows.shape[1])
     return _joined(parts, labelled)
 

@@ -180,14 +180,28 @@ def from_lightgbm(text: str, classes: Ints, n_classes: int, n_features: int) -> 
     """
     trees = [_fields(part) for part in text.split("\nTree=")[1:]]
     own = classes[1:] if classes.size == 2 else classes
-    sizes = [2 * int(tree["num_leaves"]) - 1 for tree in trees]
-    roots = np.cumsum([0, *sizes])
-    nodes = [_nodes(tree, root) for tree, root in zip(trees, roots, strict=False)]
-    feature, threshold, left, right, value = (np.concatenate(part) for part in zip(*nodes, strict=True))
+    leaves = np.array([int(tree["num_leaves"]) for tree in trees], dtype=np.int64)
+    splits, sizes = leaves - 1, 2 * leaves - 1
+    roots = np.cumsum(sizes) - sizes
+
+    def numbers(name: str, kind: Any) -> NDArray[Any]:
+        """Return a field of all trees, one after the other."""
+        return np.array(" ".join(tree.get(name, "") for tree in trees).split(), dtype=kind)
+
+    # The nodes of a tree: splits first, then leaves, which LightGBM counts from ~0.
+    at_split, at_leaf = np.repeat(roots, splits) + _within(splits), np.repeat(roots + splits, leaves) + _within(leaves)
+    total = int(sizes.sum())
+    feature, threshold, value = np.full(total, -1, dtype=np.int64), np.zeros(total), np.zeros((total, 1))
+    feature[at_split], threshold[at_split] = numbers("split_feature", np.int64), numbers("threshold", np.float64)
+    value[at_leaf, 0] = numbers("leaf_value", np.float64)
+    left, right = np.zeros((2, total), dtype=np.int64)
+    for name, links in (("left_child", left), ("right_child", right)):
+        to = numbers(name, np.int64)
+        links[at_split] = np.repeat(roots, splits) + np.where(to < 0, np.repeat(splits, splits) + ~to, to)
     start = np.full((1, n_classes), NEVER)
     start[0, classes] = 0.0
     column = np.tile(own, -(-len(trees) // own.size))[: len(trees)]
-    return TreeChances(roots[:-1], column, feature, threshold, left, right, value[:, None], start, True, n_features)
+    return TreeChances(roots, column, feature, threshold, left, right, value, start, True, n_features)
 
 
 def _fields(part: str) -> dict[str, str]:
@@ -195,26 +209,6 @@ def _fields(part: str) -> dict[str, str]:
     return dict(line.split("=", maxsplit=1) for line in lines if "=" in line)
 
 
-def _nodes(tree: dict[str, str], root: int) -> tuple[NDArray[Any], ...]:
-    """Return feature, threshold, left, right and value of a tree: splits first, then leaves, which LightGBM counts from ~0."""
-
-    def numbers(name: str, kind: Any) -> NDArray[Any]:
-        return np.array(tree.get(name, "").split(), dtype=kind)
-
-    n_splits = int(tree["num_leaves"]) - 1
-    leaf = np.zeros(n_splits + 1, dtype=np.int64)
-
-    def links(name: str) -> NDArray[Any]:
-        to = numbers(name, np.int64)
-        return np.concatenate([root + np.where(to < 0, n_splits + ~to, to), leaf])
-
-    if n_splits == 0:
-        nothing = np.empty(0)
-        return leaf - 1, leaf.astype(float), leaf, leaf, np.append(nothing, numbers("leaf_value", np.float64))
-    return (
-        np.concatenate([numbers("split_feature", np.int64), leaf - 1]),
-        np.concatenate([numbers("threshold", np.float64), leaf]),
-        links("left_child"),
-        links("right_child"),
-        np.concatenate([np.zeros(n_splits), numbers("leaf_value", np.float64)]),
-    )
+def _within(counts: Ints) -> Ints:
+    """Return 0, 1, …, count − 1 for each count, one after the other."""
+    return np.asarray(np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts))
