@@ -11,14 +11,18 @@ import lightgbm
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import softmax
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
+from observal._kernels.forest import grow_trees
 from observal.errors import InvalidInput
 from observal.learners.additive import Bends, fit_additive
+from observal.learners.bagged import grow_forest
 from observal.learners.blend import bounded, fit_blend, lead, mixture, spread_folds
 from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.calibration import best_sharpness, calibrate, sharpen
@@ -26,8 +30,9 @@ from observal.learners.kernel import Spectrum, fit_to_targets
 from observal.learners.labelled import Labelled, targets
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population, Space
-from observal.learners.trees import TreeChances, from_forest, from_lightgbm
+from observal.learners.trees import TreeChances, from_lightgbm
 from tests.reference import blend as slow
+from tests.reference import forest as forest_twin
 
 EXCUSED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
 
@@ -156,13 +161,41 @@ def rows():
     return X, y, rng.normal(size=(500, 5)).astype(np.float32)
 
 
-def test_a_forest_as_arrays_says_what_it_said(rows):
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 5), st.integers(2, 4))
+@settings(max_examples=40)
+def test_the_forest_is_that_of_the_slow_twin(seed, n_rows, n_features, n_classes):
+    rng = np.random.default_rng(seed)
+    X = rng.choice([rng.normal(size=(n_rows, n_features)), rng.integers(0, 3, (n_rows, n_features))]).astype(np.float32)
+    codes, weights = rng.integers(0, n_classes, n_rows), rng.uniform(0.5, 2.0, n_rows)
+    arguments = X, codes, weights, n_classes, 3, max(1, n_features // 2), seed
+    roots, feature, threshold, left, right, value = grow_trees(*arguments)
+    made = TreeChances(
+        roots, np.zeros(3), feature, threshold, left, right, value, np.zeros((1, n_classes)), False, n_features
+    )
+    trees, new = forest_twin.grow(*arguments), np.vstack([X, rng.normal(size=(20, n_features)).astype(np.float32)])
+    np.testing.assert_allclose(made(new), [forest_twin.chances(trees, x) for x in new], atol=1e-12)
+    assert ((value.sum(axis=1) > 0) == (feature < 0)).all()
+
+
+def test_the_forest_is_as_good_as_scikit_learns():
+    """Twelve paired splits of the digits, 25 trees each: a |t| above 4 with 11 degrees of freedom has a chance of 0.002. A
+    forest that tries one feature at a node is 3.7 points worse, a t of 10.8."""
+    X, y = load_digits(return_X_y=True)
+    X, found = X.astype(np.float32), []
+    for seed in range(12):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[:400], order[400:]
+        ours = grow_forest(X[train], y[train], np.ones(400), 10, seed)(X[test]).argmax(axis=1)
+        theirs = ExtraTreesClassifier(25, random_state=seed).fit(X[train], y[train]).predict(X[test])
+        found.append(np.mean(ours != y[test]) - np.mean(theirs != y[test]))
+    assert abs(np.mean(found)) < 4 * np.std(found, ddof=1) / np.sqrt(12)
+
+
+def test_a_class_without_a_label_has_no_chance_in_the_forest(rows):
     X, y, new = rows
-    forest = ExtraTreesClassifier(7, random_state=0).fit(X, y)
-    np.testing.assert_allclose(from_forest(forest, 3)(new), forest.predict_proba(new), atol=1e-12)
-    odd = ExtraTreesClassifier(3, random_state=0).fit(X[y != 1], y[y != 1])  # class 1 has no label here
-    assert (from_forest(odd, 3)(new)[:, 1] == 0.0).all()
-    np.testing.assert_allclose(from_forest(odd, 3)(new)[:, [0, 2]], odd.predict_proba(new), atol=1e-12)
+    made = grow_forest(X[y != 1], y[y != 1], np.ones(int((y != 1).sum())), 3, 0)(new)
+    assert (made[:, 1] == 0.0).all()
+    np.testing.assert_allclose(made.sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize("classes", [(0, 1, 2), (0, 2), (1, 2)])
@@ -182,7 +215,7 @@ def test_lightgbm_as_arrays_says_what_it_said(rows, classes, n_labels):
 
 def test_trees_that_lead_astray_are_refused(rows):
     X, y, _ = rows
-    good = from_forest(ExtraTreesClassifier(2, max_depth=2, random_state=0).fit(X, y), 3)
+    good = grow_forest(X, y, np.ones(len(y)), 3, 0)
     parts = {name: getattr(good, name) for name in good.__dataclass_fields__}
     inner = int(np.flatnonzero(good.feature >= 0)[1])
     for name, value in (("left", 0), ("left", inner), ("right", good.feature.size), ("right", -1), ("feature", 5)):

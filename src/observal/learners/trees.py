@@ -137,33 +137,7 @@ class TreeChances:
         )
 
 
-# -- from the libraries that grow them ----------------------------------------------------------------------
-
-
-def from_forest(forest: Any, n_classes: int) -> TreeChances:
-    """Return a forest of scikit-learn, fitted on class codes, as arrays."""
-    trees = [tree.tree_ for tree in forest.estimators_]
-    offsets = np.cumsum([0, *(tree.node_count for tree in trees)])
-    value = np.zeros((offsets[-1], n_classes))
-    counts = np.concatenate([tree.value[:, 0, :] for tree in trees])
-    value[:, forest.classes_.astype(np.int64)] = counts / counts.sum(axis=1, keepdims=True) / len(trees)
-
-    def moved(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(tree, name) + move for tree, move in zip(trees, offsets, strict=False)])
-
-    feature = np.concatenate([np.where(tree.children_left < 0, -1, tree.feature) for tree in trees])
-    return TreeChances(
-        offsets[:-1],
-        np.zeros(len(trees), dtype=np.int32),
-        feature,
-        np.concatenate([tree.threshold for tree in trees]),
-        moved("children_left"),
-        moved("children_right"),
-        value,
-        np.zeros((1, n_classes)),
-        False,
-        forest.n_features_in_,
-    )
+# -- from the library that grows boosted ones ------------------------------------------------------------
 
 
 def from_lightgbm(text: str, classes: Ints, n_classes: int, n_features: int) -> TreeChances:
