@@ -19,7 +19,7 @@ from observal.types import LoggedData, Pool
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
 LABELS, BATCH = 200, 50
-COVERED, COVERED_BY_COMMITTEE, WIDEST = 0.93, 0.88, 2.0
+COVERED, COVERED_WITH_TREES, WIDEST = 0.93, 0.88, 2.0
 MOST_AUTO = 500  # campaigns of AutoVC, each of which takes seconds
 MEASURES = ("error", "precision", "recall", "prevalence")
 
@@ -104,7 +104,7 @@ def true_measures(estimator: Any, X: Floats, y: Any, n_labels: int) -> tuple[Flo
 
 def check_coverage(kind: Any, method: Any, lab: Lab) -> Outcome:
     """Check that each measure is covered often enough, and that the median width is not too large."""
-    promised = COVERED_BY_COMMITTEE if method is committee else COVERED
+    promised = COVERED if method is newton else COVERED_WITH_TREES
     trials = min(lab.trials, MOST_AUTO) if method is auto else lab.trials
     simulation = partial(campaigns, kind, method)
     simulation.__module__, simulation.__name__ = __name__, _name(kind, method)  # type: ignore[attr-defined]
