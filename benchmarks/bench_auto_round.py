@@ -16,7 +16,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import observal as ob
-from observal.types import ASKED, Answers, Plan, Problem
+from observal.problem import Problem
+from observal.types import ASKED, Answers, Plan
 
 FEATURES, LABELLED, BATCH = 50, 5000, 10
 SIZES = (25_000, 50_000, 100_000, 200_000, 400_000)

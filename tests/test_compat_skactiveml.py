@@ -25,7 +25,8 @@ from observal.compat.skactiveml.evidence import Evidence
 from observal.compat.skactiveml.pool import choose_batch
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.methods import NewtonVC
-from observal.types import ASKED, Answers, Plan, Problem
+from observal.problem import Problem
+from observal.types import ASKED, Answers, Plan
 from tests.compat_cases import EITHER, FAST, SETTINGS, Anything, cases, check
 
 RNG = np.random.default_rng(0)

@@ -23,7 +23,8 @@ from observal.compat.skactiveml import DoubtBudgetManager, ObservalStream
 from observal.errors import InvalidInput
 from observal.methods import NewtonVC
 from observal.methods.stream import stream_plan
-from observal.types import ASKED, Problem
+from observal.problem import Problem
+from observal.types import ASKED
 from tests.compat_cases import EITHER, FAST, SETTINGS, Anything, cases, check
 
 RNG = np.random.default_rng(0)

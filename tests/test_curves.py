@@ -14,7 +14,7 @@ from observal.experiments.curves import Course, Curve, Estimate, Streams, labels
 from observal.methods.paper.active18 import Active18
 from observal.methods.paper.active_vc import ActiveVC
 from observal.methods.paper.passive import Passive
-from observal.types import Problem
+from observal.problem import Problem
 
 from .reference import curves as slow
 

@@ -26,7 +26,8 @@ from observal.methods.intervals import (
 )
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState
-from observal.types import ASKED, PASSED, Answers, Plan, Problem
+from observal.problem import Problem
+from observal.types import ASKED, PASSED, Answers, Plan
 from tests.pool_worlds import World
 from tests.reference import pooling as twin
 

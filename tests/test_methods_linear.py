@@ -18,7 +18,8 @@ from observal.methods.paper import linear
 from observal.methods.paper.active18 import Active18
 from observal.methods.paper.active_vc import ActiveVC
 from observal.methods.paper.passive import Passive
-from observal.types import Answers, Problem, Stop
+from observal.problem import Problem
+from observal.types import Answers, Stop
 from tests.pool_worlds import check_intervals
 from tests.reference import linear_methods as twin
 

@@ -20,7 +20,8 @@ from observal.methods.newton import model as newton_model
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import GATED
-from observal.types import Answers, Problem
+from observal.problem import Problem
+from observal.types import Answers
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import newton as twin
 

@@ -25,7 +25,7 @@ from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
 from observal.methods.stream import StreamState
-from observal.types import Problem
+from observal.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 

@@ -10,7 +10,8 @@ from scipy.sparse import csr_matrix
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
-from observal.types import Plan, Problem, Table
+from observal.problem import Problem
+from observal.types import Plan, Table
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
 Y = np.array([0.0, np.nan, 1.0])

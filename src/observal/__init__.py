@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from observal.errors import ObservalError, ObservalWarning
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
+from observal.problem import LoggedData, Pool, Problem
 from observal.session import Session, run
-from observal.types import Answers, Interval, LoggedData, Plan, Pool, Problem, Query, Round, RunResult, Stop
+from observal.types import Answers, Interval, Plan, Query, Round, RunResult, Stop
 
 if TYPE_CHECKING:
     from observal import campaign, importers, label_complexity, propensity, tables

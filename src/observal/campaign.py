@@ -23,8 +23,8 @@ from observal.journal.sql.store import Store, Transaction, create_store, damaged
 from observal.journal.sql.stored_problem import ROWS, write_problem
 from observal.methods import Method
 from observal.model_files import load_model, save_model
+from observal.problem import LoggedData, Pool, Problem
 from observal.session import Session
-from observal.types import LoggedData, Pool, Problem
 from observal.writing import check_target
 
 __all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]

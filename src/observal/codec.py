@@ -19,8 +19,9 @@ from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, ObservalError
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
+from observal.problem import LoggedData, Pool
 from observal.rebuild import build
-from observal.types import LoggedData, Plan, Pool
+from observal.types import Plan
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, LoggedData, Plan, Pool, Rectangles, Stumps, Thresholds)

@@ -18,7 +18,8 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
 from observal.methods import Method
-from observal.types import LoggedData, Pool, Problem, Query, Round, RunResult
+from observal.problem import LoggedData, Pool, Problem
+from observal.types import Query, Round, RunResult
 
 
 class Session(LabelLoop):

@@ -12,7 +12,7 @@ from observal.checks import check_ids, check_propensity, distinct_labels, frozen
 from observal.datasets.dataset import Dataset, RandomState
 from observal.datasets.policies import Policy
 from observal.errors import InvalidInput, UnknownRow
-from observal.types import LoggedData, Pool
+from observal.problem import LoggedData, Pool
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,8 +20,8 @@ from observal.diagnosis.rows import sample_rows, standardised
 from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
+from observal.problem import LoggedData, Pool, Problem
 from observal.threads import one_thread
-from observal.types import LoggedData, Pool, Problem
 from observal.weights import plain_importance
 
 LOST = 0.05  # of the population unseen: as much as the error itself often is, so no weighted estimate can be trusted

@@ -11,7 +11,7 @@ import numpy as np
 from observal.checks import Bools, Floats, stack_rows
 from observal.diagnosis.rows import dense, ranked, sample_rows, standardised_difference, telling_columns
 from observal.diagnosis.words import listed, p_value
-from observal.types import LoggedData, Pool
+from observal.problem import LoggedData, Pool
 
 MOST_ROWS = 2000  # of the log and of the pool
 LEAST_ROWS = 20

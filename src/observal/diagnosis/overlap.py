@@ -11,7 +11,7 @@ import numpy as np
 from observal.checks import Bools
 from observal.diagnosis.rows import column_of, dense, ranked, sample_rows, telling_columns
 from observal.diagnosis.words import Condition, count, number, percent, roundest_between
-from observal.types import Pool
+from observal.problem import Pool
 from observal.weights import plain_importance
 
 MOST_ROWS = 20_000  # pool rows that the tree is grown on

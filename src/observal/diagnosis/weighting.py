@@ -9,7 +9,7 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.diagnosis.words import count, number, percent
-from observal.types import LoggedData, Pool
+from observal.problem import LoggedData, Pool
 from observal.weights import (
     effective_sample_size,
     passive_clip_threshold,

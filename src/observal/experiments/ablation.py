@@ -27,8 +27,8 @@ from observal.errors import InvalidInput
 from observal.experiments.trials import Progress, run_all
 from observal.hypotheses import FiniteClass
 from observal.methods.paper.exact import ExactDBAL
+from observal.problem import LoggedData, Pool
 from observal.session import run
-from observal.types import LoggedData, Pool
 
 N_LOGGED, N_POOL = 4000, 1000
 CUTS = np.array([(a, b) for a in np.linspace(0.0, 0.5, 21) for b in np.linspace(0.5, 1.0, 21)])

@@ -17,7 +17,8 @@ from observal.datasets import Simulation
 from observal.errors import InvalidInput
 from observal.methods.base import Method
 from observal.methods.paper.linear import LinearClassifier, growing_epochs
-from observal.types import Answers, Pool, Problem, Round, Stop
+from observal.problem import Pool, Problem
+from observal.types import Answers, Round, Stop
 
 
 @dataclass(frozen=True, eq=False)

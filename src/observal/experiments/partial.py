@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from observal.errors import InvalidInput
+from observal.experiments.trials import Progress, stream_all
 from observal.writing import write_text
 
 
@@ -41,6 +43,42 @@ class Partial:
         self.finished[key] = value
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(_line(key, value)) + "\n")
+
+
+def run_parts(
+    function: Callable[..., Any],
+    parts: Mapping[Any, tuple[Any, ...]],
+    partial: Partial | None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> dict[Any, Any]:
+    """Return the value of each part; those that are finished are not run again, and each is stored as soon as it is done.
+
+    Parameters
+    ----------
+    function : callable
+        Computes a part from its arguments.
+    parts : mapping
+        From keys to arguments.
+    partial : Partial, optional
+        Where finished parts are stored.
+    jobs : int, optional
+        Processes; all cores by default.
+    progress : callable, optional
+        Called with (done, total).
+    """
+    stored = {} if partial is None else partial.finished
+    finished = {key: stored[key] for key in parts if key in stored}
+    todo = [key for key in parts if key not in finished]
+    if progress is not None and todo:
+        progress(len(finished), len(parts))
+    for key, found in zip(todo, stream_all(function, [parts[key] for key in todo], jobs), strict=True):
+        finished[key] = found
+        if partial is not None:
+            partial.add(key, found)
+        if progress is not None:
+            progress(len(finished), len(parts))
+    return finished
 
 
 def _line(key: tuple[Any, ...], value: Any) -> dict[str, Any]:

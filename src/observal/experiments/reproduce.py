@@ -20,8 +20,8 @@ from observal.datasets import fit_policy, make_linear, simulate
 from observal.datasets.generators import Shape
 from observal.errors import InvalidInput
 from observal.experiments.curves import Best, Course, Curve, Estimate
-from observal.experiments.partial import Partial
-from observal.experiments.trials import Progress, stream_all
+from observal.experiments.partial import Partial, run_parts
+from observal.experiments.trials import Progress
 from observal.methods.base import Method
 from observal.methods.paper.active18 import Active18
 from observal.methods.paper.active_vc import ActiveVC
@@ -308,17 +308,7 @@ def reproduce(
     spec = spec or Specification()
     started = perf_counter()
     partial = None if out is None else Partial(Path(out) / "partial.jsonl", spec.to_dict(), resume)
-    finished = {} if partial is None else dict(partial.finished)
-    todo = [unit for unit in spec.units if unit not in finished]
-    total = len(finished) + len(todo)
-    if progress is not None:
-        progress(len(finished), total)
-    for unit, found in zip(todo, stream_all(run_unit, [(spec, *unit) for unit in todo], jobs), strict=True):
-        finished[unit] = found
-        if partial is not None:
-            partial.add(unit, found)
-        if progress is not None:
-            progress(len(finished), total)
+    finished = run_parts(run_unit, {unit: (spec, *unit) for unit in spec.units}, partial, jobs, progress)
     curves = {unit: [Curve(*curve) for curve in finished[unit]] for unit in spec.units}
     outcome = Reproduction(spec, curves, perf_counter() - started)
     if out is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from observal.errors import InvalidInput
 from observal.importers.imported import Imported, dense_if_small, labels_from, propensity_from
-from observal.types import LoggedData, Pool
+from observal.problem import LoggedData, Pool
 
 
 def from_libsvm(

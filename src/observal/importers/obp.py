@@ -11,7 +11,7 @@ from observal.checks import Bools, Floats, check_features
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.importers.bandit import action_propensity, refuse_unknown
 from observal.importers.imported import Imported, labels_from, propensity_from
-from observal.types import LoggedData
+from observal.problem import LoggedData
 
 _NEEDED = ("context", "action", "reward", "pscore")
 

@@ -24,7 +24,8 @@ from observal.journal.results import Entry, Receipt, Status
 from observal.journal.settings import ANYONE, check_annotator, observal_version
 from observal.journal.status import status_of, why_nothing
 from observal.journal.telling import validate_answers
-from observal.types import ACTION_NAMES, Interval, Plan, Problem, Round, RunResult, Stop, Table
+from observal.problem import Problem
+from observal.types import ACTION_NAMES, Interval, Plan, Round, RunResult, Stop, Table
 
 
 class Transaction(Protocol):

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from observal.methods import Method
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.problem import Problem
+from observal.types import Answers, Interval, Plan, Round, Stop
 
 Codes = tuple[int | None, ...]
 

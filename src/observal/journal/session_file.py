@@ -21,7 +21,8 @@ from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
 from observal.journal.settings import new_settings, observal_version
 from observal.methods import Method
-from observal.types import LoggedData, Plan, Pool, Problem
+from observal.problem import LoggedData, Pool, Problem
+from observal.types import Plan
 from observal.writing import writing
 
 _FORMAT = 2  # 1, of version 0.1, had no digest and longer names of classes

@@ -11,7 +11,7 @@ from typing import Any
 from observal.checks import check_whole
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
-from observal.types import Problem
+from observal.problem import Problem
 
 ANYONE = "anyone"
 """The annotator if no name is given."""

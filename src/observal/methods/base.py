@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Bools
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.problem import Problem
+from observal.types import Answers, Interval, Plan, Round, Stop
 
 
 class TwoClassPredictions:

@@ -12,7 +12,8 @@ from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
 from observal.learners.members import Shares, averaged, class_shares, gaps_of, resampled, shares_of_trees
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.problem import Problem
+from observal.types import Answers, Interval, Plan, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
 

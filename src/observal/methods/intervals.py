@@ -35,7 +35,8 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.methods.pool import FREE, GATED, PoolState
-from observal.types import ASKED, Interval, Problem
+from observal.problem import Problem
+from observal.types import ASKED, Interval
 
 FOLDS = 60  # the more, the closer a fit without the judged rows is to the classifier itself
 CONFIDENCE = 0.95

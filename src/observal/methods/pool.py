@@ -28,7 +28,8 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints, check_numbers
 from observal.errors import InvalidInput
-from observal.types import ASKED, Answers, Plan, Problem, Round
+from observal.problem import Problem
+from observal.types import ASKED, Answers, Plan, Round
 from observal.weights import practical_clip_threshold, query_policy
 
 REASONS = (

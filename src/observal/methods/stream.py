@@ -10,7 +10,8 @@ import numpy as np
 
 from observal.checks import Bools, Floats
 from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState, Strata
-from observal.types import ASKED, PASSED, Plan, Problem
+from observal.problem import Problem
+from observal.types import ASKED, PASSED, Plan
 from observal.weights import query_policy
 
 STREAM_REASONS = (*REASONS, "the prediction is certain enough", "uncertain, but the log has enough labels here")

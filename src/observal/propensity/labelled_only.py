@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import stack_rows
 from observal.errors import InvalidInput, InvalidPropensity
+from observal.problem import LoggedData, Pool
 from observal.propensity.given import known
-from observal.types import LoggedData, Pool
 
 _LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion
 _MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool

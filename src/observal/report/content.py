@@ -8,7 +8,8 @@ from typing import Any
 
 from observal.diagnosis import Diagnosis
 from observal.errors import InvalidInput
-from observal.types import Interval, LoggedData, Pool, RunResult
+from observal.problem import LoggedData, Pool
+from observal.types import Interval, RunResult
 
 History = Sequence[tuple[int, Interval | float]]
 

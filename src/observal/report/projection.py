@@ -10,7 +10,8 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
 from observal.errors import InvalidInput
-from observal.types import Pool, RunResult
+from observal.problem import Pool
+from observal.types import RunResult
 
 MOST_UNASKED = 4000
 CANDIDATES = 8

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from observal import propensity as chances
 from observal.checks import Bools, Floats, check_propensity, distinct_labels
 from observal.errors import InvalidInput, InvalidLabel
+from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
 from observal.tables.reading import read_table
 from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
-from observal.types import LoggedData, Pool
 
 ESTIMATE = "estimate"
 _UNLIKELY = -10.0  # the log of a chance that is no accident

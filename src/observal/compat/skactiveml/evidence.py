@@ -17,7 +17,7 @@ from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.model import TEMPERED, Fitter
 from observal.methods.stream import StreamState
-from observal.types import LoggedData, Pool, Problem
+from observal.problem import LoggedData, Pool, Problem
 
 
 class InvalidIndices(InvalidInput, IndexError):

@@ -26,8 +26,8 @@ from observal.experiments.benchmark.specification import (
     run_unit,
 )
 from observal.experiments.curves import Curve
-from observal.experiments.partial import Partial
-from observal.experiments.trials import Progress, stream_all
+from observal.experiments.partial import Partial, run_parts
+from observal.experiments.trials import Progress
 from observal.writing import write_text
 
 __all__ = [
@@ -72,19 +72,9 @@ def benchmark(
     """
     spec = spec or Specification()
     partial = None if out is None else Partial(Path(out) / "partial.jsonl", spec.fixed(), resume)
-    units = spec.units
-    keys = [spec.key(unit) for unit in units]
-    finished = {} if partial is None else {key: partial.finished[key] for key in keys if key in partial.finished}
-    todo = [(key, unit) for key, unit in zip(keys, units, strict=True) if key not in finished]
-    if progress is not None:
-        progress(len(finished), len(units))
-    for (key, _), found in zip(todo, stream_all(run_unit, [(spec, *unit) for _, unit in todo], jobs), strict=True):
-        finished[key] = found
-        if partial is not None:
-            partial.add(key, found)
-        if progress is not None:
-            progress(len(finished), len(units))
-    found_by_name = {key[:3]: finished[key] for key in keys}
+    parts = {spec.key(unit): (spec, *unit) for unit in spec.units}
+    finished = run_parts(run_unit, parts, partial, jobs, progress)
+    found_by_name = {key[:3]: finished[key] for key in parts}
     report = BenchmarkReport(
         spec,
         {name: Curve(found["labels"], found["errors"]) for name, found in found_by_name.items()},

@@ -120,7 +120,7 @@ class ByHand:
     def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
         """Buy labels in batches and return the test error after each."""
         rows, family = Rows(world), FAMILIES[self.family]
-        by_lot = np.random.default_rng(seed).permutation(rows.pool)
+        shuffled = np.random.default_rng(seed).permutation(rows.pool)
         y, labels, errors, strength = rows.known.copy(), [0], [], 1.0
         while True:
             have = ~np.isnan(y)
@@ -129,7 +129,7 @@ class ByHand:
                 strength = choose_strength(rows.X[have], codes, seed)
             model = fitted(family, rows.X[have], codes, seed, strength)
             errors.append(rows.error(model))
-            order = rows.pool if self.margin else by_lot
+            order = rows.pool if self.margin else shuffled
             candidates = order[np.isnan(y[order])]
             size = min(batch, label_budget - labels[-1], candidates.size)
             if size <= 0:

@@ -23,8 +23,9 @@ from observal.experiments.benchmark.peers import (
 )
 from observal.experiments.curves import Curve, online_sizes
 from observal.methods.base import Method
+from observal.problem import Pool
 from observal.threads import one_thread
-from observal.types import Pool, Round
+from observal.types import Round
 
 ALL_LABELS = "all labels/"
 """Before the name of a model family: that family with every label of log and pool."""

@@ -17,10 +17,10 @@ from pathlib import Path
 from time import perf_counter
 
 from observal.errors import InvalidInput
-from observal.experiments.partial import Partial
+from observal.experiments.partial import Partial, run_parts
 from observal.experiments.rebenchmark import protocol
 from observal.experiments.rebenchmark.report import MARGIN, RANDOM, SCORECARD, RebenchmarkReport, Unit
-from observal.experiments.trials import Progress, stream_all
+from observal.experiments.trials import Progress
 from observal.methods.base import Method
 from observal.threads import one_thread
 from observal.writing import write_text
@@ -144,19 +144,11 @@ def rebenchmark(
     progress : callable, optional
         Called with (done, total).
     """
-    units = spec.units
-    keys = [spec.key(unit) for unit in units]
+    parts = {spec.key(unit): (spec, *unit) for unit in spec.units}
     fixed = {"scikit-learn": version("scikit-learn")}
     partial = None if out is None else Partial(Path(out) / "rebenchmark.jsonl", fixed, resume)
-    finished = {} if partial is None else {key: partial.finished[key] for key in keys if key in partial.finished}
-    todo = [(key, unit) for key, unit in zip(keys, units, strict=True) if key not in finished]
-    for (key, _), found in zip(todo, stream_all(run_unit, [(spec, *unit) for _, unit in todo], jobs), strict=True):
-        finished[key] = found
-        if partial is not None:
-            partial.add(key, found)
-        if progress is not None:
-            progress(len(finished), len(units))
-    scores = {unit: finished[key] for key, unit in zip(keys, units, strict=True)}
+    finished = run_parts(run_unit, parts, partial, jobs, progress)
+    scores = {unit: finished[spec.key(unit)] for unit in spec.units}
     report = RebenchmarkReport(spec.tables, spec.seeds, tuple(spec.methods), spec.published, scores)
     if out is not None:
         text = json.dumps(report.to_dict(), indent=1, ensure_ascii=False)

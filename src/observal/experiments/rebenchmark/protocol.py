@@ -22,7 +22,7 @@ from observal.checks import Bools, Floats, Ints
 from observal.datasets.fitting import moments
 from observal.methods.base import Method
 from observal.methods.pool import systematic
-from observal.types import LoggedData, Pool
+from observal.problem import LoggedData, Pool
 
 FIRST = 20
 """Labels at the start."""

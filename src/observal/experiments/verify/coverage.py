@@ -14,8 +14,8 @@ from scipy.special import expit
 
 from observal.checks import Floats
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, share
+from observal.problem import LoggedData, Pool
 from observal.threads import one_thread
-from observal.types import LoggedData, Pool
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
 LABELS, BATCH = 200, 50

@@ -12,7 +12,8 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints, Signs
 from observal.hypotheses import FiniteClass
 from observal.methods import ExactDBAL
-from observal.types import Answers, LoggedData, Pool, Problem, Stop
+from observal.problem import LoggedData, Pool, Problem
+from observal.types import Answers, Stop
 from observal.weights import importance, online_mass, query_policy
 
 

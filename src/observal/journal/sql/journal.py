@@ -18,7 +18,7 @@ from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
 from observal.journal.sql.store import Store, Transaction, damaged
 from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
-from observal.types import Problem
+from observal.problem import Problem
 
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _COSTS = {"log.cost", "pool.cost"}

@@ -12,7 +12,7 @@ from observal.checks import Ints
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.store import Transaction
-from observal.types import LoggedData, Pool, Problem
+from observal.problem import LoggedData, Pool, Problem
 
 ROWS = "pool.rows"
 SOME = 1000  # up to so many rows are read by themselves; for more, the whole table is read

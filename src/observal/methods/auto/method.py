@@ -12,7 +12,8 @@ from observal.errors import InvalidInput
 from observal.methods.auto.record import explored, surprises
 from observal.methods.pool import Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.stream import StreamRule, StreamState, stream_plan
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.problem import Problem
+from observal.types import Answers, Interval, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
@@ -21,7 +22,7 @@ LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 
 @dataclass(frozen=True)
 class AutoVC:
-    """A blend of five kinds of learners; asks where its lead is smallest, and by lot where the log shows little.
+    """A blend of five kinds of learners; asks where its lead is smallest, and at random where the log has few labels.
 
     The blend is :class:`observal.BlendClassifier`'s: a linear, an additive and a kernel model, a forest and boosted trees, weighted by how
     well each predicts labels that it has not seen. Two classes or more. Sparse rows have the linear model only.
@@ -46,10 +47,10 @@ class AutoVC:
 
     Notes
     -----
-    **Choice.** With f the share by lot and G the rows that pass the gate (2·n > m·Q0, n the labels bought with this batch),
-    ``π(x) = (1 − f)·1{among the smallest leads} + f·batch/G·1{passes}``. Rows drawn by lot are a fair sample of what the log
-    hardly shows. Before it asks, the blend notes for each row its guess and the chance that this is wrong; f is by how
-    much the share of wrong guesses among rows drawn by lot exceeds those chances. On an ordinary log that is about 0, and
+    **Choice.** With f the share picked at random and G the rows that pass the gate (2·n > m·Q0, n the labels bought with this batch),
+    ``π(x) = (1 − f)·1{among the smallest leads} + f·batch/G·1{passes}``. Rows picked at random are a fair sample of the rows for which
+    the log has few labels. Before it asks, the blend notes for each row its guess and the chance that this is wrong; f is by how
+    much the share of wrong guesses among rows picked at random exceeds those chances. On an ordinary log that is about 0, and
     exploring costs little; on one that makes the blend confidently wrong it is large, and exploring is worth it.
 
     **Kept choices.** Weights of the learners and their settings are chosen anew when half as many labels again were
@@ -131,8 +132,8 @@ class AutoVC:
             return self._stream_plan(problem, state, choice, rng)
         judged = state.model.judged
         if state.model.blend.is_constant:
-            drawn = by_lot(problem, state, choice)
-        else:  # the gate takes no rows for their lead: what is unknown there is for the lot to find out
+            drawn = at_random(problem, state, choice)
+        else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
             drawn = draw(problem, state, choice, judged.margins, np.zeros(len(problem.pool), dtype=bool))
         plan = draw_plan(drawn, rng)
         return replace(plan, inferred=judged.codes[plan.positions], doubt=judged.doubt[plan.positions])
@@ -174,7 +175,7 @@ class AutoVC:
         return population_intervals(problem, state, None, state.model.scores_of, state.model.out_of_fold)
 
 
-def by_lot(problem: Problem, state: PoolState, choice: Choice) -> Draw:
+def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:
     """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""
     open_, passing = open_and_passing(problem, state, choice)
     size = min(choice.batch, int(open_.sum()))

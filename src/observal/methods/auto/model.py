@@ -13,7 +13,7 @@ from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead
 from observal.learners.population import Population
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
-from observal.types import Problem
+from observal.problem import Problem
 
 if TYPE_CHECKING:
     from observal.methods.auto.method import AutoVC

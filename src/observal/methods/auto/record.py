@@ -13,7 +13,7 @@ PRIOR = 4.0  # labels that the record begins with, none of them a surprise
 
 
 class Surprises(NamedTuple):
-    """Labels of rows drawn by lot: how many, and how many more wrong guesses among them than the blend expected."""
+    """Labels of rows picked at random: how many, and how many more wrong guesses among them than the blend expected."""
 
     labels: int
     excess: float
@@ -28,16 +28,16 @@ def surprises(state: PoolState) -> Surprises:
             rows = np.flatnonzero(plan.action == ASKED)
             new, codes = state.bought[before.bought.size :], state.codes[before.codes.size :]
             rows = rows[np.isin(plan.positions[rows], new)]  # in the order of the labels: skipped rows drop out
-            lot = plan.reason[rows] == RANDOM
+            picked = plan.reason[rows] == RANDOM
             wrong = plan.inferred[rows] != codes
-            labels += int(lot.sum())
-            excess += float((wrong - plan.doubt[rows])[lot].sum())
+            labels += int(picked.sum())
+            excess += float((wrong - plan.doubt[rows])[picked].sum())
         state = before
     return Surprises(labels, excess)
 
 
 def explored(found: Surprises, least: float, most: float) -> float:
-    """Return the share of a batch to draw by lot: wrong guesses beyond the expected ones, for each label, within limits.
+    """Return the share of a batch to pick at random: wrong guesses beyond the expected ones, for each label, within limits.
 
     Examples
     --------

@@ -13,8 +13,9 @@ from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.methods.stream import StreamRule, StreamState, stream_plan
+from observal.problem import Problem
 from observal.threads import one_thread
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.types import Answers, Interval, Plan, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
 

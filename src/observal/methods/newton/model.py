@@ -20,8 +20,8 @@ from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
+from observal.problem import Problem
 from observal.threads import one_thread
-from observal.types import Problem
 from observal.weights import effective_sample_size
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from observal.methods.paper.linear import (
     make_plan,
     mistakes,
 )
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.problem import Problem
+from observal.types import Answers, Interval, Plan, Round, Stop
 from observal.weights import (
     importance,
     online_mass,

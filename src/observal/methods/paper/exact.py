@@ -15,8 +15,9 @@ from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
 from observal.methods.base import TwoClassPredictions
 from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
+from observal.problem import Problem
 from observal.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
-from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Problem, Round, Stop
+from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Round, Stop
 from observal.weights import (
     clip_threshold,
     importance,

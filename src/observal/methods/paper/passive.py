@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from observal.methods.paper.linear import State, check_settings, linear_error_interval, make_plan
-from observal.types import Answers, Interval, Plan, Problem, Round, Stop
+from observal.problem import Problem
+from observal.types import Answers, Interval, Plan, Round, Stop
 from observal.weights import plain_importance
 
 

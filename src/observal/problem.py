@@ -1,0 +1,271 @@
+"""What a user brings: the log, the pool, and the two together as the problem that every method is given.
+
+Each record is frozen and checked once, when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from observal.checks import (
+    Bools,
+    Floats,
+    Ints,
+    check_cost,
+    check_features,
+    check_ids,
+    check_propensity,
+    distinct_labels,
+    encode_labels,
+    frozen,
+    missing_mask,
+    read_frame,
+    stack_rows,
+)
+from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoggedData:
+    """Rows that an old policy saw, with labels only where it chose to look.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (rows, features)
+        Finite numbers. Not copied, because it may be large: do not change it afterwards.
+    y : array of shape (rows,)
+        NaN or None where the label was not revealed.
+    propensity : array of shape (rows,) or one number
+        The chance that the policy revealed each row's label, Q0(x) in the paper. It may be 0 only where the label was not
+        revealed.
+    ids : array of shape (rows,), optional
+        Distinct names of the rows; their positions by default.
+    classes : sequence, optional
+        The label values; needed if the log shows only one of them. The last is the positive class (+1).
+    cost : array of shape (rows,), optional
+        The cost of a mistake on the row, in [0, 1]; 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> ob.LoggedData([[0.0], [1.0], [2.0]], [0, np.nan, 1], propensity=[0.5, 0.2, 1.0])
+    LoggedData(3 rows × 1 features, 2 revealed, classes [0.0, 1.0])
+    """
+
+    X: Any
+    y: Any
+    propensity: Any
+    ids: Any = None
+    classes: Any = None
+    cost: Any = None
+    revealed: Bools = field(init=False)
+    codes: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        X = check_features(self.X, "The log's features")
+        n_rows = X.shape[0]
+        if n_rows == 0:
+            raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
+        y = np.array(self.y)
+        if y.shape != (n_rows,):
+            raise InvalidInput(
+                f"The log needs one label for each of its {n_rows} rows (NaN where not revealed), but got shape {y.shape}."
+            )
+        propensity = check_propensity(self.propensity, n_rows, "The log")
+        revealed = ~missing_mask(y)
+        if y.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
+            y[~revealed] = None
+        impossible = revealed & (propensity == 0.0)
+        if impossible.any():
+            raise InvalidPropensity(
+                f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
+                f"propensity 0 and a label ({int(impossible.sum())} such rows); correct the propensity."
+            )
+        classes = np.asarray(self.classes) if self.classes is not None else distinct_labels(y[revealed])
+        if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) != len(classes):
+            raise InvalidLabel(
+                f"A classifier needs two classes, but the log shows {classes.tolist()}; "
+                "name both with classes=(negative, positive)."
+            )
+        codes = np.zeros(n_rows, dtype=np.int64)
+        codes[revealed] = encode_labels(y[revealed], classes, "A label of the log")
+        set_field = object.__setattr__
+        set_field(self, "X", X)
+        set_field(self, "y", frozen(y))
+        set_field(self, "propensity", propensity)
+        set_field(self, "ids", check_ids(self.ids, n_rows, "The log"))
+        set_field(self, "classes", frozen(classes))
+        set_field(self, "cost", check_cost(self.cost, n_rows, "The log"))
+        set_field(self, "revealed", frozen(revealed))
+        set_field(self, "codes", frozen(codes))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        label: str,
+        propensity: str,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        classes: Sequence[Any] | None = None,
+        cost: str | None = None,
+    ) -> LoggedData:
+        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default."""
+        columns, X = read_frame(frame, features, label=label, propensity=propensity, id=id, cost=cost)
+        return cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def __repr__(self) -> str:
+        return (
+            f"LoggedData({len(self)} rows × {self.X.shape[1]} features, {int(self.revealed.sum())} revealed, "
+            f"classes {self.classes.tolist()})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pool:
+    """Unlabelled rows, and the chance that the old policy gave each of being labelled.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (rows, features)
+        Finite numbers, in the same columns as the log's. Not copied: do not change it afterwards.
+    propensity : array of shape (rows,) or one number
+        Q0(x): the chance that the old policy would have revealed the row's label. 0 is allowed.
+    ids : array of shape (rows,), optional
+        Distinct names of the rows; their positions by default.
+    cost : array of shape (rows,), optional
+        The cost of a mistake on the row, in [0, 1]; 1 by default.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> ob.Pool([[0.0], [1.0]], propensity=0.5)
+    Pool(2 rows × 1 features)
+    """
+
+    X: Any
+    propensity: Any
+    ids: Any = None
+    cost: Any = None
+
+    def __post_init__(self) -> None:
+        X = check_features(self.X, "The pool's features")
+        n_rows = X.shape[0]
+        if n_rows == 0:
+            raise InvalidInput("The pool is empty, 0 rows were seen; give the unlabelled rows that can be asked about.")
+        set_field = object.__setattr__
+        set_field(self, "X", X)
+        set_field(self, "propensity", check_propensity(self.propensity, n_rows, "The pool"))
+        set_field(self, "ids", check_ids(self.ids, n_rows, "The pool"))
+        set_field(self, "cost", check_cost(self.cost, n_rows, "The pool"))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        propensity: str,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        cost: str | None = None,
+    ) -> Pool:
+        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default."""
+        columns, X = read_frame(frame, features, propensity=propensity, id=id, cost=cost)
+        return cls(X, columns[propensity], columns.get(id), columns.get(cost))
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def __repr__(self) -> str:
+        return f"Pool({len(self)} rows × {self.X.shape[1]} features)"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A log and a pool with the same features: what every method is given.
+
+    Rows of both are numbered as one stack, the log first: row ``n_logged + i`` of the stack is row i of the pool.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> logged = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=[0.5, 1.0])
+    >>> problem = ob.Problem(logged, ob.Pool([[2.0], [3.0]], propensity=0.1))
+    >>> problem.propensity.tolist(), problem.take(np.array([1, 3])).tolist()
+    ([0.5, 1.0, 0.1, 0.1], [[1.0], [3.0]])
+    """
+
+    logged: LoggedData
+    pool: Pool
+
+    def __post_init__(self) -> None:
+        log_features, pool_features = self.logged.X.shape[1], self.pool.X.shape[1]
+        if log_features != pool_features:
+            raise InvalidInput(
+                f"Log and pool must have the same features, but the log has {log_features} columns and the pool "
+                f"{pool_features}; give both the same columns in the same order."
+            )
+        if (self.logged.cost is None) != (self.pool.cost is None):
+            raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
+
+    @property
+    def n_logged(self) -> int:
+        """The number of rows in the log, m in the paper."""
+        return len(self.logged)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows in the stack."""
+        return len(self.logged) + len(self.pool)
+
+    @cached_property
+    def propensity(self) -> Floats:
+        """The propensity of each row of the stack."""
+        return frozen(np.concatenate([self.logged.propensity, self.pool.propensity]))
+
+    @cached_property
+    def cost(self) -> Floats | None:
+        """The cost of a mistake on each row of the stack, or None where every mistake costs 1."""
+        if self.logged.cost is None or self.pool.cost is None:
+            return None
+        return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
+
+    def stack(self) -> Any:
+        """Return the features of all rows as one new array or CSR matrix."""
+        return stack_rows(self.logged.X, self.pool.X)
+
+    def take(self, rows: Ints) -> Any:
+        """Return the features of some rows of the stack; rows of the log must come first in `rows`."""
+        of_log = rows < self.n_logged
+        return stack_rows(self.logged.X[rows[of_log]], self.pool.X[rows[~of_log] - self.n_logged])
+
+    def labelled(self, bought: Ints, codes: Ints) -> tuple[Ints, Ints]:
+        """Return the rows of the stack that have a label and their class codes.
+
+        Parameters
+        ----------
+        bought : int array
+            Pool positions of the labels bought so far.
+        codes : int array
+            Their class codes.
+        """
+        shown = np.flatnonzero(self.logged.revealed)
+        rows = np.concatenate([shown, self.n_logged + bought])
+        return rows, np.concatenate([self.logged.codes[shown], codes])
+
+    def require_two_classes(self, method: str) -> None:
+        """Refuse a log with more than two classes."""
+        if len(self.logged.classes) != 2:
+            raise InvalidLabel(
+                f"{method} needs exactly two classes, but the log has {self.logged.classes.tolist()}; "
+                "merge classes into two."
+            )

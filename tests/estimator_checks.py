@@ -1,0 +1,36 @@
+"""scikit-learn's own checks of an estimator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+EXCUSED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+"""Checks that a weight of two is a row given twice: not so where rows are a stream, or where folds depend on their number."""
+
+# In a process of its own, because scikit-learn's array API check runs only where this variable is set before scipy starts.
+CHECKS = """if True:
+    import importlib, json, sys
+    from sklearn.utils.estimator_checks import check_estimator
+    module, name, parameters, excused = json.loads(sys.argv[1])
+    parameters = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+    estimator = getattr(importlib.import_module(module), name)(**parameters)
+    excused = dict.fromkeys(excused, "see tests/estimator_checks.py")
+    report = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=excused)
+    print(json.dumps([[check["check_name"], check["status"], repr(check["exception"])] for check in report]))"""
+
+
+def failed_checks(module, name, **parameters):
+    """Return the checks that an estimator of ours does not pass, with the reason."""
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHECKS, json.dumps([module, name, parameters, sorted(EXCUSED)])],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report = json.loads(process.stdout.strip().splitlines()[-1])
+    assert len(report) > 50
+    return {name: why for name, status, why in report if status != "passed"}
