@@ -91,6 +91,8 @@ def draw(
         if handles:
             options: Any = {"loc": "outside lower center", "ncols": 2} if below else {}
             (figure if below else axes).legend(handles, labels, **options)
+        figure.get_layout_engine().execute(figure)  # once: left to savefig, it would draw the whole chart twice
+        figure.set_layout_engine("none")
         buffer = StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return Chart(_for_page(buffer.getvalue(), name, alt), alt, caption)
