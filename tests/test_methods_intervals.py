@@ -27,8 +27,9 @@ from observal.methods.intervals import (
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState
 from observal.problem import Problem
-from observal.types import ASKED, PASSED, Answers, Plan
+from observal.types import ASKED, PASSED, Answers, Interval, Plan
 from tests.pool_worlds import World
+from tests.reference import looks as looks_twin
 from tests.reference import pooling as twin
 
 FAST = NewtonVC(ridge=1e-2, tempering=0.5, stop_below=0.0)
@@ -273,8 +274,8 @@ def test_each_labelled_row_is_judged_once_by_fits_that_have_not_seen_it(n_bought
     n_labels = int(world.logged.revealed.sum()) + n_bought
     intervals, seen = judged(problem, state, np.zeros(n_labels, dtype=bool))
     assert sorted(seen) == list(range(n_labels))
-    assert list(intervals) == NAMES
-    error, precision, recall, prevalence = intervals.values()
+    assert list(intervals) == [*NAMES, "confounded error"]
+    error, precision, recall, prevalence, _ = intervals.values()
     assert error.estimate == error.low == 0.0 < error.high < 0.5
     assert precision.estimate == recall.estimate == 1.0
     assert 0.0 < prevalence.low < prevalence.estimate < prevalence.high < 1.0
@@ -411,3 +412,18 @@ def test_the_interval_covers_the_population_error(order):
     assert binom.cdf(least - 1, n_runs, 0.93) < 1e-3
     assert binom.sf(least - 1, n_runs, 0.87) < 1e-3
     assert covered(order, n_runs, first_seed=1000) >= least
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.floats(0.05, 0.9)), min_size=2, max_size=8), st.data())
+def test_hidden_causes_move_the_ends_as_far_as_any_weights_do(rows, data):
+    cells, wrong, chance = (np.array(part) for part in zip(*rows, strict=True))
+    _, cells = np.unique(cells, return_inverse=True)
+    shares = np.full(cells.max() + 1, 1.0 / (cells.max() + 1))
+    lightest, heaviest = (1.0 / (chance * g / (1.0 - chance + chance * g)) for g in (1.5, 1.0 / 1.5))
+    found = Cells(shares, cells, 1.0 / chance, 0.0, 100, lightest, heaviest)
+    error = Interval(0.5, 0.4, 0.6, 0.95, "given")
+    moved = found.confounded(wrong.astype(float), error)
+    low, high = looks_twin.confounded(shares, cells.tolist(), wrong.tolist(), lightest, heaviest)
+    now = sum(s * np.average(wrong[cells == c], weights=1.0 / chance[cells == c]) for c, s in enumerate(shares))
+    assert moved.low == pytest.approx(max(0.0, 0.4 - (now - low)))
+    assert moved.high == pytest.approx(min(1.0, 0.6 + (high - now)))

@@ -12,19 +12,20 @@ from observal.journal.agreement import Agreement, agreement
 from observal.journal.encoding import encode
 from observal.journal.events import OBSERVAL
 from observal.journal.ledger import Ledger
-from observal.journal.loop import LabelLoop
+from observal.journal.loop import LabelLoop, replay_of
 from observal.journal.memory import MemoryJournal
-from observal.journal.replay import Replay
 from observal.journal.results import Batch, Check, Entry, Receipt, Status
 from observal.journal.settings import ANYONE, new_settings, versions
 from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
 from observal.journal.sql.stored_problem import ROWS, write_problem
+from observal.looks import Looks
 from observal.methods import Method
 from observal.model_files import load_model, save_model
 from observal.problem import LoggedData, Pool, Problem
 from observal.session import Session
+from observal.stopping import TOLERANCE
 from observal.writing import check_target
 
 __all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]
@@ -81,6 +82,10 @@ class Campaign(LabelLoop):
         method: Method | None = None,
         random_state: int = 0,
         overlap: int = 1,
+        population: str | None = None,
+        looks: Looks = "planned",
+        tolerance: float | None = TOLERANCE,
+        width: float | None = None,
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -97,7 +102,7 @@ class Campaign(LabelLoop):
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
         n_logged_rows : int, optional
             How many rows were logged, if the log kept only its labelled rows.
-        label_budget, method, random_state, overlap
+        label_budget, method, random_state, overlap, population, looks, tolerance, width
             As for :meth:`create_from_arrays`.
         progress : callable, optional
             Called with (done, total, what).
@@ -140,7 +145,8 @@ class Campaign(LabelLoop):
             "notes": list(loaded.notes),
         }
         problem = Problem(loaded.logged, loaded.pool)
-        settings = new_settings(problem, method, label_budget, random_state, overlap, about)
+        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
         return cls._make(where, problem, rows, settings, progress)
 
     @classmethod
@@ -154,6 +160,10 @@ class Campaign(LabelLoop):
         method: Method | None = None,
         random_state: int = 0,
         overlap: int = 1,
+        population: str | None = None,
+        looks: Looks = "planned",
+        tolerance: float | None = TOLERANCE,
+        width: float | None = None,
     ) -> Self:
         """Make a campaign from arrays.
 
@@ -171,11 +181,14 @@ class Campaign(LabelLoop):
             Seed of all random numbers.
         overlap : int
             How many annotators label each row; the majority decides.
+        population, looks, tolerance, width
+            What intervals are about and when to stop, as for :class:`observal.Session`.
         """
         import pyarrow as pa
 
         problem = Problem(logged, pool)
-        settings = new_settings(problem, method, label_budget, random_state, overlap)
+        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
         columns = {} if hasattr(pool.X, "tocsr") else dict(zip(settings["features"], pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
 
@@ -190,7 +203,7 @@ class Campaign(LabelLoop):
         ]
         if len({str(value) for value in classes}) < len(classes):
             raise InvalidLabel(f"Classes must differ as text, but they are {classes}; rename one of them.")
-        Replay(problem, settings["method"], settings["seed"])
+        replay_of(problem, settings)
 
         def fill(stored: Transaction) -> None:
             arrays = write_problem(stored, problem.logged, problem.pool, rows, progress)

@@ -195,6 +195,13 @@ class Problem:
 
     Rows of both are numbered as one stack, the log first: row ``n_logged + i`` of the stack is row i of the pool.
 
+    Parameters
+    ----------
+    logged, pool : LoggedData, Pool
+        The two.
+    population : {"both", "pool", "log"}
+        Whose error intervals are about.
+
     Examples
     --------
     >>> import numpy as np, observal as ob
@@ -206,6 +213,7 @@ class Problem:
 
     logged: LoggedData
     pool: Pool
+    population: str = "both"
 
     def __post_init__(self) -> None:
         log_features, pool_features = self.logged.X.shape[1], self.pool.X.shape[1]
@@ -238,6 +246,11 @@ class Problem:
         if self.logged.cost is None or self.pool.cost is None:
             return None
         return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
+
+    def counts(self, rows: Ints) -> Bools:
+        """Return which rows of the stack belong to the population that intervals are about."""
+        of_pool = rows >= self.n_logged
+        return np.full(rows.size, True) if self.population == "both" else of_pool == (self.population == "pool")
 
     def stack(self) -> Any:
         """Return the features of all rows as one new array or CSR matrix."""

@@ -17,8 +17,10 @@ from observal.journal.loop import LabelLoop
 from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
+from observal.looks import Looks
 from observal.methods import Method
 from observal.problem import LoggedData, Pool, Problem
+from observal.stopping import TOLERANCE
 from observal.types import Query, Round, RunResult
 
 
@@ -41,6 +43,17 @@ class Session(LabelLoop):
         Seed of all random numbers.
     overlap : int
         How many annotators label each row; the majority decides.
+    population : {"both", "pool", "log"}, optional
+        Whose error the intervals are about: that of log and pool as one population, of the pool alone or of the log alone. By default
+        that of both, but of the pool where the two clearly differ; ``settings["notes"]`` then says so.
+    looks : {"planned", "always", "once"}
+        At which rounds the intervals hold together: all up to the budget (or, without one, all); all, however many follow; or a
+        single one that was settled beforehand. See :mod:`observal.looks`.
+    tolerance : float, optional
+        Stop when the labels that are left are unlikely to lower the error by more than this, 0.2 points by default; None always
+        spends the budget. See :mod:`observal.stopping`. The paper's methods follow the paper and never stop for this.
+    width : float, optional
+        Stop when the interval for the error is narrower than this.
 
     Examples
     --------
@@ -63,10 +76,17 @@ class Session(LabelLoop):
         label_budget: int | None = None,
         random_state: int = 0,
         overlap: int = 1,
+        *,
+        population: str | None = None,
+        looks: Looks = "planned",
+        tolerance: float | None = TOLERANCE,
+        width: float | None = None,
     ) -> None:
         problem = Problem(logged, pool)
         journal = MemoryJournal(problem)
-        journal.append(OBSERVAL, "created", new_settings(problem, method, label_budget, random_state, overlap))
+        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
+        journal.append(OBSERVAL, "created", settings)
         super().__init__(journal)
         self._replayed()  # raises now if the method does not accept the data
 
@@ -136,12 +156,17 @@ def run(
     label_budget: int | None = None,
     random_state: int = 0,
     on_round: Callable[[Round], None] | None = None,
+    *,
+    population: str | None = None,
+    looks: Looks = "planned",
+    tolerance: float | None = TOLERANCE,
+    width: float | None = None,
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.
 
     Parameters
     ----------
-    logged, pool, method, label_budget, random_state
+    logged, pool, method, label_budget, random_state, population, looks, tolerance, width
         As for :class:`Session`.
     oracle : callable
         Takes an array of pool ids and returns their labels; NaN or None skips a row.
@@ -162,7 +187,17 @@ def run(
     >>> bool(result.estimator.predict([[0.9]])[0])
     True
     """
-    session = Session(logged, pool, method, label_budget, random_state)
+    session = Session(
+        logged,
+        pool,
+        method,
+        label_budget,
+        random_state,
+        population=population,
+        looks=looks,
+        tolerance=tolerance,
+        width=width,
+    )
     reported = 0
     while True:
         query = session.ask()

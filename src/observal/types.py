@@ -24,6 +24,7 @@ from observal.checks import (
     frozen,
 )
 from observal.errors import InvalidInput
+from observal.looks import Looks, check_looks
 
 ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
 ACTION_NAMES = np.array(["asked", "inferred", "passed"])
@@ -211,6 +212,74 @@ class Interval:
                 f"at {self.confidence}."
             )
 
+    def stretched(self, factor: float, because: str) -> Interval:
+        """Return the interval with both ends moved away from the estimate by a factor, within 0 and 1, and say why in `method`.
+
+        Examples
+        --------
+        >>> Interval(0.5, 0.25, 1.0, 0.95, "normal").stretched(1.5, "several looks")
+        Interval(estimate=0.5, low=0.125, high=1.0, confidence=0.95, method='normal; several looks')
+        """
+        low = max(0.0, self.estimate - factor * (self.estimate - self.low))
+        high = min(1.0, self.estimate + factor * (self.high - self.estimate))
+        return Interval(
+            self.estimate, min(low, self.low), max(high, self.high), self.confidence, f"{self.method}; {because}"
+        )
+
+
+POPULATIONS = {"both": "log and pool together", "pool": "the pool", "log": "the log"}
+WHEN = {
+    "planned": "hold at all rounds up to the budget together",
+    "always": "hold at all rounds together, however many follow",
+    "once": "hold at a single round that was settled beforehand",
+}
+
+
+@dataclass(frozen=True)
+class Goals:
+    """What the intervals are about, and when enough labels are bought.
+
+    Parameters
+    ----------
+    population : {"both", "pool", "log"}
+        Whose error is measured: that of log and pool as one population, of the pool alone or of the log alone.
+    looks : {"planned", "always", "once"}
+        At which rounds the intervals hold together: all up to the budget; all, however many follow; or a single one. See
+        :mod:`observal.looks`.
+    tolerance : float, optional
+        Stop when the labels that are left are unlikely to lower the error by more than this; None never stops for that.
+    width : float, optional
+        Stop when the interval for the error is narrower than this.
+    """
+
+    population: str = "both"
+    looks: Looks = "planned"
+    tolerance: float | None = None
+    width: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.population not in POPULATIONS:
+            raise InvalidInput(f"population must be one of {', '.join(POPULATIONS)}, but is {self.population!r}.")
+        check_looks(self.looks)
+        for name in ("tolerance", "width"):
+            value = getattr(self, name)
+            if value is not None and not (
+                isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value < 1.0
+            ):
+                raise InvalidInput(
+                    f"{name} must be a share between 0 and 1, or None, but is {value!r}; write 0.2 points as 0.002."
+                )
+
+    def words(self) -> str:
+        """Return what the intervals are about.
+
+        Examples
+        --------
+        >>> Goals("pool").words()
+        'about the pool; they hold at all rounds up to the budget together'
+        """
+        return f"about {POPULATIONS[self.population]}; they {WHEN[self.looks]}"
+
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
@@ -228,7 +297,8 @@ class RunResult:
         One row per pool row looked at: id, round, query_probability, action (asked, inferred or passed), reason.
     intervals : mapping
         Of `estimator` on the whole population: "error" always; "precision", "recall" and "prevalence" of the last class
-        where the method has them. They are computed when they are first read.
+        where the method has them, and "confounded error": the error if the log's odds of revealing a label are off by a factor of
+        up to 1.5. They are computed when they are first read.
     stopped : str
         Why the run ended.
     """

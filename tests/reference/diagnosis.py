@@ -36,6 +36,18 @@ def auc(high, low):
     return wins / (len(high) * len(low))
 
 
-def barely_covered(propensity, n_rows, clip):
-    """Return the share of rows of which √m like them would show less than one label, or that weigh more than the clip."""
-    return sum(q * n_rows**0.5 < 1.0 or q == 0.0 or 1.0 / q > clip for q in propensity) / len(propensity)
+def barely_covered(pool, logged, n_rows):
+    """Return the share of pool rows of which too few labels are expected: in all of the log, and among √m rows like them."""
+
+    def is_barely(q):
+        return sum(other for other in logged if other <= q) < 5.0 and q * n_rows**0.5 < 1.0
+
+    return sum(is_barely(q) for q in pool) / len(pool)
+
+
+def feature_score(column, residual, variance):
+    """Return the score statistic of one feature from its ranks, ties in the middle."""
+    ranks = [sum(b < a for b in column) + (sum(b == a for b in column) + 1) / 2 for a in column]
+    middle = (len(column) + 1) / 2
+    top = sum((rank - middle) * r for rank, r in zip(ranks, residual, strict=True))
+    return top / sum((rank - middle) ** 2 * v for rank, v in zip(ranks, variance, strict=True)) ** 0.5

@@ -14,6 +14,7 @@ from observal.cli.output import Force, Json, Seed, print_json, print_pairs, prin
 from observal.errors import InvalidInput
 
 FIRST_ROUND = 10  # rows of a round where nobody says otherwise
+TOLERANCE = 0.002  # as in observal.stopping, which --help must not wait for
 MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
 
 Where = Annotated[str, typer.Argument(help="The campaign: a file, or a postgresql:// address.")]
@@ -56,12 +57,27 @@ def init(
     log_rows: Annotated[
         int | None, typer.Option(help="With --kept-only-labelled: all rows logged; by default estimated.", min=1)
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows in a round; 10 by default.", min=1)] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Rows in a round; by default a few at first, more as labels come in.", min=1)
+    ] = None,
     overlap: Annotated[int, typer.Option(help="How many people label each row; the majority decides.", min=1)] = 1,
     method: Annotated[
         Literal["auto", "newton"],
         typer.Option(help="How to choose rows: auto blends models, newton fits a linear one."),
     ] = "auto",
+    population: Annotated[
+        Literal["both", "pool", "log"] | None,
+        typer.Option(help="Whose error is measured; by default log and pool as one, unless they differ much."),
+    ] = None,
+    looks: Annotated[
+        Literal["planned", "always", "once"],
+        typer.Option(help="Rounds at which the intervals hold together: up to the budget, all, or a single one."),
+    ] = "planned",
+    tolerance: Annotated[
+        float,
+        typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
+    ] = TOLERANCE,
+    width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -95,6 +111,10 @@ def init(
             method=AutoVC(batch=batch) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
             random_state=seed,
             overlap=overlap,
+            population=population,
+            looks=looks,
+            tolerance=tolerance or None,
+            width=width,
             progress=progress,
         )
     _show_status(made.status(), as_json)

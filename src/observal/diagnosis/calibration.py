@@ -1,19 +1,23 @@
-"""Calibration: whether labels were revealed as often as the propensities promise."""
+"""Calibration: whether labels were revealed as often as the propensities promise, overall, by propensity and by feature."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.words import count, number, p_value, percent
+from observal.diagnosis.words import count, listed, number, p_value, percent
+from observal.shift import scaled_ranks
 
 MOST_BINS = 10
 LEAST_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are not to be trusted
-DOUBTFUL = 0.05
-CANNOT_BE = 0.001  # a test with a smaller p-value says that the propensities cannot be right
+SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred gets it
+CANNOT_BE = 0.001  # a smaller p-value says that the propensities cannot be right
+MOST_ROWS = 20_000  # logged rows whose features are looked at
+MOST_NAMED = 3
 
 Status = Literal["checked", "labelled rows only", "everything revealed", "too few rows"]
 
@@ -44,7 +48,13 @@ class Calibration:
     expected_error : float
         The expected calibration error: the mean of |observed − promised| over rows, by bins.
     p_value : float
-        The chance of bins at least as far off where the propensities are right; 1 where it could not be checked.
+        The chance of labels at least as far from what was promised where the propensities are right; 1 where it could not be
+        checked. Three times the smallest p-value of three tests, so that looking three ways does not count against the log.
+    overall_p, bins_p, features_p : float
+        Of the tests: of all labels together, by bins of propensity, and by feature.
+    features : tuple of (name, z)
+        The features that tell where labels were revealed more often (z > 0: where the feature is high) or less often than
+        promised, most telling first.
     broken_promises : int
         Rows with propensity 1 whose label was not revealed.
     """
@@ -54,6 +64,15 @@ class Calibration:
     expected_error: float = 0.0
     p_value: float = 1.0
     broken_promises: int = 0
+    overall_p: float = 1.0
+    bins_p: float = 1.0
+    features_p: float = 1.0
+    features: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether the propensities look wrong."""
+        return self.broken_promises > 0 or self.p_value < SUSPICIOUS
 
     @property
     def cannot_be_right(self) -> bool:
@@ -83,27 +102,58 @@ class Calibration:
         return tuple(found)
 
     def _checked(self) -> str:
-        worst = max(self.bins, key=lambda b: abs(b.observed - b.promised) / max(b.error, 1e-300))
-        if self.p_value >= CANNOT_BE:
-            chance = "no more than" if self.p_value >= DOUBTFUL else "somewhat more than"
+        if self.p_value >= SUSPICIOUS:
             return (
                 f"Labels were revealed about as often as promised: in {count(len(self.bins), 'group')} of rows by "
-                f"propensity, the shares differ by {percent(self.expected_error)} on average, {chance} chance "
-                f"explains ({p_value(self.p_value)})."
+                f"propensity, the shares differ by {percent(self.expected_error)} on average, and no feature tells where "
+                f"they differ ({p_value(self.p_value)})."
             )
+        sure = self.p_value < CANNOT_BE
+        chance = (
+            "By chance, that happens less than once in a thousand logs."
+            if sure
+            else f"By chance: {p_value(self.p_value)}."
+        )
+        return f"The propensities {'cannot be right' if sure else 'look wrong'}: {self._strongest()} {chance}"
+
+    def _strongest(self) -> str:
+        """Return what the test with the smallest p-value found."""
+        least = min(self.overall_p, self.bins_p, self.features_p)
+        if least == self.features_p and self.features:
+            parts = [f"{'more' if z > 0 else 'less'} often where {name} is high" for name, z in self.features]
+            return f"compared with what they promise, labels were revealed {listed(parts)}."
+        if least == self.overall_p:
+            rows = sum(b.rows for b in self.bins)
+            promised, observed = (
+                sum(getattr(b, name) * b.rows for b in self.bins) / rows for name in ("promised", "observed")
+            )
+            return f"{percent(promised)} of the labels should have been revealed and {percent(observed)} were."
+        worst = max(self.bins, key=lambda b: abs(b.observed - b.promised) / max(b.error, 1e-300))
         return (
-            f"The propensities cannot be right: of {count(worst.rows, 'row')} with propensities from {number(worst.low)} "
-            f"to {number(worst.high)}, {percent(worst.promised)} should have been revealed and "
-            f"{percent(worst.observed)} were. By chance, that happens less than once in a thousand logs."
+            f"of {count(worst.rows, 'row')} with propensities from {number(worst.low)} to {number(worst.high)}, "
+            f"{percent(worst.promised)} should have been revealed and {percent(worst.observed)} were."
         )
 
 
-def check_calibration(propensity: Floats, revealed: Bools, labelled_only: bool = False) -> Calibration:
-    """Compare the shares of labels promised and revealed, in bins by propensity.
+def check_calibration(
+    propensity: Floats,
+    revealed: Bools,
+    labelled_only: bool = False,
+    X: Any = None,
+    names: Sequence[str] = (),
+    rng: np.random.Generator | None = None,
+) -> Calibration:
+    """Compare the labels revealed with those promised in three ways; the smallest p-value times three is the finding.
 
-    The test is Hosmer and Lemeshow's with all its degrees of freedom, because the propensities were not fitted to these
-    bins: ``Σ (O − E)²/V`` with O labels revealed in a bin, E = Σ Q0 and V = Σ Q0·(1 − Q0) is chi-square with as many
-    degrees of freedom as there are bins. Bins have about equal V, at least 5; equal propensities share a bin.
+    With Z whether a label was revealed, E = Σ Q0 and V = Σ Q0·(1 − Q0):
+
+    - *Overall*: ``(ΣZ − E)/√V`` is about standard normal.
+    - *By propensity*: Hosmer and Lemeshow's test with all its degrees of freedom, because the propensities were not fitted to
+      these bins: ``Σ (O − E)²/V`` over bins is chi-square with as many degrees of freedom as there are bins. Bins have about
+      equal V, at least 5; equal propensities share a bin.
+    - *By feature*: the score test of each feature, ``Σ (Z − Q0)·r/√(Σ Q0·(1 − Q0)·r²)`` with r the feature's ranks around
+      their mean. This finds propensities that are right on average but leave out what the policy looked at. Šidák's
+      correction allows for the number of features.
 
     Parameters
     ----------
@@ -113,6 +163,12 @@ def check_calibration(propensity: Floats, revealed: Bools, labelled_only: bool =
         Whether each of their labels was revealed.
     labelled_only : bool
         Whether the log kept only its labelled rows, so that nothing can be checked.
+    X : array, optional
+        The rows' features; without them nothing is tested by feature.
+    names : sequence of str
+        Of the features.
+    rng : Generator, optional
+        Draws the rows that are looked at where the log has more than 20,000.
 
     Examples
     --------
@@ -138,9 +194,12 @@ def check_calibration(propensity: Floats, revealed: Bools, labelled_only: bool =
     variance = np.bincount(bin_of, weights=q * (1.0 - q), minlength=n_bins)
     if variance.min() < LEAST_VARIANCE:
         return Calibration("too few rows", broken_promises=broken)
-    from scipy.special import chdtrc
+    from scipy.special import chdtrc, ndtr
 
-    p_value = float(chdtrc(n_bins, float(np.sum((observed - promised) ** 2 / variance))))
+    overall = float(2.0 * ndtr(-abs(observed.sum() - promised.sum()) / np.sqrt(variance.sum())))
+    by_bin = float(chdtrc(n_bins, float(np.sum((observed - promised) ** 2 / variance))))
+    by_feature, telling = _by_feature(q, shown, None if X is None else X[chancy], names, rng)
+    least = min(1.0, 3.0 * min(overall, by_bin, by_feature))
     lows, highs = np.full(n_bins, 1.0), np.zeros(n_bins)
     np.minimum.at(lows, bin_of, q)
     np.maximum.at(highs, bin_of, q)
@@ -148,7 +207,54 @@ def check_calibration(propensity: Floats, revealed: Bools, labelled_only: bool =
         Bin(float(lo), float(hi), int(n), float(p / n), float(o / n), float(np.sqrt(v) / n))
         for lo, hi, n, p, o, v in zip(lows, highs, rows, promised, observed, variance, strict=True)
     )
-    return Calibration("checked", bins, float(np.abs(observed - promised).sum() / q.size), p_value, broken)
+    far = float(np.abs(observed - promised).sum() / q.size)
+    return Calibration("checked", bins, far, least, broken, overall, by_bin, by_feature, telling)
+
+
+def _by_feature(
+    q: Floats, shown: Bools, X: Any, names: Sequence[str], rng: np.random.Generator | None
+) -> tuple[float, tuple[tuple[str, float], ...]]:
+    """Return the p-value of the features' score tests, and the features that tell most."""
+    if X is None or X.shape[1] == 0:
+        return 1.0, ()
+    if q.size > MOST_ROWS:
+        rows = (rng or np.random.default_rng(0)).choice(q.size, MOST_ROWS, replace=False)
+        q, shown, X = q[rows], shown[rows], X[rows]
+    from scipy.special import ndtr
+
+    z = feature_scores(X, shown - q, q * (1.0 - q))
+    tested = np.isfinite(z)
+    if not tested.any():
+        return 1.0, ()
+    n_tested = int(tested.sum())
+    p = -np.expm1(n_tested * np.log1p(-np.minimum(2.0 * ndtr(-np.abs(z[tested])), 1.0 - 1e-15)))
+    order = np.flatnonzero(tested)[np.argsort(p, kind="stable")][:MOST_NAMED]
+    strongest = np.sort(p)
+    named = tuple((str(names[i]), float(z[i])) for i, part in zip(order, strongest, strict=False) if part < SUSPICIOUS)
+    return float(strongest[0]), named
+
+
+def feature_scores(X: Any, residual: Floats, variance: Floats) -> Floats:
+    """Return the score statistic of each feature, about standard normal where the residuals have mean 0; NaN where it has no spread.
+
+    Parameters
+    ----------
+    X : array or sparse matrix
+        Features.
+    residual, variance : arrays
+        Z − Q0 and Q0·(1 − Q0) of each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(100.0)[:, None]
+    >>> bool(feature_scores(X, np.where(X[:, 0] < 50, -0.5, 0.5), np.full(100, 0.25))[0] > 8)
+    True
+    """
+    R = scaled_ranks(X)
+    spread = np.asarray((R.multiply(R) if hasattr(R, "multiply") else R**2).T @ variance).ravel()
+    score = np.asarray(R.T @ residual).ravel()
+    return np.where(spread >= LEAST_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
 
 
 def _bins(q: Floats) -> Ints:

@@ -32,6 +32,11 @@ MOST_LABELS = 2000  # revealed labels that classifiers are fitted on
 BY_CHANCE = 0.001  # a log of labelled rows only is recognised where chance explains it less often than this
 WIDTH = 100
 
+UNTESTED = (
+    "What no test can see: whether the old policy looked at something that is not on record, and whether labels "
+    "would be the same today."
+)
+
 Level = Literal["good", "care", "buy"]
 
 
@@ -72,13 +77,9 @@ class Diagnosis:
     @property
     def level(self) -> Level:
         """How it stands: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
-        if self._lost > LOST or self.weights.effective < FEW_EFFECTIVE:
+        if self.overlap.barely > LOST or self.weights.effective < FEW_EFFECTIVE:
             return "buy"
         return "care" if self.warnings else "good"
-
-    @property
-    def _lost(self) -> float:
-        return self.overlap.barely if self.overlap.barely > LOST else self.weights.dropped
 
     @property
     def verdict(self) -> str:
@@ -86,10 +87,10 @@ class Diagnosis:
         broken = (
             " First correct the propensities: they contradict what was revealed." * self.calibration.cannot_be_right
         )
-        if self._lost > LOST:
+        if self.overlap.barely > LOST:
             where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
             return (
-                f"Importance weighting cannot help on {percent(self._lost)} of the rows: the log shows almost no labels "
+                f"Importance weighting cannot help on {percent(self.overlap.barely)} of the rows: the log shows almost no labels "
                 f"there, and no weight replaces a label that does not exist. Labels must be bought there.{where}{broken}"
             )
         if self.weights.effective < FEW_EFFECTIVE:
@@ -100,22 +101,17 @@ class Diagnosis:
         if broken:
             return f"Do not rely on the weights yet.{broken}"
         if self.warnings:
-            return "The log covers the pool, and its labels can be weighted. Read the warnings before relying on it."
-        return "The log covers the pool, and its labels can be weighted to speak for it."
+            return f"The log covers the pool, and its labels can be weighted. Read the warnings before relying on it. {UNTESTED}"
+        return f"The log covers the pool, and its labels can be weighted to speak for it. {UNTESTED}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a careful reader must know, most serious first."""
         found: list[str] = []
-        if self.calibration.cannot_be_right:
+        if self.calibration.suspicious:
             found += self.calibration.sentences()
         if self.overlap.barely > LOST:
             found.append(f"{self.overlap.sentences()[0]} An error estimate from the log says nothing about these rows.")
-        elif self.weights.dropped > LOST:
-            found.append(
-                f"The clip leaves {percent(self.weights.dropped)} of the population unseen; an error estimate from the log "
-                "says nothing about these rows."
-            )
         if self.weights.effective < FEW_EFFECTIVE:
             found.append(f"The revealed labels are worth only {number(self.weights.effective)} equally weighted ones.")
         found += [
@@ -253,7 +249,9 @@ def diagnose(
     """
     names = _check(logged, pool, feature_names, target_error, confounding, random_state)
     # Each part draws from its own stream, so that an option of one does not change another.
-    for_tree, for_drift, for_fit, for_curve = (np.random.default_rng([random_state, part]) for part in range(4))
+    for_tree, for_drift, for_fit, for_curve, for_scores = (
+        np.random.default_rng([random_state, part]) for part in range(5)
+    )
     labelled_only = _kept_labelled_only(logged)
     behind = float(len(logged))
     if labelled_only:
@@ -268,15 +266,16 @@ def diagnose(
         drift = find_drift(logged, pool, names, for_drift, labelled_only)
         confounded = _confounding(logged, kept, X, confounding, for_fit)
         needed = labels_needed(X, codes, importance, target_error, for_curve)
+    expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
         rows_logged=len(logged),
         revealed=weights.revealed,
         pool_rows=len(pool),
         n_logged_rows=behind,
         labelled_only=labelled_only,
-        overlap=find_overlap(pool, behind, weights.clip, names, for_tree),
+        overlap=find_overlap(pool, behind, logged.propensity, expected, names, for_tree),
         weights=weights,
-        calibration=check_calibration(logged.propensity, logged.revealed, labelled_only),
+        calibration=check_calibration(logged.propensity, logged.revealed, labelled_only, logged.X, names, for_scores),
         drift=drift,
         confounding=confounded,
         labels_needed=needed,

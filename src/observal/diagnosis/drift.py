@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, stack_rows
-from observal.diagnosis.rows import dense, ranked, sample_rows, standardised_difference, telling_columns
+from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
 from observal.diagnosis.words import listed, p_value
 from observal.problem import LoggedData, Pool
+from observal.shift import differing_p, standardised_difference
 
-MOST_ROWS = 2000  # of the log and of the pool
+MOST_ROWS = 20_000  # of the log and of the pool
+TREE_ROWS = 2000  # of each, that boosted trees see
 LEAST_ROWS = 20
-SIGNIFICANT = 0.01
-TREES = 50
+SIGNIFICANT = 0.02  # one pair of samples from one population in fifty, at most, is said to differ
+TREES = 40
+SMALL_TREES = {"num_leaves": 7, "learning_rate": 0.1, "min_data_in_leaf": 10, "max_bin": 63}
+"""Few small trees find shifts and changes of spread as often as a forest does, in a tenth of its time."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Drift:
     auc : float
         How well a classifier tells a pool row from a logged one on rows it has not seen: ½ is guessing, 1 is certainty.
     p_value : float
-        The chance of telling them apart this well where both come from one population.
+        The chance of differing this much where both come from one population: twice the smaller of the classifier's p-value and
+        the features'.
     differences : tuple of (feature, standardised mean difference)
         The features whose means differ most, pool minus log, in standard deviations.
     rows_compared : int
@@ -46,7 +51,7 @@ class Drift:
     @property
     def found(self) -> bool:
         """Whether log and pool differ by more than chance."""
-        return self.p_value < SIGNIFICANT and self.auc > 0.5
+        return self.p_value < SIGNIFICANT
 
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
@@ -54,7 +59,7 @@ class Drift:
             return ("There are too few rows to see whether log and pool come from the same population.",)
         measured = (
             f"a classifier that must tell pool rows from logged ones reaches an AUC of {self.auc:.2f} on rows it has not "
-            f"seen (0.5 is guessing; {p_value(self.p_value)})"
+            f"seen (0.5 is guessing; {p_value(self.p_value)}, features one by one included)"
         )
         if not self.found:
             return (f"Log and pool look like the same population: {measured}.",)
@@ -75,9 +80,12 @@ def find_drift(
 ) -> Drift:
     """Tell whether log and pool come from one population, apart from which labels were revealed.
 
-    A random forest learns on one half of the rows to tell pool from log and is judged on the other, both ways round. On
-    rows it has not seen its scores are independent of the origin where there is no drift, so each half gives a valid
-    Mann–Whitney test, and twice the smaller of the two p-values is one too. At most 2,000 rows of each are looked at.
+    Two tests; twice the smaller p-value is the finding. *Feature by feature*: Mann and Whitney's test of each, with Šidák's
+    correction for their number; a tenth of a standard deviation shows with a few thousand rows. *All at once*, for what no single
+    feature shows: boosted trees learn on one half of the rows to tell pool from log and are judged on the other, both ways
+    round. On rows they have not seen their scores are independent of the origin where there is no drift, so each half gives a valid
+    Mann–Whitney test, and twice the smaller of the two p-values is one too. At most 20,000 rows of each are looked at, 2,000 by
+    the trees.
     Where the log kept only labelled rows, the pool is thinned to rows that the same policy would have revealed.
 
     Parameters
@@ -112,7 +120,11 @@ def find_drift(
         return Drift(False)
     X = stack_rows(logged.X[from_log], pool.X[from_pool])
     is_pool = np.arange(X.shape[0]) >= from_log.size
-    auc, p_value = _tell_apart(X, is_pool, rng)
+    part = np.concatenate(
+        [sample_rows(from_log.size, TREE_ROWS, rng), from_log.size + sample_rows(from_pool.size, TREE_ROWS, rng)]
+    )
+    auc, by_trees = _tell_apart(X[part], is_pool[part], rng)
+    p_value = min(1.0, 2.0 * min(by_trees, differing_p(X, is_pool)))
     difference = standardised_difference(X, is_pool)
     largest = np.argsort(-np.abs(difference), kind="stable")[:3]
     # Under no drift a standardised difference is about normal with this spread; three of them are not chance.
@@ -122,8 +134,8 @@ def find_drift(
 
 
 def _tell_apart(X: Any, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the mean AUC of two halves, each judged by a forest grown on the other, and a p-value."""
-    from sklearn.ensemble import RandomForestClassifier
+    """Return the mean AUC of two halves, each judged by trees grown on the other, and a p-value."""
+    import lightgbm
 
     half = np.zeros(is_pool.size, dtype=np.int64)
     for side in (False, True):  # both halves have rows of both
@@ -134,8 +146,17 @@ def _tell_apart(X: Any, is_pool: Bools, rng: np.random.Generator) -> tuple[float
         train, test = half != judged, half == judged
         columns = telling_columns(X[train], is_pool[train])
         ranks, _ = ranked(dense(X, columns))
-        forest = RandomForestClassifier(TREES, min_samples_leaf=5, random_state=int(rng.integers(2**31)), n_jobs=1)
-        scores = forest.fit(ranks[train], is_pool[train]).predict_proba(ranks[test])[:, 1]
+        seed = int(rng.integers(2**31))
+        settings = {
+            **SMALL_TREES,
+            "objective": "binary",
+            "verbose": -1,
+            "num_threads": 1,
+            "deterministic": True,
+            "seed": seed,
+        }
+        trees = lightgbm.train(settings, lightgbm.Dataset(ranks[train], is_pool[train]), TREES)
+        scores = np.asarray(trees.predict(ranks[test], num_threads=1))
         found.append(rank_test(scores[is_pool[test]], scores[~is_pool[test]]))
     return float(np.mean([auc for auc, _ in found])), min(1.0, 2.0 * min(p for _, p in found))
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Bools
+from observal.checks import Bools, Floats
 from observal.diagnosis.rows import column_of, dense, ranked, sample_rows, telling_columns
 from observal.diagnosis.words import Condition, count, number, percent, roundest_between
 from observal.problem import Pool
-from observal.weights import plain_importance
 
 MOST_ROWS = 20_000  # pool rows that the tree is grown on
+ENOUGH = 5.0  # labels that the log is expected to have of the rows with the least propensities, where they are covered
 DEPTH = 3
 PURE = 0.9  # a region with this share of barely covered rows is not split further
 MOST_REGIONS = 3
@@ -59,19 +59,16 @@ class Region:
 class Overlap:
     """How well the log covers the pool.
 
-    A pool row x is *barely covered* where the log is expected to hold too few labels near it to speak for it: where
-    ``Q0(x) < 1/√m``, with m the rows of the log, so that less than one revealed label is expected among the √m logged rows
-    most like it (the size of neighbourhood that local methods commonly use); or where its weight 1/Q0(x) is above the clip
-    M0, so that all such rows together were expected to show no more than 2·log((features + 1)/0.05) labels.
+    A pool row x is *barely covered* where the log is expected to hold too few labels of rows like it to speak for it, for two
+    reasons at once: fewer than five among all logged rows whose propensity is at most Q0(x), and less than one among the √m logged
+    rows most like it, m being the rows of the log (the size of neighbourhood that local methods commonly use).
 
     Parameters
     ----------
     rows_alike : float
         √m.
-    clip : float
-        M0; see :func:`observal.weights.passive_clip_threshold`.
     threshold : float
-        The larger of 1/√m and 1/M0: the propensity below which a row is barely covered.
+        The propensity below which a row is barely covered; at most 1/√m.
     barely, never : float
         The share of the pool that is barely covered, and the share whose propensity is 0.
     regions : tuple of Region
@@ -79,7 +76,6 @@ class Overlap:
     """
 
     rows_alike: float
-    clip: float
     threshold: float
     barely: float
     never: float
@@ -97,13 +93,10 @@ class Overlap:
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
         alike = count(max(1, round(self.rows_alike)), "logged row")
-        why = (
-            f"then less than one revealed label is expected among the {alike} most like it"
-            if self.threshold * self.rows_alike < 1.0 + 1e-9
-            else f"then its weight would be above the clip of {number(self.clip)}, where labels are too few to speak for "
-            "the others"
+        meaning = (
+            f"A row is barely covered when its propensity is below {number(self.threshold)}: the log is then expected to have "
+            f"fewer than five labels of such rows, and less than one among the {alike} most like it."
         )
-        meaning = f"A row is barely covered when its propensity is below {number(self.threshold)}: {why}."
         if self.barely == 0.0:
             return ("The log covers the whole pool.", meaning)
         found = [f"The log barely covers {percent(self.barely)} of the pool.", meaning]
@@ -117,7 +110,14 @@ class Overlap:
         return tuple(found)
 
 
-def find_overlap(pool: Pool, n_rows: float, clip: float, names: Sequence[str], rng: np.random.Generator) -> Overlap:
+def find_overlap(
+    pool: Pool,
+    n_rows: float,
+    logged: Floats,
+    expected: Floats,
+    names: Sequence[str],
+    rng: np.random.Generator,
+) -> Overlap:
     """Return how well a log of `n_rows` rows covers the pool.
 
     Shares are of all pool rows. The tree that finds the regions is grown on at most 20,000 of them, and its thresholds
@@ -129,8 +129,8 @@ def find_overlap(pool: Pool, n_rows: float, clip: float, names: Sequence[str], r
         The rows that can be asked about.
     n_rows : float
         m: logged rows, revealed or not.
-    clip : float
-        The weight above which rows are left out; infinity where none is.
+    logged, expected : arrays
+        The propensity of each logged row, and the labels expected of it: as many, or 1 where only labelled rows were kept.
     names : sequence of str
         Of the features.
     rng : Generator
@@ -141,17 +141,24 @@ def find_overlap(pool: Pool, n_rows: float, clip: float, names: Sequence[str], r
     >>> import numpy as np, observal as ob
     >>> income = np.arange(1000.0, 101_000.0, 100.0)
     >>> pool = ob.Pool(income[:, None], propensity=np.where(income < 21_000, 0.001, 0.5))
-    >>> overlap = find_overlap(pool, 2500, 100.0, ["income"], np.random.default_rng(0))
+    >>> logged = np.repeat([0.001, 0.5], [500, 2000])
+    >>> overlap = find_overlap(pool, 2500, logged, logged, ["income"], np.random.default_rng(0))
     >>> overlap.barely, overlap.threshold, overlap.regions[0].words()
     (0.2, 0.02, 'income ≤ 20,900: 20% of the pool, 100% of it barely covered')
     """
     rows_alike = float(np.sqrt(max(1.0, n_rows)))
-    barely = np.asarray((pool.propensity * rows_alike < 1.0) | (plain_importance(pool.propensity) > clip))
+    threshold = min(1.0 / rows_alike, _enough_from(logged, expected))
+    barely = pool.propensity < threshold
     share = float(barely.mean())
     regions = _regions(pool.X, barely, names, rng) if 0.0 < share < 1.0 else ()
-    return Overlap(
-        rows_alike, clip, max(1.0 / rows_alike, 1.0 / clip), share, float(np.mean(pool.propensity == 0.0)), regions
-    )
+    return Overlap(rows_alike, threshold, share, float(np.mean(pool.propensity == 0.0)), regions)
+
+
+def _enough_from(logged: Floats, expected: Floats) -> float:
+    """Return the least propensity up to which the log is expected to have enough labels; infinity where it never has."""
+    values, place = np.unique(logged, return_inverse=True)
+    enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH)
+    return float(values[enough[0]]) if enough.size else np.inf
 
 
 def _regions(X: Any, barely: Bools, names: Sequence[str], rng: np.random.Generator) -> tuple[Region, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.shift import shrunk, standardised_difference
 
 MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
 
@@ -38,19 +39,6 @@ def dense(X: Any, columns: Ints) -> Floats:
     return np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
 
 
-def shrunk(X: Any) -> Any:
-    """Return the features divided by their largest absolute values, so that sums and squares cannot overflow."""
-    if hasattr(X, "tocsr"):
-        X = X.astype(np.float64).copy()
-        largest = np.zeros(X.shape[1])
-        np.maximum.at(largest, X.indices, np.abs(X.data))
-        X.data = X.data / np.where(largest > 0.0, largest, 1.0)[X.indices]
-        return X
-    X = np.asarray(X, dtype=np.float64)
-    largest = np.abs(X).max(axis=0, initial=0.0)
-    return X / np.where(largest > 0.0, largest, 1.0)
-
-
 def standardised(X: Any) -> Any:
     """Return features of mean 0 and spread 1, constant ones as 0; sparse ones keep their zeros.
 
@@ -70,34 +58,6 @@ def standardised(X: Any) -> Any:
     Z = Z - Z.mean(axis=0)
     spread = Z.std(axis=0)
     return np.where(spread > 1e-12, Z, 0.0) / np.where(spread > 1e-12, spread, 1.0)
-
-
-def standardised_difference(X: Any, group: Bools) -> Floats:
-    """Return how far the mean of each feature inside the group is from that outside, in spreads within the two.
-
-    Both groups have rows. A feature that is constant in each group is measured in spreads of all rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [3.0, 1.0], [5.0, 1.0]])
-    >>> standardised_difference(X, np.array([False, False, True, True])).round(6).tolist()
-    [3.0, 0.0]
-    """
-    Z = shrunk(X)
-    (inside, varied_in), (outside, varied_out) = _moments(Z[group]), _moments(Z[~group])
-    within, overall = np.sqrt((varied_in + varied_out) / 2.0), np.sqrt(_moments(Z)[1])
-    scale = np.where(within > 1e-9, within, overall)
-    return np.where(scale > 1e-9, inside - outside, 0.0) / np.where(scale > 1e-9, scale, 1.0)
-
-
-def _moments(Z: Any) -> tuple[Floats, Floats]:
-    if not hasattr(Z, "tocsr"):
-        return Z.mean(axis=0), Z.var(axis=0)
-    n_rows = Z.shape[0]
-    mean = np.bincount(Z.indices, weights=Z.data, minlength=Z.shape[1]) / n_rows
-    square = np.bincount(Z.indices, weights=Z.data**2, minlength=Z.shape[1]) / n_rows
-    return mean, np.maximum(square - mean**2, 0.0)
 
 
 def telling_columns(X: Any, group: Bools, most: int = MOST_COLUMNS) -> Ints:

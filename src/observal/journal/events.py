@@ -5,7 +5,7 @@ kind       payload
 ========== =====================================================================================
 created    the settings: names of columns, sizes, classes, method, label budget
 upgraded   the digest of all data, if an older version had written none
-round      the plan of a round, and the ids of the rows it asks about
+round      the plan of a round, the ids of the rows it asks about, and what labels may still gain
 asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from observal.types import Plan
+from observal.errors import InvalidInput
+from observal.types import Goals, Plan
 
 OBSERVAL = "observal"
 """The actor of entries that no person caused."""
@@ -86,6 +87,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         check_plan(payload["plan"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
+        require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
@@ -115,6 +117,21 @@ def _check_created(payload: Mapping[str, Any]) -> None:
     require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
     texts = [*payload["features"], *payload["notes"]]
     require(all(isinstance(text, str) for text in texts), "a name is not text")
+    try:
+        goals_of(payload)
+    except (InvalidInput, TypeError) as error:
+        raise ValueError("its goals are not valid") from error
+
+
+def goals_of(settings: Mapping[str, Any]) -> Goals:
+    """Return the goals in the settings; those of journals from before there were goals.
+
+    Examples
+    --------
+    >>> goals_of({}).population, goals_of({"goals": {"population": "pool"}}).population
+    ('both', 'pool')
+    """
+    return Goals(**settings.get("goals", {}))
 
 
 def _check_rows(rows: Any, settings: Mapping[str, Any]) -> None:

@@ -56,6 +56,7 @@ class Ledger:
         self.holders: dict[int, list[str]] = {}
         self.corrections = 0
         self.recorded_stop = ""
+        self.to_gain: float | None = None  # when the last round was opened
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -152,6 +153,7 @@ class Ledger:
     def _on_round(self, event: Event) -> None:
         plan: Plan = event.payload["plan"]
         self.plans.append(plan)
+        self.to_gain = event.payload.get("to_gain")
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             if position in self.ids:
                 raise ValueError(f"pool row {position} was asked about before")

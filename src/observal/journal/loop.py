@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints
 from observal.journal.answers import WrittenAnswer, read_answers, written
-from observal.journal.events import OBSERVAL, Event
+from observal.journal.events import OBSERVAL, Event, goals_of
 from observal.journal.history import entries
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
@@ -286,7 +286,7 @@ class LabelLoop:
         settings = self._ledger.settings
         if self._replay is None:
             problem = transaction.problem(settings, with_ids=False)
-            self._replay = Replay(problem, settings["method"], settings["seed"])
+            self._replay = replay_of(problem, settings)
         self._replay.follow(self._ledger.plans, self._ledger.labels)
         return self._replay
 
@@ -295,6 +295,8 @@ class LabelLoop:
         ledger = self._ledger
         while not ledger.open_rows:
             reason, budget = ledger.stopped, ledger.settings["label_budget"]
+            to_gain = None if reason else self._still_to_gain(transaction)
+            reason = reason or self._enough(transaction, to_gain)
             plan = Stop(reason) if reason else self._replayed(transaction).next_plan()
             if isinstance(plan, Stop):
                 self._append(transaction, OBSERVAL, "finished", {"reason": plan.reason})
@@ -303,7 +305,34 @@ class LabelLoop:
                 plan = plan.cut(budget - ledger.bought)
             ids = transaction.pool_ids(plan.asked).tolist()
             payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
+            if to_gain is not None:
+                payload["to_gain"] = to_gain
             self._append(transaction, OBSERVAL, "round", payload)
+
+    def _still_to_gain(self, transaction: Transaction) -> float | None:
+        """Return what the labels that are left may gain, if the run is to stop by that."""
+        settings = self._ledger.settings
+        if goals_of(settings).tolerance is None or not getattr(settings["method"], "stops_early", False):
+            return None
+        return self._replayed(transaction).still_to_gain()
+
+    def _enough(self, transaction: Transaction, to_gain: float | None) -> str:
+        """Return why enough labels are bought; empty where they are not."""
+        goals, before = goals_of(self._ledger.settings), self._ledger.to_gain
+        forecasts = [share for share in (to_gain, before) if share is not None]
+        if goals.tolerance is not None and len(forecasts) == 2 and max(forecasts) < goals.tolerance:
+            return f"more labels are unlikely to gain more than {100 * goals.tolerance:g} points"
+        if goals.width is not None:
+            replay = self._replayed(transaction)
+            error = replay.intervals(replay.closed)["error"]
+            if error.high - error.low < goals.width:
+                return f"the interval for the error is narrower than {100 * goals.width:g} points"
+        return ""
+
+
+def replay_of(problem: Problem, settings: Mapping[str, Any]) -> Replay:
+    """Return the replay of a session or campaign with these settings."""
+    return Replay(problem, settings["method"], settings["seed"], goals_of(settings), settings["label_budget"])
 
 
 def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:

@@ -7,16 +7,22 @@ up to floating-point rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from observal.checks import Floats
+from observal.looks import stretch
 from observal.methods import Method
 from observal.problem import Problem
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
+from observal.types import Answers, Goals, Interval, Plan, Round, Stop
 
 Codes = tuple[int | None, ...]
+JUDGED_ROWS = 4000
+"""Rows of the population on which classifiers of two rounds are compared."""
 
 
 class Later(Mapping[str, Interval]):
@@ -63,6 +69,10 @@ class Replay:
         The method whose states are computed.
     random_state : int
         Seed of all random numbers.
+    goals : Goals
+        What intervals are about.
+    label_budget : int, optional
+        How many labels may be bought; without it, as many as the pool has rows.
 
     Examples
     --------
@@ -76,12 +86,22 @@ class Replay:
     3
     """
 
-    def __init__(self, problem: Problem, method: Method, random_state: int) -> None:
-        self.problem, self._method, self._random_state = problem, method, random_state
-        self._states = [method.begin(problem, self._rng(0, 0))]
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        random_state: int,
+        goals: Goals | None = None,
+        label_budget: int | None = None,
+    ) -> None:
+        self.goals, self._budget = goals or Goals(), label_budget
+        self.problem = replace(problem, population=self.goals.population)
+        self._method, self._random_state = method, random_state
+        self._states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
         self._described: dict[int, Round] = {}
         self._intervals: dict[int, Later] = {}
+        self._chances: dict[int, Floats] = {}
 
     @property
     def closed(self) -> int:
@@ -109,6 +129,7 @@ class Replay:
                 del self._states[k + 1 :], self._answers[k:]
                 self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
                 self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
+                self._chances = {number: found for number, found in self._chances.items() if number <= k}
             self._close(plan, codes)
 
     def _close(self, plan: Plan, codes: Codes) -> None:
@@ -134,8 +155,52 @@ class Replay:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:
             state = self._states[k]
-            self._intervals[k] = Later(lambda: self._method.intervals(self.problem, state))
+            self._intervals[k] = Later(lambda: self._stretched(k, self._method.intervals(self.problem, state)))
         return self._intervals[k]
+
+    def _stretched(self, k: int, found: dict[str, Interval]) -> dict[str, Interval]:
+        """Return intervals that hold at all rounds that people may have looked at."""
+        looks = self.goals.looks
+        planned = None if self._budget is None else self._labels_at_end
+        factor = stretch(looks, [self._labels(j) for j in range(k + 1)], planned)
+        if factor == 1.0:
+            return found
+        until = "all rounds up to the budget" if looks == "planned" and planned else "all rounds, however many follow"
+        return {name: interval.stretched(factor, f"for {until} together") for name, interval in found.items()}
+
+    def _labels(self, k: int) -> int:
+        """Return all labels after a round, the log's included."""
+        bought = sum(code is not None for codes in self._answers[:k] for code in codes)
+        return int(self.problem.logged.revealed.sum()) + bought
+
+    @property
+    def _labels_at_end(self) -> int:
+        rows = len(self.problem.pool)
+        return self._labels(0) + (rows if self._budget is None else min(rows, self._budget))
+
+    def still_to_gain(self) -> float | None:
+        """Return by how much the labels that are left may lower the error; None where it is too early to tell."""
+        counts = [self._labels(k) for k in range(self.closed + 1)]
+        bought = counts[-1] - counts[0]
+        if bought < LEAST_BOUGHT:
+            return None
+        half = max(k for k, count in enumerate(counts) if count - counts[0] <= bought / 2)
+        gain = gained(self._chances_after(self.closed), self._chances_after(half))
+        return still_to_gain(gain, counts[-1], counts[half], self._labels_at_end)
+
+    def _chances_after(self, k: int) -> Floats:
+        """Return what the classifier of a round says of a sample of the population."""
+        if k not in self._chances:
+            self._chances[k] = chances_of(self.round(k).estimator, self._sample)
+        return self._chances[k]
+
+    @cached_property
+    def _sample(self) -> Any:
+        every = np.arange(self.problem.n_rows)
+        rows = every[self.problem.counts(every)]
+        if rows.size > JUDGED_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, JUDGED_ROWS, replace=False))
+        return self.problem.take(rows)
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.

@@ -134,6 +134,8 @@ class Status:
         The method, with the settings that are not the default.
     random_state : int
         Seed of all random numbers.
+    intervals : str
+        What intervals are about, and at which rounds they hold.
     notes : tuple of str
         How the data were read, and warnings.
     """
@@ -157,6 +159,7 @@ class Status:
     stopped: str
     method: str
     random_state: int
+    intervals: str
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,6 +193,7 @@ class Status:
             lines.append(("agreement", f"{self.agreement.share:.1%} on {self.agreement.rows} rows, {kind}"))
         lines.append(("state", f"finished: {self.stopped}" if self.stopped else "not finished"))
         lines.append(("method", f"{self.method}, seed {self.random_state}"))
+        lines.append(("intervals", self.intervals))
         return lines + [("note", note) for note in self.notes]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,8 @@ from observal.checks import check_whole
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
 from observal.problem import Problem
+from observal.shift import strong_shift
+from observal.types import Goals
 
 ANYONE = "anyone"
 """The annotator if no name is given."""
@@ -25,6 +28,7 @@ def new_settings(
     random_state: int,
     overlap: int = 1,
     about: Mapping[str, Any] | None = None,
+    goals: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the settings for the journal's first event.
 
@@ -36,6 +40,8 @@ def new_settings(
         As for :class:`observal.Session`.
     about : mapping, optional
         Further entries: names of columns, the encoder, notes.
+    goals : mapping, optional
+        As for :class:`observal.Session`: population, looks, tolerance, width.
     """
     check_whole("overlap", overlap, 1)
     check_whole("random_state", random_state, 0)
@@ -46,11 +52,14 @@ def new_settings(
         raise InvalidInput(f"method must be a method such as AutoVC(), but is {method!r}; pass an instance.")
     logged, pool = problem.logged, problem.pool
     unnamed = {"id": "id", "label": "label", "features": [f"x{k}" for k in range(pool.X.shape[1])]}
+    entries = {**unnamed, "encoder": None, "notes": [], **(about or {})}
+    chosen = dict(goals or {})
+    if chosen.get("population") is None:
+        chosen["population"], note = _population(problem, entries["features"])
+        entries["notes"] = [*entries["notes"], *note]
     return {
-        **unnamed,
-        "encoder": None,
-        "notes": [],
-        **(about or {}),
+        **entries,
+        "goals": asdict(Goals(**chosen)),
         "label_budget": None if label_budget is None else int(label_budget),
         "seed": int(random_state),
         "overlap": int(overlap),
@@ -60,6 +69,19 @@ def new_settings(
         "revealed": int(logged.revealed.sum()),
         "pool_rows": len(pool),
     }
+
+
+def _population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return whose error is measured where nobody said: log and pool as one, but the pool alone where they differ much."""
+    shift = strong_shift(problem)
+    if shift is None:
+        return "both", []
+    feature, by = shift
+    higher = "higher" if by > 0 else "lower"
+    return "pool", [
+        f"Log and pool differ: {names[feature]} is {abs(by):.2f} standard deviations {higher} in the pool. Intervals are about the "
+        "pool alone; population='both' would make them about a mixture."
+    ]
 
 
 def versions() -> dict[str, str]:

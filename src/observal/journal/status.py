@@ -6,6 +6,7 @@ from collections import Counter
 
 from observal.codec import in_short
 from observal.journal.agreement import agreement
+from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.results import Status
 
@@ -47,5 +48,6 @@ def status_of(ledger: Ledger) -> Status:
         stopped=ledger.stopped,
         method=in_short(settings["method"]),
         random_state=settings["seed"],
+        intervals=goals_of(settings).words(),
         notes=(*settings["notes"], *notes),
     )

@@ -39,6 +39,9 @@ class Method(Protocol):
 
     ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``. ``describe`` and
     ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
+
+    A method with a class variable ``stops_early = True`` may be stopped before the budget is spent, when more labels are unlikely to
+    help; see :mod:`observal.stopping`.
     """
 
     curve_from_one_run: ClassVar[bool]

@@ -81,6 +81,7 @@ class CommitteeVC:
     clip_constant: float = 4.0
 
     curve_from_one_run: ClassVar[bool] = True
+    stops_early: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves

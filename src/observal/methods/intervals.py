@@ -22,6 +22,9 @@ collapsing where no mistake was seen.
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
 
+**Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
+how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
+
 The interval is not a guarantee: it assumes that the rows of one cell are alike. `observal verify` measures how often it covers. It
 is about the share of mistakes, whatever they cost.
 """
@@ -48,6 +51,8 @@ PSEUDO_ROWS = 0.4
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
+HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
+CONFOUNDED = "confounded error"
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
 
 Scores = tuple[Floats, Ints]
@@ -70,6 +75,8 @@ class Cells:
         The share of rows of which labels cannot tell anything.
     n_rows : int
         All rows.
+    lightest, heaviest : arrays, optional
+        What the weights may be if the log's odds of revealing a label are off by a factor of up to `HIDDEN`.
     """
 
     share: Floats
@@ -77,6 +84,31 @@ class Cells:
     weight: Floats
     unknown: float
     n_rows: int
+    lightest: Floats | None = None
+    heaviest: Floats | None = None
+
+    def confounded(self, mistakes: Floats, error: Interval) -> Interval:
+        """Return the interval for the error, moved out by as far as a hidden cause of labelling may move the estimate.
+
+        Under the marginal sensitivity model a label's weight may be anything between `lightest` and `heaviest`, whatever the
+        label. In each cell the share of mistakes is largest where every mistake has its heaviest weight and every other row
+        its lightest.
+        """
+        if self.lightest is None or self.heaviest is None:
+            return error
+        used = self.of_label >= 0
+        cell, wrong = self.of_label[used], mistakes[used]
+
+        def estimate(of_mistakes: Floats, of_others: Floats) -> float:
+            weights = (wrong * of_mistakes[used], (1.0 - wrong) * of_others[used])
+            tops, others = (np.bincount(cell, weights=w, minlength=self.share.size) for w in weights)
+            return float(self.share @ (tops / (tops + others)))
+
+        now = estimate(self.weight, self.weight)
+        less, more = now - estimate(self.lightest, self.heaviest), estimate(self.heaviest, self.lightest) - now
+        low, high = max(0.0, error.low - max(0.0, less)), min(1.0, error.high + max(0.0, more))
+        words = f"{error.method}; the log's odds of revealing a label may be off by a factor of {HIDDEN:g}"
+        return Interval(error.estimate, low, high, error.confidence, words)
 
     def ratio(self, top: Floats, bottom: Floats) -> Interval:
         """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each from 0 to 1."""
@@ -197,7 +229,7 @@ def population_intervals(
     names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
     if np.unique(codes).size < 2 or codes.size < 20:
         reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
-        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in names}
+        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, CONFOUNDED)}
     out_scores, predicted = _left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
     frame, where, counted = _frame(problem, state, rows)
     scores, _ = scores_of(frame)
@@ -207,9 +239,11 @@ def population_intervals(
         kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
     of_pool = frame >= problem.n_logged
-    cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted)
+    target = problem.counts(frame)
+    cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     values = _values(codes, predicted)
-    return {name: cells.ratio(*values[name]) for name in names}
+    found = {name: cells.ratio(*values[name]) for name in names}
+    return found | {CONFOUNDED: cells.confounded(values["error"][0], found["error"])}
 
 
 def _left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
@@ -267,6 +301,7 @@ def make_cells(
     skipped: Bools,
     of_pool: Bools,
     counted: Bools | None = None,
+    target: Bools | None = None,
 ) -> Cells:
     """Sort all rows into cells by kind, propensity and score, each with enough labels.
 
@@ -279,9 +314,12 @@ def make_cells(
     asked, skipped, of_pool : bool arrays of shape (all rows,)
         Which rows were bought, which were asked about but skipped, and which are in the pool.
     counted : bool array of shape (all rows,), optional
-        Which rows represent the population; all by default.
+        Which rows are a sample of log and pool; all by default.
+    target : bool array of shape (all rows,), optional
+        Which rows belong to the population that the error is about; all by default.
     """
     counted = np.ones(scores.size, dtype=bool) if counted is None else counted
+    about = counted if target is None else counted & target
     labelled = np.zeros(scores.size, dtype=bool)
     labelled[rows] = True
     cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
@@ -300,7 +338,7 @@ def make_cells(
             cell[here] = n_cells + np.searchsorted(ends, scores[here], side="left")
             n_cells += ends.size + 1
     inside = (cell >= 0) & counted
-    sizes = np.bincount(cell[inside], minlength=n_cells)
+    sizes = np.bincount(cell[(cell >= 0) & about], minlength=n_cells)
     in_vain = np.bincount(cell[inside & skipped], minlength=n_cells)
     bought = np.bincount(cell[inside & asked], minlength=n_cells)
     lost = sizes * in_vain / np.maximum(in_vain + bought, 1)
@@ -310,10 +348,15 @@ def make_cells(
     by_query = np.append(
         (of_pool & counted).sum() * bought / np.maximum(n_pool, 1), 1.0
     )  # the last for rows outside of all cells
-    rate = (~of_pool & counted).sum() * propensity[rows] + by_query[cell[rows]]
-    n_rows = int(counted.sum())
+    n_logged, chance = (~of_pool & counted).sum(), propensity[rows]
+
+    def weights(strength: float) -> Floats:
+        rate = n_logged * chance * strength / (1.0 - chance + chance * strength) + by_query[cell[rows]]
+        return np.asarray(1.0 / np.maximum(rate, 1e-9))
+
+    n_rows = int(about.sum())
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
-    return Cells(kept, cell[rows], 1.0 / np.maximum(rate, 1e-9), unknown, n_rows)
+    return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN))
 
 
 def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:

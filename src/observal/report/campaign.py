@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from observal.diagnosis import diagnose
+from observal.journal.events import goals_of
 from observal.journal.loop import LabelLoop
 from observal.report.content import ReportContent
 from observal.report.html import write_report
@@ -52,6 +53,7 @@ def write_campaign_report(
             command=command,
             notes=status.notes,
             error_history=[(result.rounds[k].labels, campaign.intervals(k)["error"]) for k in _rounds(result.rounds)],
+            goals=goals_of(settings),
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
         force,

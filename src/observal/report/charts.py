@@ -68,6 +68,7 @@ def draw(
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     style = figure_style(10.5) | {
         "text.color": INK,
@@ -83,7 +84,8 @@ def draw(
     }
     with mpl.rc_context(style), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader's browser draws glyphs that matplotlib's font lacks
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        layout = ConstrainedLayoutEngine()
+        figure = Figure(figsize=(WIDTH, height), layout=layout)
         axes = figure.subplots()
         axes.set_axisbelow(True)
         paint(axes)
@@ -91,7 +93,7 @@ def draw(
         if handles:
             options: Any = {"loc": "outside lower center", "ncols": 2} if below else {}
             (figure if below else axes).legend(handles, labels, **options)
-        figure.get_layout_engine().execute(figure)  # once: left to savefig, it would draw the whole chart twice
+        layout.execute(figure)  # once: left to savefig, it would draw the whole chart twice
         figure.set_layout_engine("none")
         buffer = StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

@@ -9,7 +9,7 @@ from typing import Any
 from observal.diagnosis import Diagnosis
 from observal.errors import InvalidInput
 from observal.problem import LoggedData, Pool
-from observal.types import Interval, RunResult
+from observal.types import Goals, Interval, RunResult
 
 History = Sequence[tuple[int, Interval | float]]
 
@@ -45,6 +45,8 @@ class ReportContent:
         The estimated error after each round.
     annotators : sequence of mappings, optional
         One mapping for each person, all with the same keys.
+    goals : Goals
+        What the intervals are about, and at which rounds they hold.
     made : str
         The date, in words; if it is empty, equal content gives an equal file.
     """
@@ -63,6 +65,7 @@ class ReportContent:
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
     error_history: History | None = None
     annotators: Sequence[Mapping[str, Any]] | None = None
+    goals: Goals = field(default_factory=Goals)
     made: str = ""
 
     def __post_init__(self) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
+from observal.methods.intervals import CONFOUNDED, HIDDEN
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.projection import asked_positions, telling_pair
-from observal.types import Interval
+from observal.types import POPULATIONS, Interval
 from observal.weights import plain_importance
 from observal.writing import check_target, write_text
 
@@ -90,6 +91,7 @@ def render_report(content: ReportContent) -> str:
         headline=headline(content),
         error_known=is_known(content.error),
         measures=measures(content),
+        goals=content.goals.words(),
         progress=_progress(content),
         asked=_asked(content),
         diagnosis_charts=_diagnosis_charts(content),
@@ -169,11 +171,23 @@ def headline(content: ReportContent) -> list[str]:
         f"The log has {count(len(content.logged), 'row')}, {shown:,} of them with a label. From a pool of "
         f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
-        f"The classifier's error on the whole population is {interval_words(error)}"
+        f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
         + (f"; the estimate is {percent(error.estimate)}." if known else "."),
+        *_confounded_sentence(content),
         _stop_sentence(content.result.stopped),
     ]
     return found
+
+
+def _confounded_sentence(content: ReportContent) -> list[str]:
+    """Return how far hidden confounding may move the error, where that is known."""
+    hidden = content.all_intervals.get(CONFOUNDED)
+    if hidden is None or not is_known(content.error):
+        return []
+    return [
+        "If the old policy also looked at something that is not on record and its odds of revealing a label are off by a "
+        f"factor of up to {HIDDEN:g}, the error is between {percent(hidden.low)} and {percent(hidden.high)}."
+    ]
 
 
 def measures(content: ReportContent) -> list[dict[str, str]]:
@@ -188,6 +202,7 @@ def measures(content: ReportContent) -> list[dict[str, str]]:
             "confidence": f"{100 * interval.confidence:g}%" if interval else "–",
         }
         for name, interval in content.all_intervals.items()
+        if name != CONFOUNDED  # it has a sentence
     ]
 
 

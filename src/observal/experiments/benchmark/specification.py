@@ -263,7 +263,7 @@ def run_ours(method: Method, world: World, label_budget: int) -> Curve:
     rounds: list[Round] = []
     for n in sizes:
         rows = Pool(pool.X[:n], pool.propensity[:n], pool.ids[:n])
-        session = Session(simulation.logged, rows, method, label_budget, random_state=world.seed)
+        session = Session(simulation.logged, rows, method, label_budget, random_state=world.seed, tolerance=None)
         while (query := session.ask()) is not None:
             session.tell(query.ids, simulation.oracle(query.ids))
         rounds += session.rounds if n == sizes[0] else session.rounds[-1:]

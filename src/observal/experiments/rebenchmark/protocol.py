@@ -232,6 +232,7 @@ def our_run(split: Split, method: Method, seed: int) -> OurRun:
         method,
         pool.size,
         random_state=seed,
+        tolerance=None,
     )
     order: list[int] = []
     while (query := session.ask()) is not None:

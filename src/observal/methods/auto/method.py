@@ -60,8 +60,6 @@ class AutoVC:
     :func:`~observal.methods.stream.stream_chances`. Uncertain rows are asked about whether they pass the gate or not. No row is looked
     at before its turn, not even to see how features are spread.
 
-    There is no rule that stops early: trees agree where none of them has seen anything.
-
     Examples
     --------
     >>> import numpy as np, observal as ob
@@ -87,6 +85,7 @@ class AutoVC:
     order: Literal["pool", "stream"] = "pool"
 
     curve_from_one_run: ClassVar[bool] = True
+    stops_early: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.order not in ("pool", "stream"):

@@ -103,6 +103,7 @@ class NewtonVC:
     order: Literal["pool", "stream"] = "pool"
 
     curve_from_one_run: ClassVar[bool] = True
+    stops_early: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves

@@ -1,0 +1,45 @@
+"""Slow twins of observal.looks and observal.stopping, written from the formulas."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def crossings(shares, bounds, paths, seed):
+    """Return the share of simulated Brownian paths that are beyond a bound at some look up to each look."""
+    rng, place, before = np.random.default_rng(seed), np.zeros(paths), 0.0
+    crossed, found = np.zeros(paths, dtype=bool), []
+    for t, bound in zip(shares, bounds, strict=True):
+        place = place + math.sqrt(t - before) * rng.normal(size=paths)
+        crossed |= np.abs(place) / math.sqrt(t) > bound
+        found.append(crossed.mean())
+        before = t
+    return found
+
+
+def spent(t, z):
+    """Return the chance of ever missing that may be spent up to share t."""
+    return 2.0 - 2.0 * 0.5 * (1.0 + math.erf(z / math.sqrt(t) / math.sqrt(2.0)))
+
+
+def gained(now, before):
+    """Return the mean drop of the chance of a mistake, row by row."""
+    total = 0.0
+    for chances, earlier in zip(now, before, strict=True):
+        total += max(chances) - chances[max(range(len(earlier)), key=lambda k: (earlier[k], -k))]
+    return total / len(now)
+
+
+def confounded(shares, cells, wrong, lightest, heaviest):
+    """Return the least and the largest share of mistakes over all weights at the ends of their ranges, cell by cell."""
+    ends = [0.0, 0.0]
+    for cell, share in enumerate(shares):
+        rows = [i for i, c in enumerate(cells) if c == cell]
+        means = []
+        for choice in range(2 ** len(rows)):
+            weights = [heaviest[i] if choice >> k & 1 else lightest[i] for k, i in enumerate(rows)]
+            means.append(sum(w * wrong[i] for w, i in zip(weights, rows, strict=True)) / sum(weights))
+        ends = [ends[0] + share * min(means), ends[1] + share * max(means)]
+    return ends

@@ -1,0 +1,96 @@
+"""Runs that end when more labels are unlikely to help."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import observal as ob
+from observal.cli.campaigns import TOLERANCE as CLI_TOLERANCE
+from observal.stopping import LEAST_BOUGHT, TOLERANCE, gained, still_to_gain
+from tests.reference import looks as twin
+
+CHANCES = st.lists(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.9]), min_size=3, max_size=3), min_size=1, max_size=8)
+
+
+@given(CHANCES, st.randoms())
+def test_what_was_gained_is_its_twin(now, random):
+    before = [random.sample(row, len(row)) for row in now]
+    assert gained(np.array(now), np.array(before)) == pytest.approx(twin.gained(now, before))
+
+
+def test_forecasts_shrink_with_the_labels_that_are_left():
+    left = [still_to_gain(0.01, n, n // 2, 800) for n in (100, 200, 400, 700, 800)]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0.0
+    assert still_to_gain(0.01, 100, 100, 800) == 1.0  # nothing was bought since: nothing is known
+
+
+def world(kind, rows=1200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * rows + 4000, 3))
+    if kind == "flat":  # a log of hundreds of labels says all there is to say
+        y, chance = X[:, 0] + rng.normal(size=len(X)) > 0, np.full(len(X), 0.5)
+    else:  # the log hides what happens where x1 is large
+        y, chance = np.where(X[:, 1] > 0.4, X[:, 2] > 0, X[:, 0] > 0), np.where(X[:, 1] > 0.4, 0.002, 0.3)
+    shown = rng.random(rows) < chance[:rows]
+    logged = ob.LoggedData(X[:rows], np.where(shown, y[:rows], np.nan), chance[:rows])
+    return (
+        logged,
+        ob.Pool(X[rows : 2 * rows], chance[rows : 2 * rows]),
+        y[rows : 2 * rows],
+        X[2 * rows :],
+        y[2 * rows :],
+    )
+
+
+def test_a_flat_curve_stops_and_says_so():
+    logged, pool, y, X_test, y_test = world("flat")
+    method = ob.NewtonVC(batch=20)
+    result = ob.run(logged, pool, lambda ids: y[ids], method, label_budget=400)
+    assert LEAST_BOUGHT <= result.rounds[-1].labels <= 280
+    assert result.stopped == "more labels are unlikely to gain more than 0.2 points"
+    whole = ob.run(logged, pool, lambda ids: y[ids], method, label_budget=400, tolerance=None)
+    assert whole.rounds[-1].labels == 400
+    assert whole.estimator.score(X_test, y_test) - result.estimator.score(X_test, y_test) < 0.01
+
+
+def test_a_curve_that_falls_goes_on():
+    logged, pool, y, X_test, y_test = world("blind")
+    result = ob.run(logged, pool, lambda ids: y[ids], label_budget=150)
+    assert result.rounds[-1].labels == 150
+    assert "budget" in result.stopped
+    assert result.estimator.score(X_test, y_test) > result.rounds[0].estimator.score(X_test, y_test) + 0.05
+
+
+def test_the_papers_methods_never_stop_for_it():
+    logged, pool, y, _, _ = world("flat", rows=400)
+    result = ob.run(logged, pool, lambda ids: y[ids], ob.ActiveVC(), label_budget=150)
+    assert "unlikely" not in result.stopped
+
+
+def test_a_narrow_interval_is_enough_if_that_was_asked_for():
+    logged, pool, y, _, _ = world("flat")
+    result = ob.run(logged, pool, lambda ids: y[ids], ob.NewtonVC(batch=20), 200, width=0.5)
+    assert result.stopped == "the interval for the error is narrower than 50 points"
+    assert result.rounds[-1].labels == 0
+
+
+def test_a_campaign_stops_where_a_session_does(tmp_path):
+    logged, pool, y, _, _ = world("flat")
+    goals = {"tolerance": 0.004, "looks": "always", "population": "pool"}
+    result = ob.run(logged, pool, lambda ids: y[ids], ob.NewtonVC(batch=25), 300, **goals)
+    path = tmp_path / "campaign.db"
+    ob.Campaign.create_from_arrays(path, logged, pool, label_budget=300, method=ob.NewtonVC(batch=25), **goals)
+    while batch := (campaign := ob.Campaign.open(path)).ask():  # opened anew in every round
+        campaign.tell(batch.ids, y[list(batch.ids)])
+    assert campaign.status().stopped == result.stopped == "more labels are unlikely to gain more than 0.4 points"
+    assert campaign.status().labels == result.rounds[-1].labels < 300
+    assert campaign.result().error_interval == result.error_interval
+    assert campaign.status().intervals == "about the pool; they hold at all rounds together, however many follow"
+
+
+def test_the_command_has_the_same_tolerance():
+    assert CLI_TOLERANCE == TOLERANCE
