@@ -82,17 +82,10 @@ def test_barely_covered_rows_have_too_few_labels_in_all_and_near_them(propensity
     assert found.barely == twin.barely_covered(propensity, logged.tolist(), logged.size + 0.5)
 
 
-@pytest.mark.parametrize("rows", [600, 4000])  # half of them the log
-def test_a_clean_log_is_hardly_ever_warned_of(rows):
-    """Least propensity 0.1. A log is warned of with chance at most 0.03; 9 or more of 60 have chance below 1e-4."""
-
-    def chance(X):
-        return 0.1 + 0.6 / (1.0 + np.exp(-3.0 * X[:, 0]))
-
-    found = [diagnose(*world(rows=rows, seed=seed, chance=chance)) for seed in range(60)]
-    assert all(d.overlap.barely == 0.0 for d in found)
-    assert sum(bool(d.warnings) for d in found) < 9
-    assert all("no test can see" in d.verdict for d in found if not d.calibration.cannot_be_right)
+def test_what_no_test_can_see_is_said_where_nothing_is_wrong():
+    found = diagnose(*world())
+    assert found.level == "good"
+    assert "What no test can see" in found.verdict
 
 
 @pytest.mark.parametrize("wrong", ["too large", "too small", "leave out a feature"])
@@ -111,18 +104,6 @@ def test_propensities_off_by_a_quarter_or_by_a_feature_are_found(wrong):
             assert calibration.features[0][0] == "x3"
             assert "more often where x3 is high" in calibration.sentences()[0]
     assert found > 30
-
-
-def test_drift_of_a_fifth_of_a_standard_deviation_is_found():
-    """1,000 rows of each: found with chance 0.8 at least; 8 of 20 or fewer have chance below 1e-4."""
-    rng, found = np.random.default_rng(4), 0
-    for _ in range(20):
-        X = rng.normal(size=(2000, 6))
-        X[1000:, 2] += 0.2
-        logged = ob.LoggedData(X[:1000], X[:1000, 0] > 0, propensity=1.0)
-        drift = find_drift(logged, ob.Pool(X[1000:], 0.5), [f"x{i}" for i in range(6)], rng)
-        found += drift.found
-    assert found > 8
 
 
 @given(st.integers(0, 10**6), st.integers(2, 40))

@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 
 from observal.errors import InvalidInput
-from observal.experiments.verify import CLAIMS, Claim, Outcome, Report, coverage, verify
+from observal.experiments.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, verify
 from observal.experiments.verify.candidates import radius_constants
 from observal.experiments.verify.claims import Lab, at_least, at_most, mean_tolerance
 from observal.experiments.verify.mis import exact_variances
 from observal.experiments.verify.passive import exact_worse_chosen, excess_of_proof
 from observal.experiments.verify.worlds import World
 
-QUICK = [claim.name for claim in CLAIMS if not claim.name.startswith("coverage-")]
+LONG = (
+    "coverage-",
+    "looks-",
+    "broken-by-",
+    "stopping-",
+    "clean-log-2000",
+    "drift-tenth",
+)  # most are about whole campaigns
+QUICK = [claim.name for claim in CLAIMS if not claim.name.startswith(LONG)]
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +203,56 @@ def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch
     for name, passed in (("fine", True), ("miss", False), ("wide", False)):
         kind = type(name, (str,), {"__name__": name})(name)
         assert coverage.check_coverage(kind, coverage.newton, Lab(name, 200, 0)).passed is passed
+
+
+def lab(name: str) -> Lab:
+    return Lab(name, trials=200, seed=0)
+
+
+@pytest.mark.parametrize(("covered", "passed"), [(0.97, True), (0.8, False)])
+def test_a_claim_about_looks_fails_where_intervals_miss(monkeypatch, covered, passed):
+    def fake(kind, rng, count):
+        hit = np.arange(count) < covered * count
+        return {"everywhere": hit, "last": hit, "best": hit}
+
+    monkeypatch.setattr(looking, "looked_at", fake)
+    assert looking.check_looks(looking.well_specified, lab("looks")).passed == passed
+
+
+@pytest.mark.parametrize(("covered", "passed"), [(0.3, True), (0.9, False)])
+def test_a_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch, covered, passed):
+    def fake(kind, what, rng, count):
+        return {"covered": np.arange(count) < covered * count, "warned": np.zeros(count, dtype=bool)}
+
+    monkeypatch.setattr(looking, "broken", fake)
+    assert looking.check_broken(looking.well_specified, "hidden cause", 0.6, lab("broken")).passed == passed
+
+
+@pytest.mark.parametrize(("saved", "left", "passed"), [(0.5, 0.0, True), (0.1, 0.0, False), (0.5, 0.01, False)])
+def test_a_claim_about_stopping_fails_where_too_little_is_saved_or_too_much_is_lost(monkeypatch, saved, left, passed):
+    def fake(kind, rng, count):
+        return {"saved": np.full(count, saved), "left": np.full(count, left)}
+
+    monkeypatch.setattr(looking, "stops", fake)
+    assert looking.check_stops(looking.open_log, 0.3, lab("stops")).passed == passed
+
+
+def test_worlds_with_broken_assumptions_are_broken():
+    worlds = {
+        what: looking.make_world(looking.open_log, np.random.default_rng(0), broken=what)
+        for what in ("", "hidden cause", "stale labels")
+    }
+    positive = {what: world.logged.codes[world.logged.revealed].mean() for what, world in worlds.items()}
+    assert positive["hidden cause"] > positive[""] + 0.05
+    assert worlds["hidden cause"].logged.revealed.mean() == pytest.approx(worlds[""].logged.revealed.mean(), abs=0.05)
+    clean, stale = worlds[""].logged, worlds["stale labels"].logged
+    assert clean.X.tolist() == stale.X.tolist()
+    assert clean.codes[clean.revealed].tolist() != stale.codes[stale.revealed].tolist()
+
+
+@pytest.mark.parametrize("simulation", [looking.looked_at, looking.stops])
+def test_one_campaign_of_a_claim_runs_and_repeats(monkeypatch, simulation):
+    for name, value in (("TEST_ROWS", 2000), ("STOP_ROWS", 400), ("BUDGET", 90), ("LABELS", 100)):
+        monkeypatch.setattr(looking, name, value)
+    found, again = (simulation(looking.open_log, np.random.default_rng(0), 1) for _ in range(2))
+    assert all((found[name] == again[name]).all() for name in found)

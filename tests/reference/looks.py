@@ -19,8 +19,9 @@ def crossings(shares, bounds, paths, seed):
     return found
 
 
-def spent(t, z):
-    """Return the chance of ever missing that may be spent up to share t."""
+def spent(t, first, z):
+    """Return the chance of ever missing that may be spent up to share t, after a first look at share `first`."""
+    t = t ** max(1.0, math.log(0.25) / math.log(first))
     return 2.0 - 2.0 * 0.5 * (1.0 + math.erf(z / math.sqrt(t) / math.sqrt(2.0)))
 
 

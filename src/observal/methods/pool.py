@@ -39,6 +39,8 @@ REASONS = (
 )
 GATED, FREE, RANDOM = (np.int8(code) for code in range(3))
 N_STRATA = 8
+LEAST_DOUBT = 0.02  # of a row, when rows are picked to measure the error: a classifier may be surer than it should be
+EVENLY = 0.2  # of the random picks that measure: spread over all rows alike
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,15 @@ class Choice:
     gate_share : float
         The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate
         off.
+    to_measure : bool
+        Whether rows picked at random complement the log's labels where mistakes are likely, instead of being spread evenly: see
+        :func:`measuring_weights`.
     """
 
     batch: int = 10
     explore_share: float = 0.1
     gate_share: float = 0.5
+    to_measure: bool = False
 
     def __post_init__(self) -> None:
         check_numbers(self, "explore_share", "gate_share")
@@ -208,7 +214,14 @@ class Draw:
     taken_free: Bools
 
 
-def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, uncertain: Bools | None = None) -> Draw:
+def draw(
+    problem: Problem,
+    state: PoolState,
+    choice: Choice,
+    gaps: Floats,
+    uncertain: Bools | None = None,
+    doubt: Floats | None = None,
+) -> Draw:
     """Return each pool row's chance in the next round.
 
     Parameters
@@ -220,6 +233,8 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, uncer
     uncertain : bool array, optional
         The rows that the gate's share may go to; every row by default. If there are too few, the rest of the share goes to
         any row.
+    doubt : array, optional
+        The chance that each pool row's prediction is wrong, for a choice that is `to_measure`.
     """
     open_, passing = open_and_passing(problem, state, choice)
     size = min(choice.batch, int(open_.sum()))
@@ -227,11 +242,51 @@ def draw(problem: Problem, state: PoolState, choice: Choice, gaps: Floats, uncer
     taken_gate = _smallest(gaps, passing if uncertain is None else passing & uncertain, for_gate)
     for_gate = int(taken_gate.sum())
     taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
-    at_random = choice.explore_share * size / max(1, int(passing.sum()))
-    chance = (1.0 - choice.explore_share) * (taken_gate | taken_free) + at_random * passing
+    if choice.to_measure and doubt is not None:
+        spread = np.zeros(open_.size)
+        wanted = choice.explore_share * (state.bought.size + size)
+        log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
+        spread[open_] = measuring_weights(doubt[open_], log_rate, wanted)
+    else:
+        spread = passing / max(1, int(passing.sum()))
+    chance = (1.0 - choice.explore_share) * (taken_gate | taken_free) + choice.explore_share * size * spread
     if passing[open_].all():  # if every row passes, the gate is no reason to choose a row
         taken_gate, taken_free = np.zeros_like(taken_gate), taken_gate | taken_free
     return Draw(np.minimum(chance, 1.0), taken_gate, taken_free)
+
+
+def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
+    """Return weights, which add up to 1, by which rows are picked at random so that the error is measured well.
+
+    Labels measure an error best where their density is in proportion to √(d·(1 − d)), d being the chance of a mistake. The log
+    already has labels, at a rate λ for each pool row, so ``max(c·√(d·(1 − d)) − λ, 0)`` are wanted from the pool, with c such that
+    their sum is what the campaign picks at random up to now. A fifth of the weight is spread evenly, because d may be wrong.
+
+    Parameters
+    ----------
+    doubt : array
+        d of each row.
+    log_rate : array
+        λ = m·Q0/N of each row.
+    wanted : float
+        Labels picked at random so far, with this round's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> measuring_weights(np.array([0.5, 0.5, 0.5, 0.01]), np.array([0.0, 0.5, 2.0, 0.0]), 1.0).round(2).tolist()
+    [0.58, 0.18, 0.05, 0.2]
+    """
+    spread = np.sqrt(np.maximum(doubt * (1.0 - doubt), LEAST_DOUBT * (1.0 - LEAST_DOUBT)))
+    # Rows ordered by the c at which each begins to get labels: the sum is a broken line in c, so c is found exactly.
+    begins = log_rate / spread
+    order = np.argsort(begins, kind="stable")
+    slope, taken = np.cumsum(spread[order]), np.cumsum(log_rate[order])
+    enough = slope * begins[order] - taken <= wanted
+    last = int(np.flatnonzero(enough)[-1])
+    c = (wanted + taken[last]) / slope[last]
+    pool_rate = np.maximum(c * spread - log_rate, 0.0)
+    return np.asarray((1.0 - EVENLY) * pool_rate / pool_rate.sum() + EVENLY / doubt.size)
 
 
 def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:

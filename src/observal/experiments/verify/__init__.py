@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from observal.errors import InvalidInput
-from observal.experiments.verify import algorithm, candidates, coverage, deviation, mis, passive
+from observal.experiments.verify import algorithm, candidates, coverage, deviation, looking, mis, passive, warnings
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results
 
 __all__ = ["CLAIMS", "Claim", "Outcome", "Report", "verify"]
@@ -27,7 +27,9 @@ CLAIMS: tuple[Claim, ...] = (
     *deviation.CLAIMS,
     *algorithm.CLAIMS,
     *candidates.CLAIMS,
+    *warnings.CLAIMS,
     *coverage.CLAIMS,
+    *looking.CLAIMS,
 )
 
 

@@ -17,6 +17,8 @@ from observal.types import Answers, Interval, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
+MEASURING = {"accuracy": 0.0, "balanced": 0.25, "measure": 0.5}
+"""The least share of a batch that is picked at random, by what labels are for."""
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 
 
@@ -42,6 +44,9 @@ class AutoVC:
         Whether weights are cut at the paper's threshold.
     clip_constant : float
         Stands for the log term of that threshold, as C in the paper's experiments.
+    priority : {"accuracy", "balanced", "measure"}
+        What labels are for: a good classifier first; a narrow interval around its error first; or both. The last two pick at least a
+        half or a quarter of each batch at random, where mistakes are likely and the log has few labels.
     order : {"pool", "stream"}
         Whether the whole pool is there to choose from, or its rows arrive one by one and each is decided on at once.
 
@@ -83,6 +88,7 @@ class AutoVC:
     clip: bool = True
     clip_constant: float = 4.0
     order: Literal["pool", "stream"] = "pool"
+    priority: Literal["accuracy", "balanced", "measure"] = "accuracy"
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
@@ -90,6 +96,10 @@ class AutoVC:
     def __post_init__(self) -> None:
         if self.order not in ("pool", "stream"):
             raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
+        if self.priority not in MEASURING:
+            raise InvalidInput(
+                f"priority must be one of {', '.join(MEASURING)}, but is {self.priority!r}; choose one of them."
+            )
         if self.batch is not None:
             check_whole("batch", self.batch, 1)
         check_numbers(self, "explore_share", "most_explore_share", "tempering", "clip_constant")
@@ -111,7 +121,9 @@ class AutoVC:
     def choice(self, state: PoolState) -> Choice:
         """Return how the round after a state chooses."""
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
-        return Choice(batch, explored(surprises(state), self.explore_share, self.most_explore_share), 1.0)
+        least = max(self.explore_share, MEASURING[self.priority])
+        share = explored(surprises(state), least, max(least, self.most_explore_share))
+        return Choice(batch, share, 1.0, to_measure=self.priority != "accuracy")
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
@@ -133,7 +145,8 @@ class AutoVC:
         if state.model.blend.is_constant:
             drawn = at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
-            drawn = draw(problem, state, choice, judged.margins, np.zeros(len(problem.pool), dtype=bool))
+            nobody = np.zeros(len(problem.pool), dtype=bool)
+            drawn = draw(problem, state, choice, judged.margins, nobody, judged.doubt)
         plan = draw_plan(drawn, rng)
         return replace(plan, inferred=judged.codes[plan.positions], doubt=judged.doubt[plan.positions])
 

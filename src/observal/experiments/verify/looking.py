@@ -1,0 +1,223 @@
+"""What people do with intervals: look at every round, stop early, and bring logs whose assumptions fail.
+
+Worlds are those of :mod:`observal.experiments.verify.coverage`. The claims that an assumption is needed are claims, too: with a hidden
+cause, or with labels that have changed since, the interval is expected to miss, and the diagnosis is expected not to notice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from observal.checks import Floats
+from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, at_most, share
+from observal.experiments.verify.coverage import (
+    BATCH,
+    FEATURES,
+    LABELS,
+    ROWS,
+    TEST_ROWS,
+    blind_spot,
+    misspecified,
+    newton,
+    well_specified,
+)
+from observal.problem import LoggedData, Pool
+from observal.threads import one_thread
+
+AT_ALL_LOOKS = 0.92
+SAVED, LEFT, LEFT_SELDOM, BUDGET, STOP_ROWS = 0.3, 0.003, 0.05, 600, 2000
+MOST_CAMPAIGNS = 500
+
+
+class World(NamedTuple):
+    """Log and pool, the pool's labels, and rows to measure the truth on."""
+
+    logged: LoggedData
+    pool: Pool
+    answers: Floats
+    X_test: Floats
+    y_test: Floats
+
+    def label(self, ids: Any) -> Floats:
+        """Return the labels of pool rows."""
+        return np.asarray(self.answers[ids])
+
+
+def make_world(kind: Any, rng: np.random.Generator, rows: int = ROWS, broken: str = "") -> World:
+    """Draw a world of a kind, in which an assumption may be broken."""
+    X = rng.normal(size=(2 * rows + TEST_ROWS, FEATURES))
+    direction = rng.normal(size=FEATURES)
+    chance, propensity = kind(X, direction / np.linalg.norm(direction))
+    y = (rng.random(len(X)) < chance).astype(np.float64)
+    revealed_by = propensity[:rows]
+    if broken == "hidden cause":
+        # Of rows with equal features the policy reveals positive ones more often, and as many in all as it states.
+        p = chance[:rows]
+        more = np.minimum(0.8, (1.0 / revealed_by - 1.0) / np.maximum(1.0 - p, 1e-9))
+        revealed_by = revealed_by * np.where(y[:rows] == 1, 1.0 + more * (1.0 - p), 1.0 - more * p)
+    shown = rng.random(rows) < revealed_by
+    told = y[:rows].copy()
+    if broken == "stale labels":  # a quarter of the log's labels would be others today
+        told = np.where(rng.random(rows) < 0.25, 1.0 - told, told)
+    logged = LoggedData(X[:rows], np.where(shown, told, np.nan), propensity[:rows], classes=(0.0, 1.0))
+    pool = Pool(X[rows : 2 * rows], propensity[rows : 2 * rows])
+    return World(logged, pool, y[rows : 2 * rows], X[2 * rows :], y[2 * rows :])
+
+
+def open_log(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a linear world whose log shows half of the rows at random: hardly anything is left to learn."""
+    return np.asarray(expit(2.0 * X @ direction)), np.full(len(X), 0.5)
+
+
+def looked_at(kind: Any, rng: np.random.Generator, count: int) -> Results:
+    """Return for each campaign whether the error was covered at every round, at the last one, and where it looked best."""
+    from observal.session import Session
+
+    everywhere, last, best = (np.empty(count, dtype=bool) for _ in range(3))
+    with one_thread():
+        for trial in range(count):
+            world = make_world(kind, rng)
+            seed = int(rng.integers(2**31))
+            session = Session(world.logged, world.pool, newton(), LABELS, seed, tolerance=None, population="both")
+            while (query := session.ask()) is not None:
+                session.tell(query.ids, world.answers[query.positions])
+            found = [session.intervals(k)["error"] for k in range(len(session.rounds))]
+            truth = [1.0 - float(r.estimator.score(world.X_test, world.y_test)) for r in session.rounds]
+            covered = [i.low <= t <= i.high for i, t in zip(found, truth, strict=True)]
+            everywhere[trial], last[trial] = all(covered), covered[-1]
+            best[trial] = covered[int(np.argmin([i.high for i in found]))]
+    return {"everywhere": everywhere, "last": last, "best": best}
+
+
+def check_looks(kind: Any, lab: Lab) -> Outcome:
+    """Check that intervals cover at all rounds together."""
+    trials = min(lab.trials, MOST_CAMPAIGNS)
+    found = lab.simulate(_named(partial(looked_at, kind), f"looks_{kind.__name__}"), trials)
+    hits = {name: int(values.sum()) for name, values in found.items()}
+    return lab.outcome(
+        f"95 % intervals cover at all {LABELS // BATCH + 1} rounds together in ≥ {AT_ALL_LOOKS:.0%} of campaigns",
+        f"{share(hits['everywhere'], trials)}; the round with the lowest upper end {share(hits['best'], trials)}",
+        trials=trials,
+        passed=at_least(hits["everywhere"], trials, AT_ALL_LOOKS),
+        error_rate=1e-4,
+        detail=f"the last round {share(hits['last'], trials)}; NewtonVC, {ROWS} logged and pool rows, {LABELS} labels",
+    )
+
+
+def broken(kind: Any, what: str, rng: np.random.Generator, count: int) -> Results:
+    """Return which campaigns in a world with a broken assumption have an interval that covers, and which logs are warned of."""
+    from observal.diagnosis import diagnose
+    from observal.session import run
+
+    covered, warned = np.empty(count, dtype=bool), np.empty(count, dtype=bool)
+    with one_thread():
+        for trial in range(count):
+            world = make_world(kind, rng, broken=what)
+            seed = int(rng.integers(2**31))
+            result = run(world.logged, world.pool, world.label, newton(), LABELS, seed, tolerance=None)
+            truth = 1.0 - float(result.estimator.score(world.X_test, world.y_test))
+            covered[trial] = result.error_interval.low <= truth <= result.error_interval.high
+            warned[trial] = diagnose(world.logged, world.pool).calibration.suspicious
+    return {"covered": covered, "warned": warned}
+
+
+def check_broken(kind: Any, what: str, most: float, lab: Lab) -> Outcome:
+    """Check that a broken assumption makes the interval miss, as the docs say."""
+    trials = min(lab.trials, MOST_CAMPAIGNS)
+    name = f"broken_{what.replace(' ', '_')}_{kind.__name__}"
+    found = lab.simulate(_named(partial(broken, kind, what), name), trials)
+    covered, warned = (int(found[name].sum()) for name in ("covered", "warned"))
+    return lab.outcome(
+        f"with {what} the interval covers in ≤ {most:.0%} of campaigns: it needs the assumption",
+        f"covers {share(covered, trials)}; propensities called wrong {share(warned, trials)}",
+        trials=trials,
+        passed=at_most(covered, trials, most),
+        error_rate=1e-4,
+        detail=f"NewtonVC, {kind.__name__.replace('_', ' ')}, {ROWS} logged and pool rows, {LABELS} labels",
+    )
+
+
+def stops(kind: Any, rng: np.random.Generator, count: int) -> Results:
+    """Return the share of the budget that each campaign saved, and by how much spending it all would have lowered the error."""
+    from observal.methods.newton.method import NewtonVC
+    from observal.session import Session
+    from observal.stopping import TOLERANCE
+
+    saved, left = np.empty(count), np.empty(count)
+    with one_thread():
+        for trial in range(count):
+            world, seed = make_world(kind, rng, STOP_ROWS), int(rng.integers(2**31))
+            errors, labels = [], []
+            for tolerance in (TOLERANCE, None):
+                made = Session(world.logged, world.pool, NewtonVC(batch=30), BUDGET, seed, tolerance=tolerance)
+                while (query := made.ask()) is not None:
+                    made.tell(query.ids, world.answers[query.positions])
+                errors.append(1.0 - float(made.estimator.score(world.X_test, world.y_test)))
+                labels.append(made.labels)
+            saved[trial], left[trial] = 1.0 - labels[0] / BUDGET, errors[0] - errors[1]
+    return {"saved": saved, "left": left}
+
+
+def check_stops(kind: Any, least_saved: float, lab: Lab) -> Outcome:
+    """Check that stopping saves labels where the curve is flat, and seldom leaves much on the table."""
+    trials = min(lab.trials, MOST_CAMPAIGNS)
+    found = lab.simulate(_named(partial(stops, kind), f"stops_{kind.__name__}"), trials)
+    much, saved = int((found["left"] > LEFT).sum()), float(found["saved"].mean())
+    return lab.outcome(
+        f"saves ≥ {least_saved:.0%} of {BUDGET} labels on average, leaves over {100 * LEFT:g} points in ≤ {LEFT_SELDOM:.0%}",
+        f"saves {saved:.0%}, leaves that much in {share(much, trials)}",
+        trials=trials,
+        passed=saved >= least_saved and at_most(much, trials, LEFT_SELDOM),
+        error_rate=1e-4,
+        detail=f"NewtonVC(batch=30); {100 * float(found['left'].mean()):.2f} points left on average",
+    )
+
+
+def _named(simulation: Any, name: str) -> Any:
+    simulation.__module__, simulation.__name__ = __name__, name
+    return simulation
+
+
+CLAIMS = (
+    *(
+        Claim(
+            f"looks-{kind.__name__.replace('_', '-')}",
+            f"Intervals cover at all rounds together, in campaigns that are {words}.",
+            "not in the paper",
+            partial(check_looks, kind),
+        )
+        for kind, words in (
+            (well_specified, "well specified"),
+            (misspecified, "misspecified"),
+            (blind_spot, "blind in a quarter of the space"),
+        )
+    ),
+    Claim(
+        "broken-by-a-hidden-cause",
+        "If the old policy looked at a hidden cause of the label, the interval misses.",
+        "not in the paper",
+        partial(check_broken, well_specified, "hidden cause", 0.6),
+    ),
+    Claim(
+        "broken-by-stale-labels",
+        "If labels of the log have changed since, the interval misses.",
+        "not in the paper",
+        partial(check_broken, well_specified, "stale labels", 0.6),
+    ),
+    Claim(
+        "stopping-flat",
+        "Where the curve is flat, a run stops early and loses little.",
+        "not in the paper",
+        partial(check_stops, open_log, SAVED),
+    ),
+    Claim(
+        "stopping-misspecified",
+        "Where labels help, stopping loses little.",
+        "not in the paper",
+        partial(check_stops, misspecified, 0.0),
+    ),
+)
