@@ -296,3 +296,15 @@ def test_a_saved_stream_goes_on_where_it_stopped(tmp_path):
 def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(InvalidInput, match=message):
         ob.AutoVC(**settings)
+
+
+def test_measuring_first_picks_more_rows_at_random_and_where_the_log_is_thin():
+    world, shares = World(m=400, n=400), {}
+    for priority in ("accuracy", "balanced", "measure"):
+        method = ob.AutoVC(batch=40, learners=("linear", "kernel"), priority=priority)
+        queries = ob.run(world.logged, world.pool, world.oracle, method, label_budget=80).queries
+        shares[priority] = np.mean(["at random" in reason for reason in queries["reason"]])
+    assert shares["accuracy"] < shares["balanced"] < shares["measure"]
+    assert shares["measure"] >= 0.35
+    with pytest.raises(InvalidInput, match="priority must be one of accuracy, balanced, measure, but is 'speed'"):
+        ob.AutoVC(priority="speed")

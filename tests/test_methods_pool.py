@@ -23,7 +23,17 @@ from observal.errors import InvalidInput
 from observal.methods.committee import CommitteeVC
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import REASONS, Choice, PoolState, Strata, draw, draw_plan, passes_gate, systematic
+from observal.methods.pool import (
+    REASONS,
+    Choice,
+    PoolState,
+    Strata,
+    draw,
+    draw_plan,
+    measuring_weights,
+    passes_gate,
+    systematic,
+)
 from observal.methods.stream import StreamState
 from observal.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
@@ -399,3 +409,12 @@ def test_every_round_states_the_chance_that_no_row_falls_below():
     for k, round_ in enumerate(result.rounds[:-1]):
         drawn = result.decisions["query_probability"][result.decisions["round"] == k + 1]
         assert 0.0 < round_.details["least_chance"] <= drawn.min() * (1 + 1e-12)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 3.0)), min_size=1, max_size=12), st.floats(0.1, 50.0))
+def test_random_picks_that_measure_complement_the_log(rows, wanted):
+    doubt, rate = (np.array(part) for part in zip(*rows, strict=True))
+    found = measuring_weights(doubt, rate, wanted)
+    assert found.sum() == pytest.approx(1.0)
+    assert (found >= 0.2 / found.size - 1e-12).all()
+    np.testing.assert_allclose(found, twin.measuring_weights(doubt, rate, wanted), atol=1e-6)

@@ -125,8 +125,9 @@ def query_policy_bound(
     """Return the bound of key technique 3, for any query policy Q1: what is added to l̂(h1) − l̂(h2).
 
     (4/3)·L·max 1/(m·Q0+n·Q1) + sqrt(4·L·E[1{h1≠h2}/(m·Q0+n·Q1)]), L = log(2|H|/δ); infinite where Q0 = Q1 = 0 has
-    mass. The paper prints 1/(m·q0+n) for the maximum (``reading="printed"``), which is it for Q1 ≡ 1 only: for the proposed
-    Q1 it is at most 1/(m·q0/2+n). The paper swaps m and n in words: m rows are logged, n unlabelled.
+    mass. The paper prints 1/(m·q0+n) for the maximum (``reading="printed"``), which is it exactly if
+    Q1 ≥ 1 − m·(Q0 − q0)/n: for Q1 ≡ 1, and for the proposed Q1 whenever q0 ≤ n/m; else that Q1 has at most 1/(m·q0/2+n). The paper
+    swaps m and n in words: m rows are logged, n unlabelled.
 
     Parameters
     ----------

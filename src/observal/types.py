@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -196,7 +196,8 @@ class Interval:
     """An interval around an estimate, and how it was made.
 
     Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
-    interval is wide. `method` says how the interval was made.
+    interval is wide. `method` says how the interval was made. `unknown` is the share of rows of which labels can tell nothing: all of
+    them may be mistakes, or none, and both ends of the interval allow for that.
     """
 
     estimate: float
@@ -204,6 +205,7 @@ class Interval:
     high: float
     confidence: float
     method: str
+    unknown: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.low <= self.high and 0.0 < self.confidence < 1.0):
@@ -215,15 +217,24 @@ class Interval:
     def stretched(self, factor: float, because: str) -> Interval:
         """Return the interval with both ends moved away from the estimate by a factor, within 0 and 1, and say why in `method`.
 
+        What labels cannot tell stays as it is.
+
         Examples
         --------
-        >>> Interval(0.5, 0.25, 1.0, 0.95, "normal").stretched(1.5, "several looks")
-        Interval(estimate=0.5, low=0.125, high=1.0, confidence=0.95, method='normal; several looks')
+        >>> Interval(0.5, 0.25, 1.0, 0.95, "normal").stretched(1.5, "several looks").low
+        0.125
+        >>> Interval(0.2, 0.05, 0.65, 0.95, "normal", unknown=0.5).stretched(1.5, "several looks").high
+        0.675
         """
-        low = max(0.0, self.estimate - factor * (self.estimate - self.low))
-        high = min(1.0, self.estimate + factor * (self.high - self.estimate))
-        return Interval(
-            self.estimate, min(low, self.low), max(high, self.high), self.confidence, f"{self.method}; {because}"
+        known = 1.0 - self.unknown
+        low, high = (self.low / known, (self.high - self.unknown) / known) if known > 0.0 else (0.0, 1.0)
+        low = max(0.0, self.estimate - factor * max(0.0, self.estimate - low))
+        high = min(1.0, self.estimate + factor * max(0.0, high - self.estimate))
+        return replace(
+            self,
+            low=min(known * low, self.low),
+            high=max(known * high + self.unknown, self.high),
+            method=f"{self.method}; {because}",
         )
 
 

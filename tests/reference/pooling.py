@@ -147,3 +147,18 @@ def would_take(rounds, propensity, row):
         if near and any(propensity[row] <= propensity[r] for r in gated):
             return True
     return False
+
+
+def measuring_weights(doubt, log_rate, wanted):
+    """Weights of random picks that measure: c by bisection, a fifth spread evenly."""
+    spread = [max(d * (1 - d), 0.02 * 0.98) ** 0.5 for d in doubt]
+
+    def rates(c):
+        return [max(c * s - rate, 0.0) for s, rate in zip(spread, log_rate, strict=True)]
+
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(rates(middle)) < wanted else (low, middle)
+    found = rates(high)
+    return [0.8 * rate / sum(found) + 0.2 / len(found) for rate in found]

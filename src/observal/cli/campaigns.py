@@ -65,6 +65,10 @@ def init(
         Literal["auto", "newton"],
         typer.Option(help="How to choose rows: auto blends models, newton fits a linear one."),
     ] = "auto",
+    priority: Annotated[
+        Literal["accuracy", "balanced", "measure"],
+        typer.Option(help="With --method auto, what labels are for: a good classifier, a narrow interval, or both."),
+    ] = "accuracy",
     population: Annotated[
         Literal["both", "pool", "log"] | None,
         typer.Option(help="Whose error is measured; by default log and pool as one, unless they differ much."),
@@ -108,7 +112,7 @@ def init(
             propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
             n_logged_rows=log_rows,
-            method=AutoVC(batch=batch) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
+            method=AutoVC(batch=batch, priority=priority) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
             random_state=seed,
             overlap=overlap,
             population=population,

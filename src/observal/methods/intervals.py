@@ -32,7 +32,7 @@ is about the share of mistakes, whatever they cost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class Cells:
         less, more = now - estimate(self.lightest, self.heaviest), estimate(self.heaviest, self.lightest) - now
         low, high = max(0.0, error.low - max(0.0, less)), min(1.0, error.high + max(0.0, more))
         words = f"{error.method}; the log's odds of revealing a label may be off by a factor of {HIDDEN:g}"
-        return Interval(error.estimate, low, high, error.confidence, words)
+        return replace(error, low=low, high=high, method=words)
 
     def ratio(self, top: Floats, bottom: Floats) -> Interval:
         """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each from 0 to 1."""
@@ -137,7 +137,8 @@ class Cells:
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
-        return Interval(estimate, min(low, estimate), max(high, estimate), CONFIDENCE, METHOD)  # whatever rounding does
+        low, high = min(low, estimate), max(high, estimate)  # whatever rounding does
+        return Interval(estimate, low, high, CONFIDENCE, METHOD, unknown)
 
 
 def wilson(estimate: float, variance: float, n_labels: float, freedom: float = np.inf) -> tuple[float, float]:
