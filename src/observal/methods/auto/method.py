@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from observal.checks import check_numbers, check_whole
+from observal.checks import Floats, Ints, check_numbers, check_whole
 from observal.errors import InvalidInput
 from observal.methods.auto.record import explored, surprises
 from observal.methods.pool import Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
@@ -184,7 +184,10 @@ class AutoVC:
         """
         from observal.methods.intervals import population_intervals
 
-        return population_intervals(problem, state, None, state.model.scores_of, state.model.out_of_fold)
+        def gaps(before: PoolState, rows: Ints) -> Floats:
+            return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
+
+        return population_intervals(problem, state, gaps, state.model.scores_of, state.model.out_of_fold)
 
 
 def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:

@@ -111,6 +111,23 @@ class AutoModel:
         """Return the lead of each row."""
         return self.blend.judge(X).margins
 
+    def unlabelled_leads(self, rows: Ints, labelled: Ints) -> Floats:
+        """Return the lead of rows of the stack of log and pool, each as if its own label were unknown.
+
+        Parameters
+        ----------
+        rows : int array
+            The rows.
+        labelled : int array
+            The rows that had a label, in the order of `out_of_fold`: their leads are those of fits that have not seen it.
+        """
+        leads = self.blend.judge(self.problem.take(rows)).margins
+        place = np.full(self.problem.n_rows, -1, dtype=np.int64)
+        place[labelled] = np.arange(labelled.size)
+        known = place[rows] >= 0
+        leads[known] = np.abs(self.out_of_fold[0][place[rows[known]]])
+        return leads
+
     @property
     def disagreement(self) -> float:
         """The mean weight, over the judged rows, of the learners that say another class than the blend."""
