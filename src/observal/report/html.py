@@ -236,7 +236,7 @@ def _asked(content: ReportContent) -> dict[str, Any]:
         last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
     by_count = sorted(reasons.items(), key=lambda item: -item[1])
     covered = ""
-    if content.diagnosis is not None and where.size:
+    if content.diagnosis is not None and content.diagnosis.overlap.barely > 0.0 and where.size:
         barely = int(np.count_nonzero(pool.propensity[where] < content.diagnosis.overlap.threshold))
         covered = (
             f"{barely:,} of the {count(where.size, 'label')} bought are for rows that the log barely covers; such rows are "
