@@ -222,7 +222,8 @@ def test_a_claim_about_looks_fails_where_intervals_miss(monkeypatch, covered, pa
 @pytest.mark.parametrize(("covered", "passed"), [(0.3, True), (0.9, False)])
 def test_a_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch, covered, passed):
     def fake(kind, what, rng, count):
-        return {"covered": np.arange(count) < covered * count, "warned": np.zeros(count, dtype=bool)}
+        never = np.zeros(count, dtype=bool)
+        return {"covered": np.arange(count) < covered * count, "warned": never, "contradicted": ~never}
 
     monkeypatch.setattr(looking, "broken", fake)
     assert looking.check_broken(looking.well_specified, "hidden cause", 0.6, lab("broken")).passed == passed

@@ -309,7 +309,8 @@ class RunResult:
     intervals : mapping
         Of `estimator` on the whole population: "error" always; "precision", "recall" and "prevalence" of the last class
         where the method has them, and "confounded error": the error if the log's odds of revealing a label are off by a factor of
-        up to 1.5. They are computed when they are first read.
+        up to 1.5. "random rows minus log, …" are differences between rows picked at random and rows of the log like them, where there are
+        enough: one that excludes 0 contradicts the log. They are computed when they are first read.
     stopped : str
         Why the run ended.
     """

@@ -219,13 +219,16 @@ def status(
     Example: observal status campaign.db --interval
     """
     from observal.campaign import Campaign
+    from observal.methods.contradiction import contradiction
 
     opened = Campaign.open(campaign)
-    error = None
+    error, contradicted = None, False
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            error = opened.result().error_interval
-    _show_status(opened.status(), as_json, error)
+            found = opened.result().intervals
+        error = found["error"]
+        contradicted = contradiction(found) is not None
+    _show_status(opened.status(), as_json, error, contradicted)
 
 
 def history(campaign: Where, as_json: Json = False) -> None:
@@ -297,15 +300,17 @@ def export(
     say(f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").')
 
 
-def _show_status(found: Any, as_json: bool, error: Any = None) -> None:
+def _show_status(found: Any, as_json: bool, error: Any = None, contradicted: bool = False) -> None:
     if as_json:
-        content = found.to_dict() | ({"error_interval": asdict(error)} if error else {})
-        print_json(content)
+        measured = {"error_interval": asdict(error), "contradicted": contradicted} if error else {}
+        print_json(found.to_dict() | measured)
         return
     lines = found.lines()
     if error:
         said = f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval), estimate {error.estimate:.1%}"
         lines.append(("error", said))
+    if contradicted:
+        lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
     print_pairs(lines)
 
 

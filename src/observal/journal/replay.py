@@ -16,6 +16,7 @@ import numpy as np
 from observal.checks import Floats
 from observal.looks import stretch
 from observal.methods import Method
+from observal.methods.contradiction import COMPARED
 from observal.problem import Problem
 from observal.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
 from observal.types import Answers, Goals, Interval, Plan, Round, Stop
@@ -166,7 +167,10 @@ class Replay:
         if factor == 1.0:
             return found
         until = "all rounds up to the budget" if looks == "planned" and planned else "all rounds, however many follow"
-        return {name: interval.stretched(factor, f"for {until} together") for name, interval in found.items()}
+        return {
+            name: interval if name in COMPARED.values() else interval.stretched(factor, f"for {until} together")
+            for name, interval in found.items()
+        }
 
     def _labels(self, k: int) -> int:
         """Return all labels after a round, the log's included."""

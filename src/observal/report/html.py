@@ -11,6 +11,7 @@ import numpy as np
 from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
+from observal.methods.contradiction import COMPARED, contradiction
 from observal.methods.intervals import CONFOUNDED, HIDDEN
 from observal.report import charts
 from observal.report.content import ReportContent
@@ -174,6 +175,7 @@ def headline(content: ReportContent) -> list[str]:
         f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
         + (f"; the estimate is {percent(error.estimate)}." if known else "."),
         *_confounded_sentence(content),
+        *_contradiction_sentence(content),
         _stop_sentence(content.result.stopped),
     ]
     return found
@@ -190,6 +192,26 @@ def _confounded_sentence(content: ReportContent) -> list[str]:
     ]
 
 
+def _contradiction_sentence(content: ReportContent) -> list[str]:
+    """Return whether rows picked at random contradict the log, where enough were picked."""
+    known = {name: found for name, found in content.all_intervals.items() if found is not None}
+    if not known.keys() & set(COMPARED.values()):
+        return []
+    found = contradiction(known)
+    if found is None:
+        return ["Rows that were picked at random agree with rows of the log like them."]
+    key, difference = found
+    points, way = f"{abs(100 * difference.estimate):.0f} points", "more" if difference.estimate > 0 else "less"
+    if key == COMPARED["error"]:
+        what = f"the classifier is wrong on them {points} {way} often than on rows of the log like them"
+    else:
+        what = f"class {content.logged.classes[-1]} is {points} {way} frequent among them than among rows of the log like them"
+    return [
+        f"Rows that were picked at random contradict the log: {what}. A hidden cause, labels that have changed or wrong "
+        "propensities may be the reason. Do not trust the interval."
+    ]
+
+
 def measures(content: ReportContent) -> list[dict[str, str]]:
     """Return the rows of the table of intervals, the error first."""
     return [
@@ -202,7 +224,7 @@ def measures(content: ReportContent) -> list[dict[str, str]]:
             "confidence": f"{100 * interval.confidence:g}%" if interval else "–",
         }
         for name, interval in content.all_intervals.items()
-        if name != CONFOUNDED  # it has a sentence
+        if name not in (CONFOUNDED, *COMPARED.values())  # they have sentences
     ]
 
 

@@ -30,7 +30,7 @@ from observal.threads import one_thread
 
 AT_ALL_LOOKS = 0.92
 SAVED, LEFT, LEFT_SELDOM, BUDGET, STOP_ROWS = 0.3, 0.003, 0.05, 600, 2000
-MOST_CAMPAIGNS = 500
+MOST_CAMPAIGNS, NOTICED, CONTRADICTED = 500, 0.6, 0.03
 
 
 class World(NamedTuple):
@@ -116,18 +116,22 @@ def check_looks(kind: Any, lab: Lab) -> Outcome:
 def broken(kind: Any, what: str, rng: np.random.Generator, count: int) -> Results:
     """Return which campaigns in a world with a broken assumption have an interval that covers, and which logs are warned of."""
     from observal.diagnosis import diagnose
+    from observal.methods.contradiction import contradiction
+    from observal.methods.newton.method import NewtonVC
     from observal.session import run
 
-    covered, warned = np.empty(count, dtype=bool), np.empty(count, dtype=bool)
+    covered, warned, contradicted = (np.empty(count, dtype=bool) for _ in range(3))
     with one_thread():
         for trial in range(count):
             world = make_world(kind, rng, broken=what)
             seed = int(rng.integers(2**31))
-            result = run(world.logged, world.pool, world.label, newton(), LABELS, seed, tolerance=None)
+            method = NewtonVC(batch=BATCH, explore_share=0.5)  # rows picked at random can contradict the log
+            result = run(world.logged, world.pool, world.label, method, LABELS, seed, tolerance=None)
             truth = 1.0 - float(result.estimator.score(world.X_test, world.y_test))
             covered[trial] = result.error_interval.low <= truth <= result.error_interval.high
             warned[trial] = diagnose(world.logged, world.pool).calibration.suspicious
-    return {"covered": covered, "warned": warned}
+            contradicted[trial] = contradiction(result.intervals) is not None
+    return {"covered": covered, "warned": warned, "contradicted": contradicted}
 
 
 def check_broken(kind: Any, what: str, most: float, lab: Lab) -> Outcome:
@@ -135,14 +139,30 @@ def check_broken(kind: Any, what: str, most: float, lab: Lab) -> Outcome:
     trials = min(lab.trials, MOST_CAMPAIGNS)
     name = f"broken_{what.replace(' ', '_')}_{kind.__name__}"
     found = lab.simulate(_named(partial(broken, kind, what), name), trials)
-    covered, warned = (int(found[name].sum()) for name in ("covered", "warned"))
+    covered, warned, contradicted = (int(found[name].sum()) for name in ("covered", "warned", "contradicted"))
     return lab.outcome(
-        f"with {what} the interval covers in ≤ {most:.0%} of campaigns: it needs the assumption",
-        f"covers {share(covered, trials)}; propensities called wrong {share(warned, trials)}",
+        f"with {what} the interval covers in ≤ {most:.0%} of campaigns; random rows contradict the log in ≥ {NOTICED:.0%}",
+        f"covers {share(covered, trials)}; contradicted {share(contradicted, trials)}; the diagnosis calls the propensities wrong "
+        f"in {share(warned, trials)}",
         trials=trials,
-        passed=at_most(covered, trials, most),
+        passed=at_most(covered, trials, most) and at_least(contradicted, trials, NOTICED),
+        error_rate=2e-4,
+        detail=f"NewtonVC, half of each batch at random, {kind.__name__.replace('_', ' ')}, {ROWS} logged and pool rows, {LABELS} labels",
+    )
+
+
+def check_unbroken(kind: Any, lab: Lab) -> Outcome:
+    """Check that rows picked at random seldom contradict a log that is right."""
+    trials = min(lab.trials, MOST_CAMPAIGNS)
+    found = lab.simulate(_named(partial(broken, kind, ""), f"unbroken_{kind.__name__}"), trials)
+    covered, contradicted = int(found["covered"].sum()), int(found["contradicted"].sum())
+    return lab.outcome(
+        f"random rows contradict a log that is right in ≤ {CONTRADICTED:.0%} of campaigns",
+        f"{share(contradicted, trials)}; covers {share(covered, trials)}",
+        trials=trials,
+        passed=at_most(contradicted, trials, CONTRADICTED),
         error_rate=1e-4,
-        detail=f"NewtonVC, {kind.__name__.replace('_', ' ')}, {ROWS} logged and pool rows, {LABELS} labels",
+        detail=f"NewtonVC, half of each batch at random, {kind.__name__.replace('_', ' ')}, {ROWS} logged and pool rows",
     )
 
 
@@ -200,6 +220,15 @@ CLAIMS = (
             (misspecified, "misspecified"),
             (blind_spot, "blind in a quarter of the space"),
         )
+    ),
+    *(
+        Claim(
+            f"broken-by-nothing-{kind.__name__.replace('_', '-')}",
+            "If nothing is wrong with a log, rows picked at random seldom contradict it.",
+            "not in the paper",
+            partial(check_unbroken, kind),
+        )
+        for kind in (noisy, misspecified)
     ),
     Claim(
         "broken-by-a-hidden-cause",
