@@ -226,7 +226,7 @@ def test_a_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch,
         return {"covered": np.arange(count) < covered * count, "warned": never, "contradicted": ~never}
 
     monkeypatch.setattr(looking, "broken", fake)
-    assert looking.check_broken(looking.well_specified, "hidden cause", 0.6, lab("broken")).passed == passed
+    assert looking.check_broken(looking.well_specified, "hidden cause", 0.6, 0.6, lab("broken")).passed == passed
 
 
 @pytest.mark.parametrize(("saved", "left", "passed"), [(0.5, 0.0, True), (0.1, 0.0, False), (0.5, 0.01, False)])
