@@ -235,7 +235,7 @@ def test_a_claim_about_stopping_fails_where_too_little_is_saved_or_too_much_is_l
         return {"saved": np.full(count, saved), "left": np.full(count, left)}
 
     monkeypatch.setattr(looking, "stops", fake)
-    assert looking.check_stops(looking.open_log, 0.3, lab("stops")).passed == passed
+    assert looking.check_stops(looking.open_log, 0.3, 0.05, lab("stops")).passed == passed
 
 
 def test_worlds_with_broken_assumptions_are_broken():

