@@ -178,7 +178,8 @@ def test_full_size():
 
 @pytest.mark.parametrize("method", [coverage.newton, coverage.committee])
 @pytest.mark.parametrize("kind", [coverage.well_specified, coverage.misspecified, coverage.blind_spot])
-def test_a_campaign_is_measured_against_rows_never_seen(kind, method):
+def test_a_campaign_is_measured_against_rows_never_seen(monkeypatch, kind, method):
+    monkeypatch.setattr(coverage, "TEST_ROWS", 2000)
     measured_alike(kind, method)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 
 
 def query_policies(q0, m, epochs):
@@ -26,7 +27,13 @@ def mis_weight(q0, m, epochs):
 
 
 def least_clip(weights, masses, scale, slope):
-    """inf{M ≥ 1 : slope·M ≥ P(W > M/scale)} by trying every point where the infimum can be."""
+    """inf{M ≥ 1 : slope·M ≥ P(W > M/scale)}; the same question is asked many times."""
+    return _least_clip(tuple(weights), tuple(masses), scale, slope)
+
+
+@cache
+def _least_clip(weights, masses, scale, slope):
+    """Try every point where the infimum can be."""
 
     def tail(threshold):
         return sum((p for w, p in zip(weights, masses, strict=True) if w > threshold), Fraction(0))
