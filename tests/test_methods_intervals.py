@@ -13,17 +13,16 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.methods import intervals as module
-from observal.methods.intervals import (
+from observal.methods.cells import (
     CORRELATED,
     LEAST_KNOWN,
     MOST_UNLIKE,
     Cells,
     joined_strata,
     make_cells,
-    population_intervals,
     wilson,
-    would_take,
 )
+from observal.methods.intervals import population_intervals, would_take
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState
 from observal.problem import Problem

@@ -11,8 +11,9 @@ import numpy as np
 from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
+from observal.methods.cells import HIDDEN
 from observal.methods.contradiction import COMPARED, contradiction
-from observal.methods.intervals import CONFOUNDED, HIDDEN
+from observal.methods.intervals import CONFOUNDED
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.projection import asked_positions, telling_pair
