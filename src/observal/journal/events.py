@@ -19,7 +19,7 @@ Rows are positions in the pool. What comes from a file or database is checked be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -124,14 +124,16 @@ def _check_created(payload: Mapping[str, Any]) -> None:
 
 
 def goals_of(settings: Mapping[str, Any]) -> Goals:
-    """Return the goals in the settings; those of journals from before there were goals.
+    """Return the goals in the settings; those of journals from before there were goals. Without a budget no rounds are planned.
 
     Examples
     --------
-    >>> goals_of({}).population, goals_of({"goals": {"population": "pool"}}).population
-    ('both', 'pool')
+    >>> goals_of({"label_budget": 9}).looks, goals_of({"goals": {"population": "pool"}}).looks
+    ('planned', 'always')
     """
-    return Goals(**settings.get("goals", {}))
+    goals = Goals(**settings.get("goals", {}))
+    unplanned = goals.looks == "planned" and settings.get("label_budget") is None
+    return replace(goals, looks="always") if unplanned else goals
 
 
 def _check_rows(rows: Any, settings: Mapping[str, Any]) -> None:
