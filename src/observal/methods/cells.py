@@ -19,6 +19,7 @@ LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
+RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
@@ -93,9 +94,13 @@ class Cells:
         rest = top - estimate * bottom
         means = sums(weight * rest) / total
         spread = sums(weight * (rest - means[cell]) ** 2) / total
+        # Pseudo-rows are mistakes about as rarely as rows are, up to half of them: else rare mistakes would look uncertain.
+        rarer = min(estimate, 1.0 - estimate) + 1.0 / float(n.sum())
+        of_top = min(0.5, RARE * rarer) if estimate < 0.5 else max(0.5, 1.0 - RARE * rarer)
         extremes, more = np.array([-estimate, 1.0 - estimate]), n + 2.0 * PSEUDO_ROWS
-        centre = (n * means + PSEUDO_ROWS * extremes.sum()) / more
-        away = PSEUDO_ROWS * ((extremes[:, None] - centre) ** 2).sum(axis=0)
+        pseudo = 2.0 * PSEUDO_ROWS * np.array([1.0 - of_top, of_top])
+        centre = (n * means + pseudo @ extremes) / more
+        away = pseudo @ (extremes[:, None] - centre) ** 2
         spread = (n * (spread + (means - centre) ** 2) + away) / more
         parts = self.share**2 * spread / more
         freedom = float(parts.sum() ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))

@@ -15,7 +15,8 @@ its rows: with P_c the share of rows in cell c and ē_c the share of mistakes am
 multiple importance sampling with the rate of our own labelling measured in each cell.
 
 **Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
-pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain. The out-of-fold fits share most of
+pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare, little of it is a
+mistake. The out-of-fold fits share most of
 their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from
 collapsing where no mistake was seen.
 
