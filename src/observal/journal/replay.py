@@ -166,7 +166,9 @@ class Replay:
         factor = stretch(looks, [self._labels(j) for j in range(k + 1)], planned)
         if factor == 1.0:
             return found
-        until = "all rounds up to the budget" if looks == "planned" and planned else "all rounds, however many follow"
+        until = (
+            "all rounds up to the budget" if looks == "planned" and planned else "all rounds, however many there are,"
+        )
         return {
             name: interval if name in COMPARED.values() else interval.stretched(factor, f"for {until} together")
             for name, interval in found.items()

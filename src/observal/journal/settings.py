@@ -80,7 +80,7 @@ def _population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]
     higher = "higher" if by > 0 else "lower"
     return "pool", [
         f"Log and pool differ: {names[feature]} is {abs(by):.2f} standard deviations {higher} in the pool. Intervals are about the "
-        "pool alone; population='both' would make them about a mixture."
+        "pool alone; give population='both' (--population both) if you want them to be about both."
     ]
 
 

@@ -45,8 +45,8 @@ class AutoVC:
     clip_constant : float
         Stands for the log term of that threshold, as C in the paper's experiments.
     priority : {"accuracy", "balanced", "measure"}
-        What labels are for: a good classifier first; a narrow interval around its error first; or both. The last two pick at least a
-        half or a quarter of each batch at random, where mistakes are likely and the log has few labels.
+        What labels are for: a good classifier, a narrow interval around its error, or both. "measure" picks at least half of each
+        batch at random, "balanced" a quarter, where mistakes are likely and the log has few labels.
     order : {"pool", "stream"}
         Whether the whole pool is there to choose from, or its rows arrive one by one and each is decided on at once.
 
