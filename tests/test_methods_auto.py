@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
+from observal.learners.blend import fit_blend
 from observal.methods.auto.record import PRIOR, explored, surprises
 from observal.methods.pool import REASONS
 from observal.problem import Problem
@@ -308,3 +309,18 @@ def test_measuring_first_picks_more_rows_at_random_and_where_the_log_is_thin():
     assert shares["measure"] >= 0.35
     with pytest.raises(InvalidInput, match="priority must be one of accuracy, balanced, measure, but is 'speed'"):
         ob.AutoVC(priority="speed")
+
+
+def test_intervals_judge_labels_by_whole_blends_that_have_not_seen_them():
+    logged, pool, _, _ = bent()
+    problem = Problem(logged, pool)
+    state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
+    rows, codes = state.labelled(problem)
+    train, test = np.arange(5, codes.size), np.arange(5)
+    scores, said = state.fit.left_out(state)(train, test)
+    weights = state.importance(problem, rows, 4.0)[0] ** 0.5
+    X, population, kept = problem.take(rows), state.fit.population, state.model.chosen
+    blend = fit_blend(population, X[train], codes[train], weights[train], logged.classes, FAST, kept).blend
+    chances = blend.predict_proba(X[test])
+    np.testing.assert_array_equal(said, chances.argmax(axis=1))
+    np.testing.assert_allclose(scores, chances[:, 1] - chances[:, 0])

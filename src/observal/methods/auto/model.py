@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead
+from observal.learners.blend import Blend, BlendFit, Chosen, Judged, fit_blend, lead
 from observal.learners.population import Population
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
@@ -57,17 +58,39 @@ class Fitter:
 
     def __call__(self, state: PoolState) -> AutoModel:
         """Fit on all labels."""
+        kept: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
+        X, codes, weights, clip = self._labels(state)
+        blend, out_of_fold, chosen = self._fit(X, codes, weights, kept)
+        scores = _scores(*lead(out_of_fold), blend.classes_.size)
+        return AutoModel(self.problem, self.method.order == "stream", blend, chosen, scores, clip)
+
+    def left_out(self, state: PoolState) -> Callable[[Ints, Ints], Scores]:
+        """Return a function from labelled rows to train on and to judge to the judged rows' scores and classes.
+
+        Both are positions in ``state.labelled``. The whole blend is fitted again, with the weights and settings of the state's own.
+        """
+        X, codes, weights, _ = self._labels(state)
+        kept: Chosen | None = state.model.chosen
+
+        def judge(train: Ints, test: Ints) -> Scores:
+            blend = self._fit(X[train], codes[train], weights[train], kept).blend
+            found = blend.judge(X[test])
+            return _scores(found.codes, found.margins, blend.classes_.size)
+
+        return judge
+
+    def _labels(self, state: PoolState) -> tuple[Any, Ints, Floats, float]:
+        """Return the labelled rows' features, codes and weights, and the largest importance weight."""
         problem, method = self.problem, self.method
         rows, codes = state.labelled(problem)
         weights, clip = state.importance(problem, rows, method.clip_constant if method.clip else None)
         weights = weights**method.tempering
         if problem.cost is not None:
             weights = weights * problem.cost[rows]
-        kept: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
-        X, classes = problem.take(rows), problem.logged.classes
-        blend, out_of_fold, chosen = fit_blend(self.population, X, codes, weights, classes, method.learners, kept)
-        on_stream = method.order == "stream"
-        return AutoModel(problem, on_stream, blend, chosen, _scores(*lead(out_of_fold), len(classes)), clip)
+        return problem.take(rows), codes, weights, clip
+
+    def _fit(self, X: Any, codes: Ints, weights: Floats, kept: Chosen | None) -> BlendFit:
+        return fit_blend(self.population, X, codes, weights, self.problem.logged.classes, self.method.learners, kept)
 
 
 @dataclass(frozen=True, eq=False)
