@@ -84,7 +84,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         names = ("reason",) if kind == "finished" else ("data", "schema")
         require(all(isinstance(payload[name], str) for name in names), "its text is missing")
     elif kind == "round":
-        check_plan(payload["plan"], settings["pool_rows"], len(settings["classes"]))
+        check_plan(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
@@ -98,11 +98,13 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
 
 
-def check_plan(plan: Any, pool_rows: int, n_classes: int) -> None:
+def check_plan(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:
     """Raise ValueError if a plan names rows or classes that do not exist."""
     require(isinstance(plan, Plan), "its plan is missing")
     inside = plan.positions.max(initial=-1) < pool_rows and plan.inferred.max(initial=-1) < n_classes
     require(bool(inside), "its plan names a row or a class that does not exist")
+    beyond = plan.near is not None and plan.near.max(initial=-1) >= log_rows + pool_rows
+    require(not beyond, "its plan notes a row that does not exist")
     require(np.unique(plan.positions).size == plan.positions.size, "its plan names a row twice")
 
 

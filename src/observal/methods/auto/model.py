@@ -12,13 +12,15 @@ from observal.checks import Floats, Ints
 from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead
 from observal.learners.population import Population
 from observal.methods.intervals import Scores
-from observal.methods.pool import PoolState
+from observal.methods.pool import RANDOM, PoolState
 from observal.problem import Problem
+from observal.types import ASKED, Plan
 
 if TYPE_CHECKING:
     from observal.methods.auto.method import AutoVC
 
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
+MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
 AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
 
 
@@ -127,6 +129,19 @@ class AutoModel:
         known = place[rows] >= 0
         leads[known] = np.abs(self.out_of_fold[0][place[rows[known]]])
         return leads
+
+    def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
+        """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them.
+
+        Nothing is recorded where very many rows have equal leads.
+        """
+        leads = np.concatenate([self.blend.judge(self.problem.logged.X).margins, self.judged.margins])
+        leads[labelled] = np.abs(self.out_of_fold[0])
+        taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
+        near = np.flatnonzero(leads <= leads[self.problem.n_logged + taken].max(initial=-np.inf))
+        if near.size > max(MOST_NEAR, MOST_NEAR_SHARE * plan.positions.size):
+            return None, None
+        return near, leads[near]
 
     @property
     def disagreement(self) -> float:
