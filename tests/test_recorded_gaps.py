@@ -39,15 +39,40 @@ def test_intervals_are_those_of_fitting_every_round_again(session):
         assert dict(recorded.intervals(k)) == dict(again.intervals(k))
 
 
-def test_an_interval_fits_the_last_round_and_no_other(session, tmp_path, monkeypatch):
-    campaign = make_campaign(tmp_path / "c.db", method=ob.AutoVC(learners=("linear",)), label_budget=45, tolerance=None)
+@pytest.fixture
+def campaign(tmp_path):
+    method = ob.AutoVC(learners=("linear",))
+    campaign = make_campaign(tmp_path / "c.db", method=method, label_budget=45, tolerance=None)
     while batch := campaign.ask():
         campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
+    return campaign
+
+
+def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_path, monkeypatch):
     fits, fit = [], model.fit_blend
     monkeypatch.setattr(model, "fit_blend", lambda *given: fits.append(len(given[1])) or fit(*given))
     again = Campaign.open(tmp_path / "c.db")
     assert again.intervals()["error"] == campaign.intervals()["error"]
+    history, result = again.error_history(8), again.recorded_result()
     assert len(fits) <= 2  # the last round, and the one whose choices it keeps
+    whole = campaign.result()
+    assert history == [(r.labels, campaign.intervals(k)["error"]) for k, r in enumerate(whole.rounds)]
+    assert result.rounds[0].estimator is None
+    assert repr(result.rounds) == repr(whole.rounds)
+    assert (
+        result.estimator.predict_proba(small_data()[1].X).tolist()
+        == whole.estimator.predict_proba(small_data()[1].X).tolist()
+    )
+
+
+def test_a_corrected_label_makes_a_report_fit_again(campaign, tmp_path):
+    first = campaign.plans[0].asked[:1].tolist()
+    wrong = {"good": "bad", "bad": "good"}
+    campaign.tell(first, [wrong[truth_of(first[0])]], correct=True)
+    again = Campaign.open(tmp_path / "c.db")
+    assert all(round_.estimator is not None for round_ in again.recorded_result().rounds)
+    fitted = [again.intervals(k)["error"] for k in range(len(again.rounds))]
+    assert [error for _, error in again.error_history(8)] == fitted
 
 
 def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):

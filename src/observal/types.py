@@ -247,6 +247,26 @@ class Interval:
         )
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What was known when a round was opened, kept so that a report need not fit earlier rounds again.
+
+    Parameters
+    ----------
+    clip, disagreement : float
+        As in :class:`Round`, of the round before.
+    details : tuple of pairs
+        As in :class:`Round`.
+    error : Interval
+        The interval for the error, for a single look.
+    """
+
+    clip: float
+    disagreement: float
+    details: tuple[tuple[str, Any], ...]
+    error: Interval
+
+
 POPULATIONS = {"both": "log and pool together", "pool": "the pool", "log": "the log"}
 WHEN = {
     "planned": "hold at all rounds up to the budget together",

@@ -118,6 +118,11 @@ class AutoVC:
 
             check_learners(self.learners)
 
+    @property
+    def records_rounds(self) -> bool:
+        """Whether intervals cost little once a round is planned, so that they are recorded with it."""
+        return self.order == "pool"
+
     def choice(self, state: PoolState) -> Choice:
         """Return how the round after a state chooses."""
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)

@@ -135,7 +135,7 @@ class AutoModel:
 
         Nothing is recorded where very many rows have equal leads.
         """
-        leads = np.concatenate([self.blend.judge(self.problem.logged.X).margins, self.judged.margins])
+        leads = np.concatenate([self.judged_log.margins, self.judged.margins])
         leads[labelled] = np.abs(self.out_of_fold[0])
         taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
         near = np.flatnonzero(leads <= leads[self.problem.n_logged + taken].max(initial=-np.inf))
@@ -148,9 +148,18 @@ class AutoModel:
         """The mean weight, over the judged rows, of the learners that say another class than the blend."""
         return float(self.judged.disagreement.mean())
 
+    @cached_property
+    def judged_log(self) -> Judged:
+        """What the blend says of each row of the log."""
+        return self.blend.judge(self.problem.logged.X)
+
     def scores_of(self, rows: Ints) -> Scores:
-        """Return score and predicted class of rows of the stack of log and pool."""
-        codes, margins, *_ = self.blend.judge(self.problem.take(rows))
+        """Return score and predicted class of rows of the stack of log and pool; none is judged a second time."""
+        if {"judged", "judged_log"} <= self.__dict__.keys() and not self.on_stream:
+            both = zip(self.judged_log[:2], self.judged[:2], strict=True)
+            codes, margins = (np.concatenate(parts)[rows] for parts in both)
+        else:
+            codes, margins, *_ = self.blend.judge(self.problem.take(rows))
         return _scores(codes, margins, self.blend.classes_.size)
 
 
