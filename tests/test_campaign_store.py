@@ -216,6 +216,56 @@ def test_arrays_survive_in_pieces(rows, columns, most_bytes):
     assert all(len(content) <= max(most_bytes, 8 * columns) for _, content in memory.chunks.values())
 
 
+ODD = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    127.0,
+    128.0,
+    40_000.0,
+    0.5,
+    0.1,
+    1e300,
+    -1e300,
+    float("nan"),
+    float("inf"),
+    2.0**31,
+    2.0**53,
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ODD), st.sampled_from([0.0, 1.0])), min_size=1, max_size=40), st.integers(1, 99)
+)
+def test_packed_arrays_come_back_to_the_last_bit(rows, most_bytes):
+    array, memory = np.array(rows), Memory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("observal.journal.sql.chunks.MOST_BYTES", most_bytes)
+        patch.setattr("observal.journal.sql.chunks.WORTH_PACKING", float("inf"))
+        form = write_array(memory, "x", array)
+    assert form["packed"]
+    assert read_array(memory, "x", form).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("kind", [bool, np.int64, np.float64])
+def test_categories_take_little_room(kind):
+    array, memory = (np.random.default_rng(0).random((20_000, 20)) < 0.1).astype(kind), Memory()
+    form = write_array(memory, "x", array)
+    back = read_array(memory, "x", form)
+    assert back.dtype == array.dtype
+    assert np.array_equal(back, array)
+    assert sum(len(content) for _, content in memory.chunks.values()) < array.size / 4
+
+
+def test_a_packed_array_of_another_size_is_refused():
+    memory = Memory()
+    form = write_array(memory, "x", np.zeros((5000, 3)))
+    assert form["packed"]
+    with pytest.raises(NotACampaign, match="does not have the recorded size"):
+        read_array(memory, "x", {**form, "shape": [5000, 4]})
+
+
 @given(st.lists(st.text(max_size=30) | st.none(), min_size=1, max_size=60), st.data())
 def test_some_rows_of_a_table_are_read_in_the_order_given(texts, draw):
     table = pa.table({"text": pa.array(texts, pa.string()), "number": pa.array(range(len(texts)))})

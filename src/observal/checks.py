@@ -196,6 +196,21 @@ def check_plan(
             raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
 
 
+def check_near(rows: Any, gaps: Any) -> None:
+    """Refuse a plan's record of uncertain rows whose columns do not fit together."""
+    if rows is None and gaps is None:
+        return
+    sound = (
+        rows is not None
+        and gaps is not None
+        and rows.ndim == gaps.ndim == 1
+        and rows.size == gaps.size
+        and (rows.size == 0 or (rows.dtype.kind in "iu" and gaps.dtype.kind == "f" and rows.min() >= 0))
+    )
+    if not sound:
+        raise InvalidInput("A plan needs a gap for each row that it notes as near, but they do not match; correct it.")
+
+
 def is_missing(value: Any) -> bool:
     """Return whether a label means "not known": None, NaN, NaT or a frame library's null."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):

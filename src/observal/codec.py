@@ -21,11 +21,12 @@ from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thr
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
 from observal.problem import LoggedData, Pool
 from observal.rebuild import build
-from observal.types import Plan
+from observal.types import Interval, Plan, Recorded
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
-_OTHERS = (Dichotomies, FiniteClass, HalfPlanes, LoggedData, Plan, Pool, Rectangles, Stumps, Thresholds)
-CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_OTHERS)}
+_RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
+_OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
+CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_RECORDS, *_OTHERS)}
 
 # The names that version 0.1 wrote: a module, a colon and a class.
 OLD_NAMES = {

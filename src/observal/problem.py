@@ -259,7 +259,12 @@ class Problem:
     def take(self, rows: Ints) -> Any:
         """Return the features of some rows of the stack; rows of the log must come first in `rows`."""
         of_log = rows < self.n_logged
-        return stack_rows(self.logged.X[rows[of_log]], self.pool.X[rows[~of_log] - self.n_logged])
+        first, then = rows[of_log], rows[~of_log] - self.n_logged
+        if hasattr(self.logged.X, "tocsr") or hasattr(self.pool.X, "tocsr"):
+            return stack_rows(self.logged.X[first], self.pool.X[then])
+        out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X, self.pool.X))
+        out[: first.size], out[first.size :] = self.logged.X[first], self.pool.X[then]
+        return out
 
     def labelled(self, bought: Ints, codes: Ints) -> tuple[Ints, Ints]:
         """Return the rows of the stack that have a label and their class codes.

@@ -20,6 +20,7 @@ from observal.checks import (
     Floats,
     Ints,
     Signs,
+    check_near,
     check_plan,
     frozen,
 )
@@ -54,6 +55,9 @@ class Plan:
         about by the same factor.
     doubt : float array, optional
         The chance, by the method's own estimate before any answer, that the guess in `inferred` is wrong.
+    near, near_gaps : arrays, optional
+        The rows of the stack of log and pool that are as uncertain as those taken for it, labelled rows judged as if their labels
+        were not known, and how uncertain each is. Intervals need them, and would otherwise fit the round again.
     """
 
     positions: Ints
@@ -64,10 +68,13 @@ class Plan:
     reasons: tuple[str, ...]
     shuffled: bool = False
     doubt: Floats | None = None
+    near: Ints | None = None
+    near_gaps: Floats | None = None
 
     def __post_init__(self) -> None:
         rows = (self.positions, self.query_probability, self.action, self.inferred, self.reason)
         check_plan(*rows, len(ACTION_NAMES), len(self.reasons), self.doubt)
+        check_near(self.near, self.near_gaps)
 
     @cached_property
     def asked(self) -> Ints:
@@ -89,6 +96,8 @@ class Plan:
             self.reasons,
             self.shuffled,
             None if self.doubt is None else self.doubt[:end],
+            self.near,
+            self.near_gaps,
         )
 
 
@@ -236,6 +245,26 @@ class Interval:
             high=max(known * high + self.unknown, self.high),
             method=f"{self.method}; {because}",
         )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was known when a round was opened, kept so that a report need not fit earlier rounds again.
+
+    Parameters
+    ----------
+    clip, disagreement : float
+        As in :class:`Round`, of the round before.
+    details : tuple of pairs
+        As in :class:`Round`.
+    error : Interval
+        The interval for the error, for a single look.
+    """
+
+    clip: float
+    disagreement: float
+    details: tuple[tuple[str, Any], ...]
+    error: Interval
 
 
 POPULATIONS = {"both": "log and pool together", "pool": "the pool", "log": "the log"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from observal import codec
 from observal.errors import InvalidInput, NotACampaign, ObservalError
-from observal.types import Plan
+from observal.types import Plan, Recorded
 
 
 def encode(value: Any) -> Any:
@@ -32,6 +32,14 @@ def decode_plan(encoded: Any) -> Plan:
     if not isinstance(plan, Plan):
         raise NotACampaign(f"The campaign has {plan!r:.60} instead of a plan; use an undamaged copy.")
     return plan
+
+
+def decode_recorded(encoded: Any) -> Recorded | None:
+    """Return what was known when a round was opened; None if it was not recorded."""
+    found = None if encoded is None else _decode(encoded, "record of a round")
+    if not isinstance(found, Recorded | None):
+        raise NotACampaign(f"The campaign has {found!r:.60} instead of a record; use an undamaged copy.")
+    return found
 
 
 def decode_method(encoded: Any) -> Any:

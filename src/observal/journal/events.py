@@ -5,7 +5,7 @@ kind       payload
 ========== =====================================================================================
 created    the settings: names of columns, sizes, classes, method, label budget
 upgraded   the digest of all data, if an older version had written none
-round      the plan of a round, the ids of the rows it asks about, and what labels may still gain
+round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then
 asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.types import Goals, Plan
+from observal.types import Goals, Interval, Plan, Recorded
 
 OBSERVAL = "observal"
 """The actor of entries that no person caused."""
@@ -84,10 +84,11 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         names = ("reason",) if kind == "finished" else ("data", "schema")
         require(all(isinstance(payload[name], str) for name in names), "its text is missing")
     elif kind == "round":
-        check_plan(payload["plan"], settings["pool_rows"], len(settings["classes"]))
+        check_plan(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
+        _check_recorded(payload.get("recorded"))
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
@@ -98,12 +99,24 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
 
 
-def check_plan(plan: Any, pool_rows: int, n_classes: int) -> None:
+def check_plan(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:
     """Raise ValueError if a plan names rows or classes that do not exist."""
     require(isinstance(plan, Plan), "its plan is missing")
     inside = plan.positions.max(initial=-1) < pool_rows and plan.inferred.max(initial=-1) < n_classes
     require(bool(inside), "its plan names a row or a class that does not exist")
+    beyond = plan.near is not None and plan.near.max(initial=-1) >= log_rows + pool_rows
+    require(not beyond, "its plan notes a row that does not exist")
     require(np.unique(plan.positions).size == plan.positions.size, "its plan names a row twice")
+
+
+def _check_recorded(recorded: Any) -> None:
+    if recorded is None:
+        return
+    require(isinstance(recorded, Recorded) and isinstance(recorded.error, Interval), "its record is not valid")
+    numbers = (recorded.clip, recorded.disagreement, recorded.error.estimate, recorded.error.low, recorded.error.high)
+    require(all(isinstance(number, float) for number in numbers), "its record is not valid")
+    pairs = all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in recorded.details)
+    require(pairs, "its record is not valid")
 
 
 def _check_created(payload: Mapping[str, Any]) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 from observal.errors import NotACampaign
 from observal.journal.answers import lookup
 from observal.journal.events import Event
-from observal.types import Plan
+from observal.types import Plan, Recorded
+
+_OPEN = object()  # stands for the label of a row that has none yet
 
 
 class Ledger:
@@ -57,6 +59,9 @@ class Ledger:
         self.corrections = 0
         self.recorded_stop = ""
         self.to_gain: float | None = None  # when the last round was opened
+        self.recorded: list[
+            Recorded | None
+        ] = []  # when each round was opened; None once labels that it knew were changed
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -154,6 +159,7 @@ class Ledger:
         plan: Plan = event.payload["plan"]
         self.plans.append(plan)
         self.to_gain = event.payload.get("to_gain")
+        self.recorded.append(event.payload.get("recorded"))
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             if position in self.ids:
                 raise ValueError(f"pool row {position} was asked about before")
@@ -194,6 +200,14 @@ class Ledger:
         self.recorded_stop = ""  # after another answer there may be more to ask
         if len(responses) < self.overlap:
             return
+        before = self.labels.get(position, _OPEN)
+        self._decide(position, responses)
+        closed = bool(self.plans) and position not in self.plans[-1].asked
+        if closed and before is not _OPEN and self.labels[position] != before:
+            self.recorded = [None] * len(self.recorded)
+
+    def _decide(self, position: int, responses: Mapping[str, int | None]) -> None:
+        """Give a row the label that most annotators say."""
         ranked = Counter(c for c in responses.values() if c is not None).most_common(2)
         if not ranked:
             self.labels[position] = None

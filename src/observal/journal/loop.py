@@ -25,11 +25,13 @@ from observal.journal.settings import ANYONE, check_annotator, observal_version
 from observal.journal.status import status_of, why_nothing
 from observal.journal.telling import validate_answers
 from observal.problem import Problem
-from observal.types import ACTION_NAMES, Interval, Plan, Round, RunResult, Stop, Table
+from observal.types import ACTION_NAMES, Interval, Plan, Recorded, Round, RunResult, Stop, Table
 
 
 class Transaction(Protocol):
-    """What a journal offers while it is read or written."""
+    """What a journal offers while it is read or written; what is `durable` may be read by another process later."""
+
+    durable: bool
 
     def events(self, ledger: Ledger) -> list[Event]:
         """Return the events that a ledger has not followed yet."""
@@ -220,7 +222,32 @@ class LabelLoop:
     def result(self) -> RunResult:
         """Return the results so far: the classifier of the last closed round, and every decision up to it."""
         replay = self._replayed()
-        rounds = tuple(replay.round(k) for k in range(replay.closed + 1))
+        return self._result(tuple(replay.round(k) for k in range(replay.closed + 1)))
+
+    def recorded_result(self) -> RunResult:
+        """Return the results so far, as :meth:`result` does, but rounds that are on record have no classifier and are not fitted."""
+        replay = self._replayed()
+        known = enumerate(self._known(replay))
+        return self._result(tuple(replay.recorded_round(k, one) if one else replay.round(k) for k, one in known))
+
+    def error_history(self, points: int) -> list[tuple[int, Interval]]:
+        """Return labels bought and the interval for the error after at most `points` + 1 rounds, the first and the last among them."""
+        replay = self._replayed()
+        known, last = self._known(replay), replay.closed
+        history = []
+        for k in sorted({round(i * last / points) for i in range(points + 1)}):
+            found, one = replay.intervals(k), known[k]
+            error = found["error"] if one is None else replay.stretched(k, {"error": one.error})["error"]
+            history.append((replay.bought(k), error))
+        return history
+
+    def _known(self, replay: Replay) -> list[Recorded | None]:
+        """Return what is on record of each closed round; of the last one nothing is, and nothing is needed."""
+        known = self._ledger.recorded[: replay.closed]
+        return [*known, *[None] * (replay.closed + 1 - len(known))]
+
+    def _result(self, rounds: tuple[Round, ...]) -> RunResult:
+        replay = self._replayed()
         decisions, codes = self._decisions(self._ledger.plans[: replay.closed])
         bought = np.array([code is not None for code in codes], dtype=bool)
         queries = {name: decisions[name][bought] for name in ("id", "round", "query_probability")}
@@ -305,6 +332,8 @@ class LabelLoop:
                 plan = plan.cut(budget - ledger.bought)
             ids = transaction.pool_ids(plan.asked).tolist()
             payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
+            if transaction.durable and (known := self._replayed(transaction).record()):
+                payload["recorded"] = known
             if to_gain is not None:
                 payload["to_gain"] = to_gain
             self._append(transaction, OBSERVAL, "round", payload)

@@ -27,6 +27,7 @@ class MemoryJournal:
     """
 
     name = "the session"
+    durable = False
 
     def __init__(self, problem: Problem, events: Iterable[Event] = ()) -> None:
         self._problem = problem

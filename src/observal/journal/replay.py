@@ -19,7 +19,7 @@ from observal.methods import Method
 from observal.methods.contradiction import COMPARED
 from observal.problem import Problem
 from observal.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
-from observal.types import Answers, Goals, Interval, Plan, Round, Stop
+from observal.types import Answers, Goals, Interval, Plan, Recorded, Round, Stop
 
 Codes = tuple[int | None, ...]
 JUDGED_ROWS = 4000
@@ -156,10 +156,27 @@ class Replay:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:
             state = self._states[k]
-            self._intervals[k] = Later(lambda: self._stretched(k, self._method.intervals(self.problem, state)))
+            self._intervals[k] = Later(lambda: self.stretched(k, self._method.intervals(self.problem, state)))
         return self._intervals[k]
 
-    def _stretched(self, k: int, found: dict[str, Interval]) -> dict[str, Interval]:
+    def record(self) -> Recorded | None:
+        """Return what is known after the last closed round, if that costs no further fit; else None."""
+        if not getattr(self._method, "records_rounds", False):
+            return None
+        state, round_ = self._states[-1], self.round(self.closed)
+        if any(plan.near is None for plan in state.plans()):
+            return None
+        error = self._method.intervals(self.problem, state)["error"]
+        return Recorded(float(round_.clip), float(round_.disagreement), tuple(round_.details.items()), error)
+
+    def recorded_round(self, k: int, known: Recorded) -> Round:
+        """Return a closed round from what was recorded of it, without a classifier: nothing is fitted."""
+        found: Round = self._states[k].as_round(
+            estimator=None, clip=known.clip, disagreement=known.disagreement, **dict(known.details)
+        )
+        return found
+
+    def stretched(self, k: int, found: dict[str, Interval]) -> dict[str, Interval]:
         """Return intervals that hold at all rounds that people may have looked at."""
         looks = self.goals.looks
         planned = None if self._budget is None else self._labels_at_end
@@ -176,8 +193,11 @@ class Replay:
 
     def _labels(self, k: int) -> int:
         """Return all labels after a round, the log's included."""
-        bought = sum(code is not None for codes in self._answers[:k] for code in codes)
-        return int(self.problem.logged.revealed.sum()) + bought
+        return int(self.problem.logged.revealed.sum()) + self.bought(k)
+
+    def bought(self, k: int) -> int:
+        """Return the labels bought up to a round."""
+        return sum(code is not None for codes in self._answers[:k] for code in codes)
 
     @property
     def _labels_at_end(self) -> int:

@@ -67,13 +67,17 @@ def would_take(
     rows : int array
         Positions in the stack of log and pool.
     gaps : callable
-        From an earlier state and rows to the gaps that its round was planned with.
+        From an earlier state and rows to the gaps that its round was planned with; asked only where a plan has no record of them.
     """
     taken = np.zeros(rows.size, dtype=bool)
     while state.before is not None and state.plan is not None:
         before, plan = state.before, state.plan
-        here = gaps(before, rows)
-        asked = gaps(before, n_logged + plan.asked)
+        if plan.near is not None and plan.near_gaps is not None:
+            recorded = np.full(propensity.size, np.inf)
+            recorded[plan.near] = plan.near_gaps
+            here, asked = recorded[rows], recorded[n_logged + plan.asked]
+        else:
+            here, asked = gaps(before, rows), gaps(before, n_logged + plan.asked)
         reason = plan.reason[plan.action == ASKED]
         # The gate lets rows through in the order of their propensity; the largest that passed marks how far it was open.
         gated = reason == GATED

@@ -19,7 +19,7 @@ order), so every row that passes the gate can be chosen, and every chance is on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -146,6 +146,13 @@ class PoolState:
             looked=self.looked + plan.positions.size,
             last=(int(answered.sum()), int((~answered).sum()), plan.positions.size - asked.size),
         )
+
+    def plans(self) -> Iterator[Plan]:
+        """Yield the plans of the rounds so far, the last one first."""
+        state: PoolState | None = self
+        while state is not None and state.plan is not None:
+            yield state.plan
+            state = state.before
 
     def any_left(self, problem: Problem) -> bool:
         """Return whether any pool row is still undecided."""

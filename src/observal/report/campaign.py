@@ -36,7 +36,12 @@ def write_campaign_report(
         Whether an existing file may be replaced; a campaign is never replaced.
     """
     check_target(path, force)
-    status, settings, result, problem = campaign.status(), campaign.settings, campaign.result(), campaign.problem
+    status, settings, result, problem = (
+        campaign.status(),
+        campaign.settings,
+        campaign.recorded_result(),
+        campaign.problem,
+    )
     names = settings["features"]
     return write_report(
         path,
@@ -52,7 +57,7 @@ def write_campaign_report(
             random_state=status.random_state,
             command=command,
             notes=status.notes,
-            error_history=[(result.rounds[k].labels, campaign.intervals(k)["error"]) for k in _rounds(result.rounds)],
+            error_history=campaign.error_history(POINTS),
             goals=goals_of(settings),
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
@@ -63,9 +68,3 @@ def write_campaign_report(
 def _settings(status: Any) -> dict[str, str]:
     shown = {"method": status.method, "label budget": status.label_budget, "annotators per row": status.overlap}
     return {name: "none" if value is None else str(value) for name, value in shown.items()}
-
-
-def _rounds(rounds: Any) -> list[int]:
-    """Return at most `POINTS` + 1 rounds, including the first and the last."""
-    last = len(rounds) - 1
-    return sorted({round(k * last / POINTS) for k in range(POINTS + 1)})

@@ -1,6 +1,7 @@
-"""Log and pool in a campaign's database: arrays as plain bytes, raw rows and ids as Arrow, all in chunks.
+"""Log and pool in a campaign's database: arrays packed or as plain bytes, raw rows and ids as Arrow, all in chunks.
 
-A chunk has at most 16 MB. Features are read at the speed of the disk, and a few raw rows can be read without the others.
+A chunk is of at most 16 MB of rows. Features that do not pack well are read at the speed of the disk, and a few raw rows can be
+read without the others.
 """
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ from observal.errors import NotACampaign
 from observal.journal.sql.store import Transaction
 
 MOST_BYTES = 16 * 2**20
+WORTH_PACKING = 0.8  # of its plain size: an array that stays larger than that is stored as it is
+SMALLER = (np.int8, np.int16, np.int32, np.float32)  # types to try for a column
 TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are read at a time
 
 
 def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dict[str, Any]:
-    """Store an array, and return the dtype and shape that :func:`read_array` needs."""
+    """Store an array, packed where that saves a fifth, and return the dtype and shape that :func:`read_array` needs."""
     array = np.asarray(array)
     per_row = max(1, array.itemsize * int(np.prod(array.shape[1:])))
     step = max(1, MOST_BYTES // per_row)
+    packed = None
     for chunk, first in enumerate(range(0, len(array), step)):
-        content = np.ascontiguousarray(array[first : first + step]).tobytes()
-        transaction.write_chunk(name, chunk, first, content)
-    return {"dtype": array.dtype.str, "shape": list(array.shape)}
+        block = array[first : first + step]
+        content = b"" if packed is False else _pack(block)
+        if packed is None:  # the first chunk decides: all are stored alike
+            packed = len(content) < WORTH_PACKING * block.nbytes
+        transaction.write_chunk(name, chunk, first, content if packed else np.ascontiguousarray(block).tobytes())
+    return {"dtype": array.dtype.str, "shape": list(array.shape)} | ({"packed": True} if packed else {})
 
 
 def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDArray[Any]:
@@ -35,20 +42,69 @@ def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDA
     dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
     firsts = transaction.first_rows(name)
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
+    form_of_chunk = _unpack if form.get("packed") else _plain
 
     def read(chunk: int) -> NDArray[Any]:
         content, rows = transaction.read_chunk(name, chunk), ends[chunk] - firsts[chunk]
-        if len(content) != rows * dtype.itemsize * math.prod(shape[1:]):
+        found = form_of_chunk(content, dtype, (rows, *shape[1:]))
+        if found is None:
             raise NotACampaign(
                 f"The campaign is damaged: its {name} does not have the recorded size; use an undamaged copy."
             )
-        return np.frombuffer(content, dtype=dtype).reshape(rows, *shape[1:])
+        return found
 
     last = [read(len(firsts) - 1)] if firsts else []  # check the recorded size before allocating the array
     out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
     for chunk in range(len(firsts)):
         out[firsts[chunk] : ends[chunk]] = last[0] if chunk == len(firsts) - 1 else read(chunk)
     return out
+
+
+def _plain(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """Return the array whose bytes these are, or None if their number is wrong."""
+    if len(content) != dtype.itemsize * math.prod(shape):
+        return None
+    return np.frombuffer(content, dtype=dtype).reshape(shape)
+
+
+def _pack(block: NDArray[Any]) -> bytes:
+    """Return rows as an Arrow table: a column for each feature, as its smallest exact type, and compressed.
+
+    A column of a category takes a few bits for each row then, and not eight bytes.
+    """
+    import pyarrow as pa
+
+    columns = np.ascontiguousarray(block.reshape(len(block), -1).T)
+    if columns.dtype.kind == "b":
+        columns = columns.view(np.int8)
+    names = [str(k) for k in range(len(columns))]
+    return _to_bytes(pa.table([pa.array(_smallest(column)) for column in columns], names))
+
+
+def _smallest(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column as the smallest type that has the same bits when it is turned back."""
+    bits = column.view(f"u{column.itemsize}")
+    with np.errstate(all="ignore"):
+        for kind in SMALLER:
+            smaller = column.astype(kind)
+            if np.array_equal(smaller.astype(column.dtype).view(bits.dtype), bits):
+                return smaller
+    return column
+
+
+def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """Return the rows that :func:`_pack` was given, or None if their number is wrong."""
+    from pyarrow import types
+
+    table = _from_bytes(content)
+    n_columns = math.prod(shape[1:])
+    numbers = all((types.is_integer(kind) or types.is_floating(kind)) for kind in table.schema.types)
+    if (table.num_rows, table.num_columns) != (shape[0], n_columns) or not numbers:
+        return None
+    out = np.empty((shape[0], n_columns), dtype=dtype)
+    for k, column in enumerate(table.columns):
+        out[:, k] = column.to_numpy()
+    return out.reshape(shape)
 
 
 def write_table(transaction: Transaction, name: str, table: Any) -> None:

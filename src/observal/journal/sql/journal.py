@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from observal.checks import Ints
 from observal.codec import gone_settings
 from observal.errors import NotACampaign
-from observal.journal.encoding import decode_method, decode_plan, encode
+from observal.journal.encoding import decode_method, decode_plan, decode_recorded, encode
 from observal.journal.events import Event, check_payload, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
@@ -22,6 +22,7 @@ from observal.problem import Problem
 
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _COSTS = {"log.cost", "pool.cost"}
+_ENCODED = ("plan", "method", "recorded")
 _ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1")
 
 
@@ -47,6 +48,8 @@ class SqlJournal:
 
 class SqlTransaction:
     """What can be done with the journal within one transaction."""
+
+    durable = True
 
     def __init__(self, stored: Transaction, name: str) -> None:
         self.stored = stored
@@ -75,7 +78,7 @@ class SqlTransaction:
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
         """Add an event and return it; it counts once the transaction is committed."""
-        encoded = {name: encode(value) if name in ("plan", "method") else value for name, value in payload.items()}
+        encoded = {name: encode(value) if name in _ENCODED else value for name, value in payload.items()}
         return replace(self.stored.append(actor, kind, encoded), payload=payload)
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
@@ -96,7 +99,8 @@ def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "round":
         plain = all(isinstance(id_, str | int) for id_ in payload["ids"])
         require(isinstance(payload["ids"], list) and plain, "an id is neither text nor a whole number")
-        return {**payload, "plan": decode_plan(payload["plan"])}
+        recorded = decode_recorded(payload.get("recorded"))
+        return {**payload, "plan": decode_plan(payload["plan"]), "recorded": recorded}
     if kind == "created":
         _check_stored(payload)
         gone = gone_settings(payload["method"])

@@ -122,6 +122,11 @@ class AutoVC:
 
             check_learners(self.learners)
 
+    @property
+    def records_rounds(self) -> bool:
+        """Whether intervals cost little once a round is planned, so that they are recorded with it."""
+        return self.order == "pool"
+
     def choice(self, state: PoolState) -> Choice:
         """Return how the round after a state chooses."""
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
@@ -152,7 +157,14 @@ class AutoVC:
             nobody = np.zeros(len(problem.pool), dtype=bool)
             drawn = draw(problem, state, choice, judged.margins, nobody, judged.doubt)
         plan = draw_plan(drawn, rng)
-        return replace(plan, inferred=judged.codes[plan.positions], doubt=judged.doubt[plan.positions])
+        near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
+        return replace(
+            plan,
+            inferred=judged.codes[plan.positions],
+            doubt=judged.doubt[plan.positions],
+            near=near,
+            near_gaps=gaps,
+        )
 
     def _stream_plan(self, problem: Problem, state: StreamState, choice: Choice, rng: np.random.Generator) -> Plan:
         """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""

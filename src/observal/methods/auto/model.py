@@ -13,13 +13,15 @@ from observal.checks import Floats, Ints
 from observal.learners.blend import Blend, BlendFit, Chosen, Judged, fit_blend, lead
 from observal.learners.population import Population
 from observal.methods.intervals import Scores
-from observal.methods.pool import PoolState
+from observal.methods.pool import RANDOM, PoolState
 from observal.problem import Problem
+from observal.types import ASKED, Plan
 
 if TYPE_CHECKING:
     from observal.methods.auto.method import AutoVC
 
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
+MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
 AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
 
 
@@ -151,14 +153,36 @@ class AutoModel:
         leads[known] = np.abs(self.out_of_fold[0][place[rows[known]]])
         return leads
 
+    def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
+        """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them.
+
+        Nothing is recorded where very many rows have equal leads.
+        """
+        leads = np.concatenate([self.judged_log.margins, self.judged.margins])
+        leads[labelled] = np.abs(self.out_of_fold[0])
+        taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
+        near = np.flatnonzero(leads <= leads[self.problem.n_logged + taken].max(initial=-np.inf))
+        if near.size > max(MOST_NEAR, MOST_NEAR_SHARE * plan.positions.size):
+            return None, None
+        return near, leads[near]
+
     @property
     def disagreement(self) -> float:
         """The mean weight, over the judged rows, of the learners that say another class than the blend."""
         return float(self.judged.disagreement.mean())
 
+    @cached_property
+    def judged_log(self) -> Judged:
+        """What the blend says of each row of the log."""
+        return self.blend.judge(self.problem.logged.X)
+
     def scores_of(self, rows: Ints) -> Scores:
-        """Return score and predicted class of rows of the stack of log and pool."""
-        codes, margins, *_ = self.blend.judge(self.problem.take(rows))
+        """Return score and predicted class of rows of the stack of log and pool; none is judged a second time."""
+        if {"judged", "judged_log"} <= self.__dict__.keys() and not self.on_stream:
+            both = zip(self.judged_log[:2], self.judged[:2], strict=True)
+            codes, margins = (np.concatenate(parts)[rows] for parts in both)
+        else:
+            codes, margins, *_ = self.blend.judge(self.problem.take(rows))
         return _scores(codes, margins, self.blend.classes_.size)
 
 

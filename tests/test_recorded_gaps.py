@@ -1,0 +1,89 @@
+"""Plans record the gaps of uncertain rows, so that intervals need no fit of earlier rounds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import observal as ob
+from observal.campaign import Campaign
+from observal.errors import InvalidInput
+from observal.journal.replay import Replay
+from observal.methods.auto import model
+from observal.types import Plan
+from tests.campaigns import make_campaign, small_data, truth_of
+
+
+@pytest.fixture(scope="module")
+def session():
+    logged, pool = small_data()
+    session = ob.Session(logged, pool, ob.AutoVC(learners=("linear", "forest")), label_budget=45, tolerance=None)
+    while (query := session.ask()) is not None:
+        session.tell(query.ids, [truth_of(i) for i in query.positions])
+    return session
+
+
+def replayed(session, plans):
+    replay = Replay(session.problem, session.settings["method"], 0, label_budget=45)
+    codes = {"bad": 0, "good": 1}
+    replay.follow(plans, {int(row): codes[truth_of(row)] for plan in plans for row in plan.asked})
+    return replay
+
+
+def test_intervals_are_those_of_fitting_every_round_again(session):
+    assert session.plans[-1].asked.size < session.plans[-2].asked.size  # cut off by the budget
+    assert all(plan.near is not None and plan.near.size >= plan.asked.size // 2 for plan in session.plans)
+    forgotten = [replace(plan, near=None, near_gaps=None) for plan in session.plans]
+    recorded, again = replayed(session, session.plans), replayed(session, forgotten)
+    for k in range(recorded.closed + 1):
+        assert dict(recorded.intervals(k)) == dict(again.intervals(k))
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    method = ob.AutoVC(learners=("linear",))
+    campaign = make_campaign(tmp_path / "c.db", method=method, label_budget=45, tolerance=None)
+    while batch := campaign.ask():
+        campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
+    return campaign
+
+
+def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_path, monkeypatch):
+    fits, fit = [], model.fit_blend
+    monkeypatch.setattr(model, "fit_blend", lambda *given: fits.append(len(given[1])) or fit(*given))
+    again = Campaign.open(tmp_path / "c.db")
+    assert again.intervals()["error"] == campaign.intervals()["error"]
+    history, result = again.error_history(8), again.recorded_result()
+    assert len(fits) <= 2  # the last round, and the one whose choices it keeps
+    whole = campaign.result()
+    assert history == [(r.labels, campaign.intervals(k)["error"]) for k, r in enumerate(whole.rounds)]
+    assert result.rounds[0].estimator is None
+    assert repr(result.rounds) == repr(whole.rounds)
+    assert (
+        result.estimator.predict_proba(small_data()[1].X).tolist()
+        == whole.estimator.predict_proba(small_data()[1].X).tolist()
+    )
+
+
+def test_a_corrected_label_makes_a_report_fit_again(campaign, tmp_path):
+    first = campaign.plans[0].asked[:1].tolist()
+    wrong = {"good": "bad", "bad": "good"}
+    campaign.tell(first, [wrong[truth_of(first[0])]], correct=True)
+    again = Campaign.open(tmp_path / "c.db")
+    assert all(round_.estimator is not None for round_ in again.recorded_result().rounds)
+    fitted = [again.intervals(k)["error"] for k in range(len(again.rounds))]
+    assert [error for _, error in again.error_history(8)] == fitted
+
+
+def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):
+    monkeypatch.setattr(model, "MOST_NEAR", 0)
+    monkeypatch.setattr(model, "MOST_NEAR_SHARE", 0)
+    assert Replay(session.problem, session.settings["method"], 0).next_plan().near is None
+
+
+@pytest.mark.parametrize(("near", "gaps"), [([1], None), ([1, 2], [0.1]), ([-1], [0.1]), ([0.5], [0.1])])
+def test_a_record_that_does_not_fit_together_is_refused(near, gaps):
+    one = np.zeros(1, dtype=np.int64)
+    record = [None if part is None else np.array(part) for part in (near, gaps)]
+    with pytest.raises(InvalidInput, match="near"):
+        Plan(one, np.ones(1), one, one, one, ("why",), True, None, *record)
