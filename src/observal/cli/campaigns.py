@@ -31,6 +31,14 @@ EstimateChances = Annotated[
 Features = Annotated[
     str | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
 ]
+Separator = Annotated[
+    str | None, typer.Option("--sep", help="What separates columns in CSV files; by default found out.")
+]
+DecimalSign = Annotated[str | None, typer.Option("--decimal", help="Decimal sign, . or , ; by default found out.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of CSV files, such as cp1252; by default found out.")]
+Missing = Annotated[
+    list[str] | None, typer.Option(help="A word that means a missing value, such as '?'; repeat it for several.")
+]
 
 
 def init(
@@ -82,10 +90,14 @@ def init(
         typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Make a campaign from tables: CSV, Parquet or Arrow files.
+    """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
 
     The tables are copied into the campaign, so you can move it to another machine. An existing file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
@@ -119,6 +131,10 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
+            sep=sep,
+            decimal=decimal,  # type: ignore[arg-type]  # checked when the tables are read
+            encoding=encoding,
+            missing=missing or (),
             progress=progress,
         )
     _show_status(made.status(), as_json)

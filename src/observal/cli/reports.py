@@ -10,7 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.campaigns import Chances, EstimateChances, Features, Where, listed
+from observal.cli.campaigns import (
+    Chances,
+    DecimalSign,
+    Encoding,
+    EstimateChances,
+    Features,
+    Missing,
+    Separator,
+    Where,
+    listed,
+)
 from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
 
@@ -25,6 +35,10 @@ def diagnose(
     target: Annotated[
         float | None, typer.Option(help="A target error, to estimate how many labels it takes to reach it.")
     ] = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -48,10 +62,14 @@ def diagnose(
             if not chances or (propensity and estimate_propensity):
                 raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
             from observal.tables import TableRoles, load_problem
+            from observal.tables.formats import Format
+            from observal.tables.reading import read_tables
 
+            given = Format(sep, decimal, encoding, tuple(missing or ()))  # type: ignore[arg-type]  # checked there
+            *logs, rest = read_tables([*logged, pool], id, label, given)
             roles = TableRoles(label, None, id, None, None if features is None else tuple(listed(features) or ()))
             loaded = load_problem(
-                list(logged), pool, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
+                logs, rest, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
             )
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
         found = run_diagnose(log, rows, feature_names=names, target_error=target, random_state=seed)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
+from observal.tables.formats import format_from
 from observal.types import Goals, Plan
 
 OBSERVAL = "observal"
@@ -121,6 +122,11 @@ def _check_created(payload: Mapping[str, Any]) -> None:
         goals_of(payload)
     except (InvalidInput, TypeError) as error:
         raise ValueError("its goals are not valid") from error
+    if payload.get("written") is not None:
+        try:
+            format_from(payload["written"])
+        except (InvalidInput, KeyError, TypeError, AttributeError) as error:
+            raise ValueError("how its tables were written is not valid") from error
 
 
 def goals_of(settings: Mapping[str, Any]) -> Goals:
