@@ -251,6 +251,7 @@ class Campaign(LabelLoop):
                 rows=rows.add_column(0, name, [asked.ids]),
                 finished=bool(self._ledger.stopped),
                 note=asked.note,
+                classes=tuple(self._ledger.settings["classes"]),
             )
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -87,7 +87,13 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
-def write_workbook(file: BinaryIO, names: Sequence[str], rows: Sequence[Sequence[Any]], choices: Sequence[Any]) -> None:
+def write_workbook(
+    file: BinaryIO,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    choices: Sequence[Any],
+    formats: Mapping[str, str] | None = None,
+) -> None:
     """Write rows to fill in as an Excel workbook; the last column has a drop-down of the choices.
 
     Text stays text: an id such as 000820 keeps its zeros, and nothing becomes a formula.
@@ -102,6 +108,8 @@ def write_workbook(file: BinaryIO, names: Sequence[str], rows: Sequence[Sequence
         One value for each name.
     choices : sequence
         The allowed answers.
+    formats : mapping, optional
+        How Excel is to show the numbers and dates of some columns, such as ``0.00%``.
     """
     openpyxl = _openpyxl()
     from openpyxl.styles import Font
@@ -113,7 +121,7 @@ def write_workbook(file: BinaryIO, names: Sequence[str], rows: Sequence[Sequence
     sheet.title = "labels"
     for at, row in enumerate([list(names), *rows], start=1):
         for place, value in enumerate(row, start=1):
-            _put(sheet.cell(at, place), value)
+            _put(sheet.cell(at, place), value, (formats or {}).get(names[place - 1], "") if at > 1 else "")
     for place, name in enumerate(names, start=1):
         sheet.cell(1, place).font = Font(bold=True)
         longest = max(len(str(row[place - 1])) if row[place - 1] is not None else 0 for row in [names, *rows])
@@ -132,7 +140,7 @@ def write_workbook(file: BinaryIO, names: Sequence[str], rows: Sequence[Sequence
     book.save(file)
 
 
-def _put(cell: Any, value: Any) -> None:
+def _put(cell: Any, value: Any, shown: str = "") -> None:
     """Write a value; text is marked as text, so that a spreadsheet neither computes nor shortens it."""
     if value is None:
         return
@@ -144,7 +152,8 @@ def _put(cell: Any, value: Any) -> None:
     cell.value = value if plain else str(value).translate(_FORBIDDEN)[:32767]
     if not plain:
         cell.data_type = "s"
-        cell.number_format = "@"
+    if shown or not plain:
+        cell.number_format = "@" if not plain else shown
 
 
 def _openpyxl() -> Any:

@@ -6,7 +6,7 @@ one transaction: when it returns, its changes are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from observal.journal.settings import ANYONE, check_annotator, observal_version
 from observal.journal.status import status_of, why_nothing
 from observal.journal.telling import validate_answers
 from observal.problem import Problem
+from observal.tables.formats import Format
 from observal.types import ACTION_NAMES, Interval, Plan, Round, RunResult, Stop, Table
 
 
@@ -126,20 +127,46 @@ class LabelLoop:
         return self._tell(written(ids, labels), 0, annotator, correct)
 
     def tell_file(
-        self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | bytes | None = None
+        self,
+        path: str | Path,
+        annotator: str = ANYONE,
+        correct: bool = False,
+        text: str | bytes | None = None,
+        *,
+        sep: str | None = None,
+        encoding: str | None = None,
+        missing: Sequence[str] = (),
     ) -> Receipt:
-        """Store the answers in a CSV or JSON file, as :meth:`tell` does; an empty label means "not yet".
+        """Store the answers in a CSV, Excel or JSON file, as :meth:`tell` does; an empty label means "not yet".
 
-        `text` is the content, if it has already been read.
+        Ids that a spreadsheet changed (000820 to 820) are recognised where they can mean one row only.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        annotator, correct
+            As for :meth:`tell`.
+        text : str or bytes, optional
+            The content, if it has already been read.
+        sep, encoding : str, optional
+            What separates the columns of a CSV, and its encoding; found out by default.
+        missing : sequence of str
+            Words that mean "not yet", besides those that the campaign was made with.
         """
         settings = self._read().settings
-        answers, blank = read_answers(path, settings["id"], settings["label"], text)
+        known = (settings.get("written") or {}).get("missing", ())
+        given = Format(sep, None, encoding, (*known, *missing))
+        answers, blank = read_answers(path, settings["id"], settings["label"], text, given)
         return self._tell(answers, blank, annotator, correct)
 
     def _tell(self, answers: list[WrittenAnswer], blank: int, annotator: str, correct: bool) -> Receipt:
         with self._writing() as transaction:
             check_annotator(annotator, self._ledger.overlap)
-            changes = validate_answers(answers, self._ledger, annotator, correct)
+            every = np.arange(self._ledger.settings["pool_rows"])
+            changes = validate_answers(
+                answers, self._ledger, annotator, correct, lambda: transaction.pool_ids(every).tolist()
+            )
             if changes.new:
                 self._append(transaction, annotator, "answered", {"answers": changes.new})
             if changes.corrected:

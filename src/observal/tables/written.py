@@ -94,6 +94,20 @@ class Written:
         text = f"{100.0 * value:.12g} %" if self.mark == "%" else repr(value).removesuffix(".0")
         return text.replace(".", self.decimal)
 
+    @property
+    def excel_format(self) -> str:
+        """The format by which Excel shows such a column; empty for the usual one.
+
+        Examples
+        --------
+        >>> Written(",", mark="%").excel_format, Written(".", "dmy", ".").excel_format
+        ('0.00##%', 'dd.mm.yyyy')
+        """
+        if self.order is None:
+            return "0.00##%" if self.mark == "%" else ""
+        days = ("dd", "mm") if self.order == "dmy" else ("mm", "dd")
+        return self.mark.join([*days, "yyyy"]) + (" hh:mm:ss" if self.time else "")
+
     def words(self, example: str) -> str:
         """Return what was done with a column, in words; empty where there is nothing to say.
 
