@@ -14,6 +14,7 @@ import pytest
 
 import observal as ob
 from observal.campaign import Campaign, load_model
+from observal.report.campaign import write_campaign_report
 from tests.test_cli_campaign import observal
 
 N = 150
@@ -83,9 +84,28 @@ def test_a_strangers_semicolon_csv_goes_to_a_model_and_back(tmp_path, european, 
     first = "\n".join((tmp_path / "pool.csv").read_text("cp1252").splitlines()[:2])
     (tmp_path / "one.csv").write_text(first, encoding="cp1252")
     assert model.predict("one.csv").tolist() == predicted[:1].tolist()
-    observal("report", "c.db", "-o", "report.html")
+
+
+def test_dates_are_dates_in_rules_and_reports(tmp_path):
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2020-01-01") + rng.integers(0, 1000, 600)
+    late = day > np.datetime64("2021-06-30")
+    frame = pd.DataFrame(
+        {"id": range(600), "since": day, "age": rng.integers(20, 60, 600), "q": np.where(late, 0.002, 0.6)}
+    )
+    frame["since"] = frame["since"].dt.strftime("%d/%m/%Y")
+    frame["y"] = np.where(late, "bad", "good")
+    log, pool = frame[:300].copy(), frame[300:].drop(columns="y")
+    log.loc[rng.random(300) > log["q"], "y"] = None
+    campaign = Campaign.create(tmp_path / "c.db", log, pool, label="y", propensity="q", id="id", classes=["bad", "good"], method=ob.NewtonVC(batch=8))  # fmt: skip
+    batch = campaign.ask()
+    campaign.tell(batch.ids, [frame["y"][i] for i in batch.ids])
+    write_campaign_report(campaign, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Geschäft seit" in page
+    assert "since &gt; 2021-06-" in page or "since > 2021-06-" in page
+    assert '<td class="n">2022-0' in page
+    assert "18,8" not in page  # days since 1970
+    assert "since > 2021-06-" in observal("diagnose", tmp_path / "c.db")
 
 
 def test_excel_out_and_in(tmp_path, european, monkeypatch):

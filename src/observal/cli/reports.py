@@ -56,7 +56,7 @@ def diagnose(
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            log, rows, names, notes = _of_campaign(str(logged[0]))
+            log, rows, names, dates, notes = _of_campaign(str(logged[0]))
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
@@ -72,7 +72,10 @@ def diagnose(
                 logs, rest, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
             )
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
-        found = run_diagnose(log, rows, feature_names=names, target_error=target, random_state=seed)
+            dates = loaded.encoder.dates
+        found = run_diagnose(
+            log, rows, feature_names=names, date_features=dates, target_error=target, random_state=seed
+        )
     if as_json:
         print_json({**found.to_dict(), "notes": list(notes)})
         return
@@ -81,12 +84,14 @@ def diagnose(
         say(f"Note: {note}")
 
 
-def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
+def _of_campaign(where: str) -> tuple[Any, Any, Any, Any, Any]:
     from observal.campaign import Campaign
+    from observal.tables.encoding import date_names
 
     campaign = Campaign.open(where)
-    problem = campaign.problem
-    return problem.logged, problem.pool, campaign.settings["features"], campaign.status().notes
+    problem, settings = campaign.problem, campaign.settings
+    names, dates = settings["features"], date_names(settings["encoder"])
+    return problem.logged, problem.pool, names, dates, campaign.status().notes
 
 
 def report(

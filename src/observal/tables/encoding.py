@@ -90,6 +90,12 @@ class TableEncoder:
         """The source column of each encoded column."""
         return tuple(rule.source for rule in self.rules for _ in rule.names)
 
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """The names of the encoded columns that are dates, in days since 1970-01-01."""
+        kinds = [rule.kind == "date" and k == 0 and rule.value for rule in self.rules for k in range(len(rule.names))]
+        return tuple(name for name, is_date in zip(self.names, kinds, strict=True) if is_date)
+
     def encode(self, table: Any) -> Floats:
         """Return `table` (whatever :func:`read_table` takes) as an array of shape (rows, encoded columns).
 
@@ -129,6 +135,19 @@ class TableEncoder:
             )
         rules = (ColumnRule(**{**rule, "categories": tuple(rule["categories"])}) for rule in record["columns"])
         return cls(tuple(rules), tuple(record["notes"]), tuple(record.get("missing", ())))
+
+
+def date_names(record: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the encoded columns of a stored encoder that are dates; none where there is no encoder.
+
+    Examples
+    --------
+    >>> import datetime as dt, pyarrow as pa
+    >>> table = pa.table({"age": [30, 40], "since": [dt.date(2024, 1, 1), dt.date(2025, 1, 1)]})
+    >>> date_names(TableEncoder.learn([table]).to_dict()), date_names(None)
+    (('since',), ())
+    """
+    return () if record is None else TableEncoder.from_dict(record).dates
 
 
 def _usable_column(table: Any, rule: ColumnRule) -> Any:
