@@ -1,4 +1,4 @@
-"""The commands of a campaign: init, ask, tell, status, history, check, release and export."""
+"""The commands of a campaign: init, ask, tell, status, history, check, release, extend and export."""
 
 from __future__ import annotations
 
@@ -323,6 +323,36 @@ def release(
         print_json({"released": count})
         return
     say(f"{count} rows taken back from {annotator}; others can have them now.")
+
+
+def extend(
+    campaign: Where,
+    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1)] = None,
+    pool: Annotated[Path | None, typer.Option(help="More rows for the pool; not possible yet.")] = None,
+    annotator: Annotator = "anyone",
+    as_json: Json = False,
+) -> None:
+    """Raise the label budget of a campaign.
+
+    Intervals then hold at all rounds, however many follow, which makes them somewhat wider.
+    Example: observal extend campaign.db --budget 500
+    """
+    if pool is not None:
+        raise InvalidInput(
+            "The pool of a campaign cannot grow, because the chances of its rows were computed without the new ones; make a new "
+            "campaign whose pool has them."
+        )
+    if budget is None:
+        raise typer.BadParameter("give --budget N, the new label budget.")
+    from observal.campaign import Campaign
+
+    opened = Campaign.open(campaign)
+    opened.extend(budget, annotator)
+    status = opened.status()
+    if as_json:
+        print_json({"label_budget": status.label_budget, "labels": status.labels})
+        return
+    say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
 
 
 def export(

@@ -10,6 +10,7 @@ asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
+extended   the new label budget
 finished   why the method has nothing left to ask
 ========== =====================================================================================
 
@@ -84,6 +85,9 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     elif kind in ("finished", "upgraded"):
         names = ("reason",) if kind == "finished" else ("data", "schema")
         require(all(isinstance(payload[name], str) for name in names), "its text is missing")
+    elif kind == "extended":
+        budget = payload["label_budget"]
+        require(type(budget) is int and budget >= 0, "its label_budget is not valid")
     elif kind == "round":
         check_plan(payload["plan"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
@@ -130,7 +134,10 @@ def _check_created(payload: Mapping[str, Any]) -> None:
 
 
 def goals_of(settings: Mapping[str, Any]) -> Goals:
-    """Return the goals in the settings; those of journals from before there were goals. Without a budget no rounds are planned.
+    """Return the goals in the settings; those of journals from before there were goals.
+
+    Without a budget no rounds are planned. A budget that was raised was not the one that rounds were planned for, and people may have
+    raised it because of what they saw; intervals then hold at all rounds, however many follow.
 
     Examples
     --------
@@ -138,7 +145,7 @@ def goals_of(settings: Mapping[str, Any]) -> Goals:
     ('planned', 'always')
     """
     goals = Goals(**settings.get("goals", {}))
-    unplanned = goals.looks == "planned" and settings.get("label_budget") is None
+    unplanned = goals.looks == "planned" and (settings.get("label_budget") is None or settings.get("extended", False))
     return replace(goals, looks="always") if unplanned else goals
 
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints
+from observal.checks import Ints, check_whole
+from observal.errors import InvalidInput
 from observal.journal.answers import WrittenAnswer, read_answers, written
 from observal.journal.events import OBSERVAL, Event, goals_of
 from observal.journal.history import entries
@@ -183,6 +184,30 @@ class LabelLoop:
                 self._append(transaction, OBSERVAL, "released", {"annotator": annotator, "rows": rows})
             return len(rows)
 
+    def extend(self, label_budget: int, actor: str = ANYONE) -> None:
+        """Raise the label budget.
+
+        Intervals then hold at all rounds together, however many follow, because the rounds up to the first budget were not all.
+
+        Parameters
+        ----------
+        label_budget : int
+            How many labels may be bought in total.
+        actor : str
+            Who raises it.
+        """
+        check_whole("label_budget", label_budget, 0)
+        check_annotator(actor, 1)
+        with self._writing() as transaction:
+            before = self._ledger.settings["label_budget"]
+            if before is None:
+                raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
+            if label_budget <= before:
+                raise InvalidInput(
+                    f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
+                )
+            self._append(transaction, actor, "extended", {"label_budget": int(label_budget)})
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def status(self) -> Status:
@@ -197,7 +222,7 @@ class LabelLoop:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the session or campaign was made with: the payload of the journal's first event."""
+        """What the session or campaign was made with: the payload of the journal's first event, with the label budget of today."""
         return dict(self._read().settings)
 
     @property
@@ -312,8 +337,9 @@ class LabelLoop:
                 return self._replayed(reading)
         settings = self._ledger.settings
         if self._replay is None:
-            problem = transaction.problem(settings, with_ids=False)
-            self._replay = replay_of(problem, settings)
+            self._replay = replay_of(transaction.problem(settings, with_ids=False), settings)
+        elif self._replay.label_budget != settings["label_budget"]:  # it was raised
+            self._replay = replay_of(self._replay.problem, settings)
         self._replay.follow(self._ledger.plans, self._ledger.labels)
         return self._replay
 

@@ -267,7 +267,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, upgraded, round, asked, answered, corrected, released or finished.
+        created, upgraded, round, asked, answered, corrected, released, extended or finished.
     text : str
         What happened, in words.
     details : mapping
