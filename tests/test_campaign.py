@@ -215,9 +215,10 @@ def test_files_as_spreadsheets_write_them(campaign, tmp_path):
         assert campaign.tell_file(file).labels == 1
     (tmp_path / "empty.csv").write_text("id,label\n")
     assert "no answers" in str(campaign.tell_file(tmp_path / "empty.csv"))
-    (tmp_path / "latin.csv").write_bytes(f"id,label\n{d},sch\xf6n\n".encode("latin-1"))
-    with pytest.raises(InvalidInput, match="UTF-8"):
-        campaign.tell_file(tmp_path / "latin.csv")
+    (tmp_path / "windows.csv").write_bytes(f"id,label,note\n{d},good,sch\xf6n\n".encode("cp1252"))
+    with pytest.raises(InvalidInput, match="not text in ascii"):
+        campaign.tell_file(tmp_path / "windows.csv", encoding="ascii")
+    assert campaign.tell_file(tmp_path / "windows.csv").labels == 1
 
 
 @pytest.mark.parametrize(

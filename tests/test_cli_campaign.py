@@ -79,7 +79,7 @@ def test_from_files_to_a_model(files, request, place):
         labels = files / f"labels-{number}.csv"
         assert "10 rows to label" in observal("ask", where, "-n", 20, "-o", labels)
         header = labels.read_text(encoding="utf-8").splitlines()[0]
-        assert header == "id,age,q0,home,round,reason,y"
+        assert header == "id,age,q0,home,round,reason,allowed,y"
         fill_in(labels, files / "truth.csv")
         assert observal("tell", where, labels).startswith("10 labels stored.")
         assert "nothing changed" in observal("tell", where, labels)
@@ -126,7 +126,7 @@ def test_a_refused_file_names_the_line_and_stores_nothing(made, files):
     observal("ask", made, "-n", 3, "-o", files / "l.csv")
     fill_in(files / "l.csv", files / "truth.csv")
     with (files / "l.csv").open("a") as file:
-        file.write("nobody,1,2,own,1,x,paid\n")
+        file.write("nobody,1,2,own,1,x,lost / paid / skip,paid\n")
     said = observal("tell", made, files / "l.csv", code=1)
     assert "line 5: row 'nobody' was never asked about" in said
     assert json.loads(observal("status", made, "--json"))["labels"] == 0

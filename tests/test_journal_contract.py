@@ -113,6 +113,28 @@ def test_finished_is_known_without_asking_once_the_budget_is_spent(backend):
     assert not now.ask()
 
 
+def test_a_budget_can_be_raised(backend):
+    backend.make(label_budget=8, looks="planned")
+    assert finish(backend).finished
+    before = backend.now.intervals()["error"]
+    for wrong in (8, 3):
+        with pytest.raises(ObservalError, match="can only be raised"):
+            backend.now.extend(wrong)
+    backend.now.extend(16, "ann")
+    now = backend.now
+    assert not now.finished
+    assert now.settings["label_budget"] == now.status().label_budget == 16
+    assert "however many follow" in now.status().intervals
+    after = now.intervals()["error"]  # of the same labels: wider, because the first budget was not the end
+    assert after.high - after.low > before.high - before.low
+    assert finish(backend).status().labels == 16
+    entry = next(entry for entry in backend.now.history() if entry.kind == "extended")
+    assert (entry.actor, entry.text) == ("ann", "the label budget is now 16")
+    unlimited = backend.make(label_budget=None).now
+    with pytest.raises(ObservalError, match="no label budget"):
+        unlimited.extend(20)
+
+
 def test_a_budget_of_nothing(backend):
     now = backend.make(label_budget=0).now
     assert now.finished

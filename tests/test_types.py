@@ -156,3 +156,27 @@ def test_tables_are_columns_that_iterate_as_rows():
 def test_intervals_are_checked():
     with pytest.raises(InvalidInput, match="low ≤ high"):
         ob.Interval(0.5, 0.6, 0.4, 0.95, "test")
+
+
+def test_tables_slice_and_convert():
+    table = Table(
+        id=np.array(["a", "b", "c"], dtype=object), round=np.array([1, 1, 2]), chance=np.array([0.5, 1.0, 0.25])
+    )
+    assert table[1] == table[-2] == next(iter(table[1:])) == ("b", 1, 1.0)
+    assert type(table[1].round) is int
+    assert [
+        len(table[part]) for part in (slice(0, 0), slice(None, None, 2), [2, 0], [], np.array([True, False, False]))
+    ] == [0, 2, 2, 0, 1]
+    assert table[[2, 0]]["id"].tolist() == ["c", "a"]
+    assert table[table["chance"] < 0.6].columns.keys() == table.columns.keys()
+    for frame in (
+        table.to_pandas().to_dict("list"),
+        table.to_polars().to_dict(as_series=False),
+        table.to_arrow().to_pydict(),
+    ):
+        assert frame == {"id": ["a", "b", "c"], "round": [1, 1, 2], "chance": [0.5, 1.0, 0.25]}
+    assert len(table[:0].to_pandas()) == len(table[:0].to_polars()) == len(table[:0].to_arrow()) == 0
+    with pytest.raises(IndexError):
+        table[3]
+    with pytest.raises(KeyError):
+        table["no"]

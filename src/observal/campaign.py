@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from observal.checks import check_whole
 from observal.errors import InvalidLabel
@@ -86,6 +87,10 @@ class Campaign(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        sep: str | None = None,
+        decimal: Literal[".", ","] | None = None,
+        encoding: str | None = None,
+        missing: Sequence[str] = (),
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -104,6 +109,8 @@ class Campaign(LabelLoop):
             How many rows were logged, if the log kept only its labelled rows.
         label_budget, method, random_state, overlap, population, looks, tolerance, width
             As for :meth:`create_from_arrays`.
+        sep, decimal, encoding, missing
+            How the tables are written, as for :func:`observal.read_table`; found out by default.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -118,16 +125,19 @@ class Campaign(LabelLoop):
         >>> sorted(campaign.ask(2).ids)
         [7, 8]
         """
-        from observal.tables import TableRoles, load_problem, read_table
+        from observal.tables import TableRoles, load_problem
+        from observal.tables.formats import Format, format_of, unattached
+        from observal.tables.reading import read_tables
 
         refuse_existing(where)
         if progress:
             progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
         roles = TableRoles(label, None, id, cost, None if features is None else tuple(features))
-        rows = read_table(pool, id)
+        given = Format(sep, decimal, encoding, tuple(missing))
+        *tables, rows = read_tables([*logs, pool], id, label, given)
         loaded = load_problem(
-            [read_table(log, id) for log in logs],
+            tables,
             rows,
             roles,
             propensity=propensity,
@@ -143,11 +153,12 @@ class Campaign(LabelLoop):
             "features": list(loaded.encoder.names),
             "encoder": loaded.encoder.to_dict(),
             "notes": list(loaded.notes),
+            "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
         }
         problem = Problem(loaded.logged, loaded.pool)
         goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
         settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
-        return cls._make(where, problem, rows, settings, progress)
+        return cls._make(where, problem, unattached(rows), settings, progress)
 
     @classmethod
     def create_from_arrays(
@@ -240,6 +251,7 @@ class Campaign(LabelLoop):
                 rows=rows.add_column(0, name, [asked.ids]),
                 finished=bool(self._ledger.stopped),
                 note=asked.note,
+                classes=tuple(self._ledger.settings["classes"]),
             )
 
     # -- reading ------------------------------------------------------------------------------------------------

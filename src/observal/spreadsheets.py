@@ -18,15 +18,22 @@ from observal.errors import InvalidInput
 
 _FORMULA = "=+\\-@＝＋－＠"
 # At the start of a cell, and where a spreadsheet with another separator, or one that splits lines within quotes, would start a
-# new cell.
-_STARTS = rf"(?:\A(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?=[' ]*[{_FORMULA}]))"
-_ESCAPED = rf"(?:\A'(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])'(?=[' ]*[{_FORMULA}]))"
-_NUMBER = r"-(0|[1-9][0-9]*)(\.[0-9]+)?"
-_QUOTED = re.compile(r'[",;\t\r\n\ufeff]|\A\s|\s\Z')
+# new cell. With commas between columns that is after a semicolon or tab, with another separator after a comma too.
+_BREAKS = {True: r";\t\r\n", False: r",;\t\r\n"}
+_STARTS = {
+    commas: re.compile(rf"(?:\A(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[{breaks}])(?=[' ]*[{_FORMULA}]))")
+    for commas, breaks in _BREAKS.items()
+}
+_ESCAPED = {
+    commas: re.compile(rf"(?:\A'(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[{breaks}])'(?=[' ]*[{_FORMULA}]))")
+    for commas, breaks in _BREAKS.items()
+}
+_NUMBER = r"-(0|[1-9][0-9]*)([.,][0-9]+)?( %)?"
+_QUOTED = re.compile(r'[",;|\t\r\n\ufeff]|\A\s|\s\Z')
 _LONGEST_CELL = 2**31 - 1
 
 
-def guarded(value: Any) -> str:
+def guarded(value: Any, separator: str = ",") -> str:
     """Return a value as a cell that no spreadsheet treats as a formula; different values give different cells.
 
     Numbers are unchanged, including negative numbers that are text.
@@ -41,10 +48,10 @@ def guarded(value: Any) -> str:
     text = str(value)
     if isinstance(value, numbers.Number) or re.fullmatch(_NUMBER, text):
         return text
-    return re.sub(_STARTS, "'", text)
+    return _STARTS[separator == ","].sub("'", text)
 
 
-def restored(cell: str) -> str:
+def restored(cell: str, separator: str = ",") -> str:
     """Return the text that :func:`guarded` turned into a cell.
 
     Examples
@@ -52,18 +59,18 @@ def restored(cell: str) -> str:
     >>> restored("'=1+1"), restored("''=1+1"), restored("=1+1"), restored("'tis")
     ('=1+1', "'=1+1", '=1+1', "'tis")
     """
-    return re.sub(_ESCAPED, "", cell)
+    return _ESCAPED[separator == ","].sub("", cell)
 
 
-def csv_text(rows: Iterable[Sequence[Any]]) -> str:
-    r"""Return rows as CSV with commas, each cell guarded.
+def csv_text(rows: Iterable[Sequence[Any]], separator: str = ",") -> str:
+    r"""Return rows as CSV, each cell guarded.
 
     Examples
     --------
     >>> csv_text([["id", "note"], [7, "=1+1"], [8, "two\rlines"]])
     'id,note\n7,\'=1+1\n8,"two\rlines"\n'
     """
-    return "".join(",".join(_quoted(guarded(value)) for value in row) + "\n" for row in rows)
+    return "".join(separator.join(_quoted(guarded(value, separator)) for value in row) + "\n" for row in rows)
 
 
 def csv_rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:

@@ -7,10 +7,10 @@ A method turns a :class:`~observal.problem.Problem` into one ``Plan`` per round;
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,6 +171,9 @@ class Round:
 class Table:
     """Named columns of equal length; a row is a named tuple.
 
+    A name selects a column, a number a row, and a slice, a mask or an array of positions a table. Frames of other libraries are made by
+    :meth:`to_pandas`, :meth:`to_polars` and :meth:`to_arrow`.
+
     Examples
     --------
     >>> import numpy as np
@@ -178,6 +181,10 @@ class Table:
     >>> table = Table(id=np.array(["a", "b"]), label=np.array([0, 1]))
     >>> len(table), table["label"].tolist(), next(iter(table)).id
     (2, [0, 1], 'a')
+    >>> table[-1], table[:1], table[table["label"] == 1]["id"].tolist()
+    (Row(id='b', label=1), Table(1 rows: id, label), ['b'])
+    >>> table.to_arrow().to_pydict()
+    {'id': ['a', 'b'], 'label': [0, 1]}
     """
 
     def __init__(self, **columns: NDArray[Any]) -> None:
@@ -189,15 +196,51 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.columns[name]
+    @overload
+    def __getitem__(self, key: str) -> NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> Table: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self.columns[key]
+        if isinstance(key, SupportsIndex) and not isinstance(key, np.ndarray):
+            return self._row()(
+                *(c[key].item() if isinstance(c[key], np.generic) else c[key] for c in self.columns.values())
+            )
+        chosen = key if isinstance(key, slice) or len(key) else np.empty(0, dtype=np.int64)
+        return Table(**{name: column[chosen] for name, column in self.columns.items()})
 
     def __iter__(self) -> Iterator[Any]:
-        row = namedtuple("Row", list(self.columns))  # type: ignore[misc]
+        row = self._row()
         return (row(*values) for values in zip(*(c.tolist() for c in self.columns.values()), strict=True))
+
+    def _row(self) -> Any:
+        names = list(self.columns)
+        return namedtuple("Row", names)
 
     def __repr__(self) -> str:
         return f"Table({len(self)} rows: {', '.join(self.columns)})"
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        return pa.table({name: pa.array(column.tolist()) for name, column in self.columns.items()})
+
+    def to_pandas(self) -> Any:
+        """Return a ``pandas.DataFrame``; pandas must be installed."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return a ``polars.DataFrame``; polars must be installed."""
+        import polars as pl
+
+        return pl.DataFrame({name: column.tolist() for name, column in self.columns.items()})
 
 
 @dataclass(frozen=True)

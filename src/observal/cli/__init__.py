@@ -65,6 +65,7 @@ for _command in (
     campaigns.history,
     campaigns.check,
     campaigns.release,
+    campaigns.extend,
     reports.report,
     campaigns.export,
     experiments.demo,

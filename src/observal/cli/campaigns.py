@@ -1,4 +1,4 @@
-"""The commands of a campaign: init, ask, tell, status, history, check, release and export."""
+"""The commands of a campaign: init, ask, tell, status, history, check, release, extend and export."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from observal.cli.output import Force, Json, Seed, print_json, print_pairs, print_table, progress_bar, say, write_csv
+from observal.cli.output import (
+    Force,
+    Json,
+    Seed,
+    print_json,
+    print_pairs,
+    print_table,
+    progress_bar,
+    say,
+    spelled,
+    write_csv,
+    write_excel,
+)
 from observal.errors import InvalidInput
 
 FIRST_ROUND = 10  # rows of a round where nobody says otherwise
@@ -30,6 +42,14 @@ EstimateChances = Annotated[
 ]
 Features = Annotated[
     str | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
+]
+Separator = Annotated[
+    str | None, typer.Option("--sep", help="What separates columns in CSV files; by default found out.")
+]
+DecimalSign = Annotated[str | None, typer.Option("--decimal", help="Decimal sign, . or , ; by default found out.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of CSV files, such as cp1252; by default found out.")]
+Missing = Annotated[
+    list[str] | None, typer.Option(help="A word that means a missing value, such as '?'; repeat it for several.")
 ]
 
 
@@ -82,10 +102,14 @@ def init(
         typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Make a campaign from tables: CSV, Parquet or Arrow files.
+    """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
 
     The tables are copied into the campaign, so you can move it to another machine. An existing file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
@@ -119,6 +143,10 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
+            sep=sep,
+            decimal=decimal,  # type: ignore[arg-type]  # checked when the tables are read
+            encoding=encoding,
+            missing=missing or (),
             progress=progress,
         )
     _show_status(made.status(), as_json)
@@ -129,21 +157,31 @@ def init(
 def ask(
     campaign: Where,
     n: Annotated[int, typer.Option("-n", help="How many rows to show at most.", min=1)] = 20,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of the pool to show, A,B,C; by default all of them.")
+    ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV with an empty label column to fill in.")] = False,
     as_json: Json = False,
     annotator: Annotator = "anyone",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write to this new file; CSV unless --json.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Write to this new file: Excel if it ends in .xlsx, otherwise CSV or --json."),
+    ] = None,
 ) -> None:
     """Show rows to label now.
 
     Asking again gives the same rows until they are answered. Rows held by other annotators are not shown.
-    Example: observal ask campaign.db -n 20 --csv -o labels.csv, then fill in the last column
+    Example: observal ask campaign.db -n 20 -o labels.xlsx (or labels.csv), then fill in the last column
     """
     if as_csv and as_json:
         raise typer.BadParameter("give --csv or --json, not both.")
+    in_excel = out is not None and out.name.lower().endswith(".xlsx")
+    if in_excel and (as_csv or as_json):
+        raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
     if out is not None and out.exists():
         raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
     from observal.campaign import Campaign
+    from observal.tables.formats import format_from
     from observal.writing import check_target
 
     if out is not None:
@@ -152,18 +190,27 @@ def ask(
     with progress_bar("choosing rows", hidden=as_json or as_csv):
         opened = Campaign.open(campaign)
         rows = opened.ask(n, annotator)
-    names, records = rows.to_fill_in(opened.settings["label"])
+    names, records = rows.to_fill_in(opened.settings["label"], listed(columns))
+    written = opened.settings.get("written")
+    like = None if written is None else format_from(written)
     if as_json:
-        content = {"round": rows.round, "finished": rows.finished, "note": rows.note, "rows": records}
-        print_json(content, out)
+        about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": [*rows.classes, "skip"]}
+        print_json({**about, "rows": [{k: v for k, v in r.items() if k != names[-2]} for r in records]}, out)
+    elif in_excel and out is not None:
+        if rows:
+            write_excel(out, names, records, [*rows.classes, "skip"], like)
     elif as_csv or out:
         if rows or not out:
-            write_csv(out, names, records)
+            write_csv(out, names, records, like)
     elif rows:
-        shown = [names[0], *names[1:-3][:MOST_COLUMNS], *names[-3:-1]]
-        print_table(shown, [["" if r[name] is None else r[name] for name in shown] for r in records])
-        if len(names) > len(shown) + 1:
-            say(f"{len(names) - len(shown) - 1} more columns are not shown; use --csv or --json to see them.")
+        raw = names[1:-4] if columns else names[1:-4][:MOST_COLUMNS]
+        shown = [names[0], *raw, *names[-4:-2]]
+        print_table(shown, [["" if v is None else v for v in row] for row in spelled(shown, records, like)])
+        if len(names) > len(shown) + 2:
+            say(
+                f"{len(names) - len(shown) - 2} more columns are not shown; use --columns, --csv or --json to see them."
+            )
+        say(f"Allowed answers: {rows.allowed}")
     if rows.note and not as_json:
         say(rows.note, error=as_csv and not out)
     elif out:
@@ -177,10 +224,13 @@ def ask(
 def tell(
     campaign: Where,
     labels: Annotated[
-        str, typer.Argument(help="CSV or JSON file with ids and labels; - reads CSV from standard input.")
+        str, typer.Argument(help="CSV, Excel or JSON file with ids and labels; - reads CSV from standard input.")
     ],
     annotator: Annotator = "anyone",
     correct: Annotated[bool, typer.Option("--correct", help="Let a label replace one told earlier.")] = False,
+    sep: Separator = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
     as_json: Json = False,
 ) -> None:
     """Store the labels in a file: all of them or, if a line is wrong, none.
@@ -191,11 +241,8 @@ def tell(
     from observal.campaign import Campaign
 
     opened = Campaign.open(campaign)
-    receipt = (
-        opened.tell_file("standard input", annotator, correct, text=sys.stdin.buffer.read())
-        if labels == "-"
-        else opened.tell_file(labels, annotator, correct)
-    )
+    source, text = ("standard input", sys.stdin.buffer.read()) if labels == "-" else (labels, None)
+    receipt = opened.tell_file(source, annotator, correct, text, sep=sep, encoding=encoding, missing=missing or ())
     status = opened.status()
     if as_json:
         print_json({**asdict(receipt), "bought": status.labels, "label_budget": status.label_budget})
@@ -276,6 +323,36 @@ def release(
         print_json({"released": count})
         return
     say(f"{count} rows taken back from {annotator}; others can have them now.")
+
+
+def extend(
+    campaign: Where,
+    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1)] = None,
+    pool: Annotated[Path | None, typer.Option(help="More rows for the pool; not possible yet.")] = None,
+    annotator: Annotator = "anyone",
+    as_json: Json = False,
+) -> None:
+    """Raise the label budget of a campaign.
+
+    Intervals then hold at all rounds, however many follow, which makes them somewhat wider.
+    Example: observal extend campaign.db --budget 500
+    """
+    if pool is not None:
+        raise InvalidInput(
+            "The pool of a campaign cannot grow, because the chances of its rows were computed without the new ones; make a new "
+            "campaign whose pool has them."
+        )
+    if budget is None:
+        raise typer.BadParameter("give --budget N, the new label budget.")
+    from observal.campaign import Campaign
+
+    opened = Campaign.open(campaign)
+    opened.extend(budget, annotator)
+    status = opened.status()
+    if as_json:
+        print_json({"label_budget": status.label_budget, "labels": status.labels})
+        return
+    say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
 
 
 def export(

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from observal.tables.formats import Format
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
@@ -112,12 +115,43 @@ def print_json(content: Any, path: Path | None = None) -> None:
     _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda found: f"\\u{ord(found[0]):04x}", text), path)
 
 
-def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]]) -> None:
-    """Print records as CSV without formulas, or write them to a new file."""
+def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]], like: Format | None = None) -> None:
+    """Print records as CSV without formulas, or write them to a new file; `like` says how the user's own tables are written.
+
+    For people whose spreadsheet has decimal commas, columns are separated by semicolons. A mark at the beginning tells spreadsheets
+    that the text is UTF-8, where the user's own tables were not.
+    """
     from observal.spreadsheets import csv_text
 
-    text = csv_text([names, *([record[name] for name in names] for record in records)])
+    sep = like.sep if like is not None and like.sep in (";", "\t") else ","
+    text = csv_text([names, *spelled(names, records, like)], sep)
+    if path is not None and like is not None and like.encoding not in (None, "utf-8"):
+        text = "\ufeff" + text
     _put(printable(text, lines=True) if path is None and sys.stdout.isatty() else text, path)
+
+
+def spelled(names: list[str], records: list[dict[str, Any]], like: Format | None) -> list[list[Any]]:
+    """Return the values of records, numbers and dates written as in the user's own tables."""
+    if like is None:
+        return [[record[name] for name in names] for record in records]
+    from observal.tables.written import Written
+
+    usual = Written("," if like.decimal == "," and like.sep != "," else ".")
+    ways = [like.columns.get(name, usual) for name in names]
+    return [[way.spell(record[name]) for way, name in zip(ways, names, strict=True)] for record in records]
+
+
+def write_excel(
+    path: Path, names: list[str], records: list[dict[str, Any]], choices: list[Any], like: Format | None
+) -> None:
+    """Write records to a new Excel workbook; the last column has a drop-down of the choices."""
+    from observal.workbooks import write_workbook
+    from observal.writing import writing
+
+    ways = {} if like is None else like.columns
+    shown = {name: way.excel_format for name, way in ways.items()}
+    with writing(path) as file:
+        write_workbook(file, names, [[record[name] for name in names] for record in records], choices, shown)
 
 
 def _put(text: str, path: Path | None) -> None:

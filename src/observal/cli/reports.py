@@ -10,7 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.campaigns import Chances, EstimateChances, Features, Where, listed
+from observal.cli.campaigns import (
+    Chances,
+    DecimalSign,
+    Encoding,
+    EstimateChances,
+    Features,
+    Missing,
+    Separator,
+    Where,
+    listed,
+)
 from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
 
@@ -25,6 +35,10 @@ def diagnose(
     target: Annotated[
         float | None, typer.Option(help="A target error, to estimate how many labels it takes to reach it.")
     ] = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -42,19 +56,26 @@ def diagnose(
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            log, rows, names, notes = _of_campaign(str(logged[0]))
+            log, rows, names, dates, notes = _of_campaign(str(logged[0]))
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
                 raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
             from observal.tables import TableRoles, load_problem
+            from observal.tables.formats import Format
+            from observal.tables.reading import read_tables
 
+            given = Format(sep, decimal, encoding, tuple(missing or ()))  # type: ignore[arg-type]  # checked there
+            *logs, rest = read_tables([*logged, pool], id, label, given)
             roles = TableRoles(label, None, id, None, None if features is None else tuple(listed(features) or ()))
             loaded = load_problem(
-                list(logged), pool, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
+                logs, rest, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
             )
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
-        found = run_diagnose(log, rows, feature_names=names, target_error=target, random_state=seed)
+            dates = loaded.encoder.dates
+        found = run_diagnose(
+            log, rows, feature_names=names, date_features=dates, target_error=target, random_state=seed
+        )
     if as_json:
         print_json({**found.to_dict(), "notes": list(notes)})
         return
@@ -63,12 +84,14 @@ def diagnose(
         say(f"Note: {note}")
 
 
-def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
+def _of_campaign(where: str) -> tuple[Any, Any, Any, Any, Any]:
     from observal.campaign import Campaign
+    from observal.tables.encoding import date_names
 
     campaign = Campaign.open(where)
-    problem = campaign.problem
-    return problem.logged, problem.pool, campaign.settings["features"], campaign.status().notes
+    problem, settings = campaign.problem, campaign.settings
+    names, dates = settings["features"], date_names(settings["encoder"])
+    return problem.logged, problem.pool, names, dates, campaign.status().notes
 
 
 def report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, log
 from textwrap import fill
@@ -204,6 +204,7 @@ def diagnose(
     pool: Pool,
     *,
     feature_names: Sequence[str] | None = None,
+    date_features: Collection[str] = (),
     target_error: float | None = None,
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
     random_state: int = 0,
@@ -220,6 +221,8 @@ def diagnose(
         What the old policy showed, and the rows that can be asked about.
     feature_names : sequence of str, optional
         Of the columns; ``x0``, ``x1``, … by default.
+    date_features : collection of str
+        The names of those that are dates, in days since 1970-01-01.
     target_error : float, optional
         An error in (0, 1) whose price in labels is to be estimated.
     confounding : sequence of float
@@ -273,7 +276,7 @@ def diagnose(
         pool_rows=len(pool),
         n_logged_rows=behind,
         labelled_only=labelled_only,
-        overlap=find_overlap(pool, behind, logged.propensity, expected, names, for_tree),
+        overlap=find_overlap(pool, behind, logged.propensity, expected, names, for_tree, date_features),
         weights=weights,
         calibration=check_calibration(logged.propensity, logged.revealed, labelled_only, logged.X, names, for_scores),
         drift=drift,

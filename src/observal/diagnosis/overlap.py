@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,7 @@ def find_overlap(
     expected: Floats,
     names: Sequence[str],
     rng: np.random.Generator,
+    dates: Collection[str] = (),
 ) -> Overlap:
     """Return how well a log of `n_rows` rows covers the pool.
 
@@ -135,6 +136,8 @@ def find_overlap(
         Of the features.
     rng : Generator
         Draws the rows for the tree.
+    dates : collection of str
+        The names of features that are dates, in days since 1970-01-01.
 
     Examples
     --------
@@ -150,7 +153,7 @@ def find_overlap(
     threshold = min(1.0 / rows_alike, _enough_from(logged, expected))
     barely = pool.propensity < threshold
     share = float(barely.mean())
-    regions = _regions(pool.X, barely, names, rng) if 0.0 < share < 1.0 else ()
+    regions = _regions(pool.X, barely, names, rng, dates) if 0.0 < share < 1.0 else ()
     return Overlap(rows_alike, threshold, share, float(np.mean(pool.propensity == 0.0)), regions)
 
 
@@ -161,7 +164,9 @@ def _enough_from(logged: Floats, expected: Floats) -> float:
     return float(values[enough[0]]) if enough.size else np.inf
 
 
-def _regions(X: Any, barely: Bools, names: Sequence[str], rng: np.random.Generator) -> tuple[Region, ...]:
+def _regions(
+    X: Any, barely: Bools, names: Sequence[str], rng: np.random.Generator, dates: Collection[str]
+) -> tuple[Region, ...]:
     from sklearn.tree import DecisionTreeClassifier
 
     rows = sample_rows(X.shape[0], MOST_ROWS, rng)
@@ -188,8 +193,8 @@ def _regions(X: Any, barely: Bools, names: Sequence[str], rng: np.random.Generat
             return
         place = int(inside.feature[node])
         values, cut = distinct[place], int(inside.threshold[node])
-        here = path.get(place) or _whole(names, int(columns[place]), values)
-        at = roundest_between(values[cut], values[cut + 1])
+        here = path.get(place) or _whole(names, int(columns[place]), values, dates)
+        at = float(values[cut]) if here.date else roundest_between(values[cut], values[cut + 1])
         descend(left, {**path, place: here.narrowed(high=at)})
         descend(right, {**path, place: here.narrowed(low=at)})
 
@@ -206,8 +211,9 @@ def _tells(density: float, overall: float) -> bool:
     return doubled_odds and density >= min(0.5, 5.0 * overall)
 
 
-def _whole(names: Sequence[str], column: int, values: Any) -> Condition:
-    return Condition(names[column], column, yes_or_no=bool(values[0] == 0.0 and values[-1] == 1.0 and len(values) == 2))
+def _whole(names: Sequence[str], column: int, values: Any, dates: Collection[str]) -> Condition:
+    name, two = names[column], bool(values[0] == 0.0 and values[-1] == 1.0 and len(values) == 2)
+    return Condition(name, column, yes_or_no=two and name not in dates, date=name in dates)
 
 
 def _counted(X: Any, barely: Bools, conditions: tuple[Condition, ...]) -> Region:

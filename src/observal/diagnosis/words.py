@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, inf, isfinite, log10
+
+from observal.tables.written import day_words
 
 
 def percent(share: float) -> str:
@@ -76,7 +78,7 @@ def listed(items: tuple[str, ...] | list[str]) -> str:
 
 @dataclass(frozen=True)
 class Condition:
-    """A range of one feature, ``low < x ≤ high``; a yes-or-no feature is 0 or 1.
+    """A range of one feature, ``low < x ≤ high``; a yes-or-no feature is 0 or 1, a date is days since 1970-01-01.
 
     Examples
     --------
@@ -84,6 +86,8 @@ class Condition:
     ('21 < age ≤ 30', 'income ≤ 21,000')
     >>> Condition("region=north", 2, low=0.5, yes_or_no=True).words()
     'region=north'
+    >>> Condition("since", 3, high=15848.0, date=True).words()
+    'since ≤ 2013-05-23'
     """
 
     feature: str
@@ -91,10 +95,11 @@ class Condition:
     low: float = -inf
     high: float = inf
     yes_or_no: bool = False
+    date: bool = False
 
     def narrowed(self, low: float = -inf, high: float = inf) -> Condition:
         """Return the part of the range that is also within `low` and `high`."""
-        return Condition(self.feature, self.column, max(self.low, low), min(self.high, high), self.yes_or_no)
+        return replace(self, low=max(self.low, low), high=min(self.high, high))
 
     def words(self) -> str:
         """Return the condition as one would write it."""
@@ -105,11 +110,12 @@ class Condition:
             if self.feature.endswith(" is missing"):
                 return self.feature if yes else self.feature.replace(" is missing", " is known")
             return f"{self.feature} = {int(yes)}"
+        said = day_words if self.date else exact
         if self.low == -inf:
-            return f"{self.feature} ≤ {exact(self.high)}"
+            return f"{self.feature} ≤ {said(self.high)}"
         if self.high == inf:
-            return f"{self.feature} > {exact(self.low)}"
-        return f"{exact(self.low)} < {self.feature} ≤ {exact(self.high)}"
+            return f"{self.feature} > {said(self.low)}"
+        return f"{said(self.low)} < {self.feature} ≤ {said(self.high)}"
 
 
 def exact(value: float) -> str:

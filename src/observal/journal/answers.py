@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,12 @@ import numpy as np
 from observal.checks import is_missing
 from observal.errors import InvalidInput
 from observal.spreadsheets import csv_rows, restored
+from observal.tables.formats import Format, encoding_of
+from observal.workbooks import cell_text, read_workbook
 
 SKIP = "skip"
+_NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
+_DIGITS = 15  # that a spreadsheet keeps of a number
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ def _plain(text: str) -> str:
 def _number(text: str) -> str:
     plain = {"true": "1", "false": "0"}.get(_plain(text), _plain(text))
     try:
-        return repr(float(plain))
+        return repr(float(plain.replace(",", ".")))
     except ValueError:
         return plain
 
@@ -94,6 +101,51 @@ def lookup(known: Mapping[Any, int], key: Any) -> int | None:
         return known.get(key)
     except TypeError:
         return None
+
+
+class ChangedIds:
+    """Finds rows by an id that a spreadsheet changed: 000820 became 820, 12E4 became 1.20E+05.
+
+    Parameters
+    ----------
+    ids : sequence
+        All ids of the pool.
+
+    Examples
+    --------
+    >>> changed = ChangedIds(["000820", "0821", "821", "12E4", "1234567890123456"])
+    >>> [changed.find(cell) for cell in ("820", "821", "1,20E+05", "1.23457E+15", "1234567890123450", "820a")]
+    [[0], [1, 2], [3], [4], [4], []]
+    """
+
+    def __init__(self, ids: Sequence[Any]) -> None:
+        self._by_value: dict[Decimal, list[int]] = {}
+        for position, id_ in enumerate(ids):
+            if (value := _decimal(str(id_))) is not None:
+                self._by_value.setdefault(value, []).append(position)
+
+    def find(self, cell: str) -> list[int]:
+        """Return the positions of the ids that a spreadsheet may show like this."""
+        told = _decimal(cell)
+        if told is None:
+            return []
+        decimals, power = _NUMERIC.fullmatch(cell.strip()).groups()  # type: ignore[union-attr]
+        if power is not None:
+            shown = f".{len(decimals or '')}E"
+            alike = [value for value in self._by_value if Decimal(format(value, shown)) == told]
+        else:
+            alike = [value for value in self._by_value if told in (value, _shortened(value))]
+        return [position for value in alike for position in self._by_value[value]]
+
+
+def _shortened(value: Decimal) -> Decimal | None:
+    """Return a long whole number with zeros after its first digits, as a spreadsheet keeps it."""
+    beyond = value.adjusted() + 1 - _DIGITS
+    return value // 10**beyond * 10**beyond if 0 < beyond <= _DIGITS else None
+
+
+def _decimal(text: str) -> Decimal | None:
+    return Decimal(text.strip().replace(",", ".")) if _NUMERIC.fullmatch(text.strip()) else None
 
 
 def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
@@ -123,18 +175,25 @@ def _listed(values: Any) -> list[Any]:
 
 
 def read_answers(
-    source: str | Path, id_name: str, label_name: str, text: str | bytes | None = None
+    source: str | Path,
+    id_name: str,
+    label_name: str,
+    text: str | bytes | None = None,
+    given: Format | None = None,
 ) -> tuple[list[WrittenAnswer], int]:
-    r"""Return the answers in a CSV or JSON file, each with its line, and the number of rows that are blank.
+    r"""Return the answers in a CSV, Excel or JSON file, each with its line, and the number of rows that are blank.
 
     Parameters
     ----------
     source : path
-        A ``.json`` file is a list of objects; any other is CSV with a header, separated by commas, semicolons or tabs.
+        A ``.json`` file is a list of objects; ``.xlsx`` is an Excel workbook; any other is CSV with a header, separated by commas,
+        semicolons or tabs.
     id_name, label_name : str
         The two columns; if a file has no column of that name, "id" or "label" is used.
     text : str or bytes, optional
         The content, if it has already been read.
+    given : Format, optional
+        What the user said about the separator, the encoding and words that mean "not yet".
 
     Examples
     --------
@@ -142,21 +201,49 @@ def read_answers(
     >>> [(answer.id, answer.label, answer.where) for answer in answers], blank
     ([('L7', 'yes', 'labels.csv, line 2')], 1)
     """
-    content = Path(source).read_bytes() if text is None else text
-    try:
-        text = content if isinstance(content, str) else content.decode()
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{source} must be text in UTF-8, but is not; save it as CSV in UTF-8.") from None
-    read = _read_json if str(source).endswith(".json") else _read_csv
-    rows = read(source, text.removeprefix("\ufeff"), id_name, label_name)
-    answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip()]
+    content, given = Path(source).read_bytes() if text is None else text, given or Format()
+    if isinstance(content, bytes) and (
+        str(source).lower().endswith((".xlsx", ".xlsm")) or content.startswith(b"PK\3\4")
+    ):
+        rows = _read_excel(source, content, id_name, label_name)
+    else:
+        plain = content if isinstance(content, str) else _decoded(source, content, given.encoding)
+        plain = plain.removeprefix("\ufeff")
+        is_json = str(source).endswith(".json")
+        read = _read_json if is_json else partial(_read_csv, sep=given.sep)
+        rows = read(source, plain, id_name, label_name)
+    absent = {"", *(word.strip() for word in given.missing)}
+    answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip() not in absent]
     return answers, len(rows) - len(answers)
 
 
-def _read_csv(source: str | Path, text: str, id_name: str, label_name: str) -> list[WrittenAnswer]:
-    wanted = ((id_name, "id"), (label_name, "label"))
+def _decoded(source: str | Path, content: bytes, encoding: str | None) -> str:
+    encoding = encoding or encoding_of(content, whole=True)
     try:
-        rows = list(csv_rows(text, _separator(text, id_name, label_name)))
+        return content.decode(encoding)
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{source} is not text in {encoding}; name its encoding with --encoding (encoding=), or save it as CSV in UTF-8."
+        ) from None
+
+
+def _read_excel(source: str | Path, content: bytes, id_name: str, label_name: str) -> list[WrittenAnswer]:
+    sheet = read_workbook(source, content)
+    id_at, label_at = (_column(sheet.names, names, source) for names in ((id_name, "id"), (label_name, "label")))
+    answers = []
+    for number, row in zip(sheet.numbers, sheet.rows, strict=True):
+        label = None if row[label_at] is None else cell_text(row[label_at])
+        answers.append(WrittenAnswer(cell_text(row[id_at]), label, f"{source}, row {number}"))
+    return answers
+
+
+def _read_csv(
+    source: str | Path, text: str, id_name: str, label_name: str, sep: str | None = None
+) -> list[WrittenAnswer]:
+    wanted = ((id_name, "id"), (label_name, "label"))
+    separator = sep or _separator(text, id_name, label_name)
+    try:
+        rows = list(csv_rows(text, separator))
     except InvalidInput as error:
         raise InvalidInput(f"{source}, {error}") from None
     header = rows[0][1] if rows else []
@@ -170,7 +257,7 @@ def _read_csv(source: str | Path, text: str, id_name: str, label_name: str) -> l
                 f"{source}, line {line}: the row has {len(row)} cells, but the header has {len(header)}; complete the row."
             )
         cell = row[id_at]
-        answers.append(WrittenAnswer(restored(cell), row[label_at], f"{source}, line {line}", cell))
+        answers.append(WrittenAnswer(restored(cell, separator), row[label_at], f"{source}, line {line}", cell))
     return answers
 
 

@@ -10,6 +10,7 @@ asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
+extended   the new label budget
 finished   why the method has nothing left to ask
 ========== =====================================================================================
 
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
+from observal.tables.formats import format_from
 from observal.types import Goals, Interval, Plan, Recorded
 
 OBSERVAL = "observal"
@@ -83,6 +85,9 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     elif kind in ("finished", "upgraded"):
         names = ("reason",) if kind == "finished" else ("data", "schema")
         require(all(isinstance(payload[name], str) for name in names), "its text is missing")
+    elif kind == "extended":
+        budget = payload["label_budget"]
+        require(type(budget) is int and budget >= 0, "its label_budget is not valid")
     elif kind == "round":
         check_plan(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
@@ -134,10 +139,18 @@ def _check_created(payload: Mapping[str, Any]) -> None:
         goals_of(payload)
     except (InvalidInput, TypeError) as error:
         raise ValueError("its goals are not valid") from error
+    if payload.get("written") is not None:
+        try:
+            format_from(payload["written"])
+        except (InvalidInput, KeyError, TypeError, AttributeError) as error:
+            raise ValueError("how its tables were written is not valid") from error
 
 
 def goals_of(settings: Mapping[str, Any]) -> Goals:
-    """Return the goals in the settings; those of journals from before there were goals. Without a budget no rounds are planned.
+    """Return the goals in the settings; those of journals from before there were goals.
+
+    Without a budget no rounds are planned. A budget that was raised was not the one that rounds were planned for, and people may have
+    raised it because of what they saw; intervals then hold at all rounds, however many follow.
 
     Examples
     --------
@@ -145,7 +158,7 @@ def goals_of(settings: Mapping[str, Any]) -> Goals:
     ('planned', 'always')
     """
     goals = Goals(**settings.get("goals", {}))
-    unplanned = goals.looks == "planned" and settings.get("label_budget") is None
+    unplanned = goals.looks == "planned" and (settings.get("label_budget") is None or settings.get("extended", False))
     return replace(goals, looks="always") if unplanned else goals
 
 

@@ -35,6 +35,8 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         return text, {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
     if event.kind == "upgraded":
         return f"to schema {payload['schema']}; later changes to the file are detected", dict(payload)
+    if event.kind == "extended":
+        return f"the label budget is now {payload['label_budget']}", dict(payload)
     if event.kind == "finished":
         return payload["reason"], dict(payload)
     if event.kind in ("asked", "released"):

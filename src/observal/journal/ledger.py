@@ -23,7 +23,7 @@ class Ledger:
     Attributes
     ----------
     settings : mapping
-        What the session or campaign was made with: the payload of its first event.
+        What the session or campaign was made with: the payload of its first event, with the label budget of today.
     plans : list of Plan
         One per round, as recorded when it was opened.
     responses : dict
@@ -166,6 +166,10 @@ class Ledger:
             self.ids[position] = id_
             self._position_of[id_] = position
             self._position_of.setdefault(str(id_), position)
+
+    def _on_extended(self, event: Event) -> None:
+        self.settings = {**self.settings, "label_budget": event.payload["label_budget"], "extended": True}
+        self.recorded_stop = ""
 
     def _on_finished(self, event: Event) -> None:
         self.recorded_stop = event.payload["reason"]

@@ -6,7 +6,7 @@ one transaction: when it returns, its changes are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints
+from observal.checks import Ints, check_whole
+from observal.errors import InvalidInput
 from observal.journal.answers import WrittenAnswer, read_answers, written
 from observal.journal.events import OBSERVAL, Event, goals_of
 from observal.journal.history import entries
@@ -25,6 +26,7 @@ from observal.journal.settings import ANYONE, check_annotator, observal_version
 from observal.journal.status import status_of, why_nothing
 from observal.journal.telling import validate_answers
 from observal.problem import Problem
+from observal.tables.formats import Format
 from observal.types import ACTION_NAMES, Interval, Plan, Recorded, Round, RunResult, Stop, Table
 
 
@@ -128,20 +130,46 @@ class LabelLoop:
         return self._tell(written(ids, labels), 0, annotator, correct)
 
     def tell_file(
-        self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | bytes | None = None
+        self,
+        path: str | Path,
+        annotator: str = ANYONE,
+        correct: bool = False,
+        text: str | bytes | None = None,
+        *,
+        sep: str | None = None,
+        encoding: str | None = None,
+        missing: Sequence[str] = (),
     ) -> Receipt:
-        """Store the answers in a CSV or JSON file, as :meth:`tell` does; an empty label means "not yet".
+        """Store the answers in a CSV, Excel or JSON file, as :meth:`tell` does; an empty label means "not yet".
 
-        `text` is the content, if it has already been read.
+        Ids that a spreadsheet changed (000820 to 820) are recognised where they can mean one row only.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        annotator, correct
+            As for :meth:`tell`.
+        text : str or bytes, optional
+            The content, if it has already been read.
+        sep, encoding : str, optional
+            What separates the columns of a CSV, and its encoding; found out by default.
+        missing : sequence of str
+            Words that mean "not yet", besides those that the campaign was made with.
         """
         settings = self._read().settings
-        answers, blank = read_answers(path, settings["id"], settings["label"], text)
+        known = (settings.get("written") or {}).get("missing", ())
+        given = Format(sep, None, encoding, (*known, *missing))
+        answers, blank = read_answers(path, settings["id"], settings["label"], text, given)
         return self._tell(answers, blank, annotator, correct)
 
     def _tell(self, answers: list[WrittenAnswer], blank: int, annotator: str, correct: bool) -> Receipt:
         with self._writing() as transaction:
             check_annotator(annotator, self._ledger.overlap)
-            changes = validate_answers(answers, self._ledger, annotator, correct)
+            every = np.arange(self._ledger.settings["pool_rows"])
+            changes = validate_answers(
+                answers, self._ledger, annotator, correct, lambda: transaction.pool_ids(every).tolist()
+            )
             if changes.new:
                 self._append(transaction, annotator, "answered", {"answers": changes.new})
             if changes.corrected:
@@ -158,6 +186,30 @@ class LabelLoop:
                 self._append(transaction, OBSERVAL, "released", {"annotator": annotator, "rows": rows})
             return len(rows)
 
+    def extend(self, label_budget: int, actor: str = ANYONE) -> None:
+        """Raise the label budget.
+
+        Intervals then hold at all rounds together, however many follow, because the rounds up to the first budget were not all.
+
+        Parameters
+        ----------
+        label_budget : int
+            How many labels may be bought in total.
+        actor : str
+            Who raises it.
+        """
+        check_whole("label_budget", label_budget, 0)
+        check_annotator(actor, 1)
+        with self._writing() as transaction:
+            before = self._ledger.settings["label_budget"]
+            if before is None:
+                raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
+            if label_budget <= before:
+                raise InvalidInput(
+                    f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
+                )
+            self._append(transaction, actor, "extended", {"label_budget": int(label_budget)})
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def status(self) -> Status:
@@ -172,7 +224,7 @@ class LabelLoop:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the session or campaign was made with: the payload of the journal's first event."""
+        """What the session or campaign was made with: the payload of the journal's first event, with the label budget of today."""
         return dict(self._read().settings)
 
     @property
@@ -312,8 +364,9 @@ class LabelLoop:
                 return self._replayed(reading)
         settings = self._ledger.settings
         if self._replay is None:
-            problem = transaction.problem(settings, with_ids=False)
-            self._replay = replay_of(problem, settings)
+            self._replay = replay_of(transaction.problem(settings, with_ids=False), settings)
+        elif self._replay.label_budget != settings["label_budget"]:  # it was raised
+            self._replay = replay_of(self._replay.problem, settings)
         self._replay.follow(self._ledger.plans, self._ledger.labels)
         return self._replay
 

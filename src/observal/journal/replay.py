@@ -95,7 +95,7 @@ class Replay:
         goals: Goals | None = None,
         label_budget: int | None = None,
     ) -> None:
-        self.goals, self._budget = goals or Goals(), label_budget
+        self.goals, self.label_budget = goals or Goals(), label_budget
         self.problem = replace(problem, population=self.goals.population)
         self._method, self._random_state = method, random_state
         self._states = [method.begin(self.problem, self._rng(0, 0))]
@@ -179,7 +179,7 @@ class Replay:
     def stretched(self, k: int, found: dict[str, Interval]) -> dict[str, Interval]:
         """Return intervals that hold at all rounds that people may have looked at."""
         looks = self.goals.looks
-        planned = None if self._budget is None else self._labels_at_end
+        planned = None if self.label_budget is None else self._labels_at_end
         factor = stretch(looks, [self._labels(j) for j in range(k + 1)], planned)
         if factor == 1.0:
             return found
@@ -202,7 +202,7 @@ class Replay:
     @property
     def _labels_at_end(self) -> int:
         rows = len(self.problem.pool)
-        return self._labels(0) + (rows if self._budget is None else min(rows, self._budget))
+        return self._labels(0) + (rows if self.label_budget is None else min(rows, self.label_budget))
 
     def still_to_gain(self) -> float | None:
         """Return by how much the labels that are left may lower the error; None where it is too early to tell."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from observal.errors import InvalidInput
 from observal.journal.agreement import Agreement
+from observal.journal.answers import SKIP
+
+MOST_CLASSES = 20  # that are listed beside each row
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +34,8 @@ class Batch:
         Whether the campaign has nothing left to ask.
     note : str
         Why there are no rows; empty if there are some.
+    classes : tuple
+        The allowed answers.
     """
 
     ids: tuple[Any, ...]
@@ -39,21 +45,41 @@ class Batch:
     rows: Any = field(repr=False)
     finished: bool
     note: str
+    classes: tuple[Any, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def to_fill_in(self, label: str) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return column names and rows as plain values: the id, the raw columns, round, reason, and an empty `label`."""
+    def to_fill_in(self, label: str, columns: Sequence[str] | None = None) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return column names and rows as plain values: the id, raw columns, round, reason, allowed answers, and an empty `label`.
+
+        Parameters
+        ----------
+        label : str
+            The name of the label.
+        columns : sequence of str, optional
+            The raw columns to show; all by default.
+        """
         shown = self.rows.drop_columns([label]) if label in self.rows.column_names else self.rows
-        ours = [
-            name if name not in (*shown.column_names, label) else f"observal_{name}" for name in ("round", "reason")
-        ]
+        if columns is not None:
+            id_, *rest = shown.column_names
+            if unknown := [name for name in columns if name not in (id_, *rest)]:
+                raise InvalidInput(f"The pool has no column {unknown[0]!r}, its columns are {rest}; name some of them.")
+            shown = shown.select([id_, *dict.fromkeys(name for name in columns if name != id_)])
+        taken = (*shown.column_names, label)
+        ours = [name if name not in taken else f"observal_{name}" for name in ("round", "reason", "allowed")]
         records = [
-            {**_finite(row), ours[0]: self.round, ours[1]: reason, label: None}
+            {**_finite(row), ours[0]: self.round, ours[1]: reason, ours[2]: self.allowed, label: None}
             for row, reason in zip(shown.to_pylist(), self.reason, strict=True)
         ]
         return [*shown.column_names, *ours, label], records
+
+    @property
+    def allowed(self) -> str:
+        """The allowed answers in words, for the column beside the label."""
+        if len(self.classes) > MOST_CLASSES:
+            return f"one of {len(self.classes)} classes, or skip"
+        return " / ".join([*(str(value) for value in self.classes), SKIP])
 
 
 @dataclass(frozen=True)
@@ -241,7 +267,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, upgraded, round, asked, answered, corrected, released or finished.
+        created, upgraded, round, asked, answered, corrected, released, extended or finished.
     text : str
         What happened, in words.
     details : mapping

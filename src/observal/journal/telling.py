@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from observal.errors import ConflictingAnswer, InvalidLabel, UnknownRow
-from observal.journal.answers import LabelReader, WrittenAnswer
+from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer
 from observal.journal.ledger import Ledger
 
 
@@ -20,7 +21,13 @@ class Changes:
     blank: int = 0
 
 
-def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, correct: bool) -> Changes:
+def validate_answers(
+    answers: Sequence[WrittenAnswer],
+    ledger: Ledger,
+    annotator: str,
+    correct: bool,
+    pool_ids: Callable[[], Sequence[Any]],
+) -> Changes:
     """Return what an annotator's answers would change; if one is wrong, refuse all and say where it is.
 
     Parameters
@@ -33,10 +40,12 @@ def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator
         Who answers.
     correct : bool
         Whether an answer may replace an earlier one.
+    pool_ids : callable
+        Returns all ids of the pool. It is called only if an id was never asked about as it is written.
     """
     new: list[tuple[int, int | None]] = []
     corrected: list[tuple[int, int | None, int | None]] = []
-    told, blank = _read(answers, ledger)
+    told, blank = _read(answers, ledger, pool_ids)
     for position, (answer, code) in told.items():
         known, before = ledger.response(position, annotator)
         if known and before == code:
@@ -54,15 +63,21 @@ def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator
     return Changes(new, corrected, len(told) - len(new) - len(corrected), blank)
 
 
-def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
+def _read(
+    answers: Sequence[WrittenAnswer], ledger: Ledger, pool_ids: Callable[[], Sequence[Any]]
+) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
     """Return each row's answer by pool position, and the number of blank rows."""
     code_of = LabelReader(ledger.settings["classes"])
+    changed: ChangedIds | None = None
     told: dict[int, tuple[WrittenAnswer, int | None]] = {}
     blank = 0
     for answer in answers:
         position = ledger.find(answer.id)
         if position is None and answer.cell is not None:
             position = ledger.find(answer.cell)
+        if position is None:
+            changed = changed or ChangedIds(pool_ids())
+            position = _changed_row(answer, changed, ledger)
         if position is None:
             raise UnknownRow(
                 f"{answer.where}: row {str(answer.id)!r} was never asked about and nothing was stored; correct the id or "
@@ -85,3 +100,17 @@ def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, t
                 "one of the two."
             )
     return told, blank
+
+
+def _changed_row(answer: WrittenAnswer, changed: ChangedIds, ledger: Ledger) -> int | None:
+    """Return the row whose id a spreadsheet changed to this one; refuse it where several rows may be meant."""
+    alike = changed.find(str(answer.id))
+    asked = [position for position in alike if position in ledger.ids]
+    if not asked:
+        return None
+    if len(alike) > 1:
+        raise UnknownRow(
+            f"{answer.where}: row {str(answer.id)!r} may be one of {len(alike)} rows, {str(ledger.ids[asked[0]])!r} among them, and "
+            "nothing was stored; write the id as ask wrote it."
+        )
+    return asked[0]

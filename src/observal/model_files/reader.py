@@ -204,6 +204,9 @@ def _index(value: Any) -> int | None:
 def _own(kind: type[Any], state: dict[str, Any]) -> Any:
     """Make an object of observal from its fields; values derived from them are computed again."""
     if dataclasses.is_dataclass(kind):
-        return build(kind, {field.name: state[field.name] for field in dataclasses.fields(kind) if field.init})
+        fields = [field for field in dataclasses.fields(kind) if field.init]
+        # An older observal did not write fields that were added later; they have a default.
+        there = [f for f in fields if f.name in state or f.default is dataclasses.MISSING]
+        return build(kind, {field.name: state[field.name] for field in there})
     (name,) = kind._get_param_names()
     return kind(state[name])

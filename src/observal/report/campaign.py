@@ -11,6 +11,7 @@ from observal.journal.events import goals_of
 from observal.journal.loop import LabelLoop
 from observal.report.content import ReportContent
 from observal.report.html import write_report
+from observal.tables.encoding import date_names
 from observal.writing import check_target
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
@@ -42,7 +43,7 @@ def write_campaign_report(
         campaign.recorded_result(),
         campaign.problem,
     )
-    names = settings["features"]
+    names, dates = settings["features"], date_names(settings["encoder"])
     return write_report(
         path,
         ReportContent(
@@ -50,8 +51,15 @@ def write_campaign_report(
             logged=problem.logged,
             pool=problem.pool,
             result=result,
-            diagnosis=diagnose(problem.logged, problem.pool, feature_names=names, random_state=status.random_state),
+            diagnosis=diagnose(
+                problem.logged,
+                problem.pool,
+                feature_names=names,
+                date_features=dates,
+                random_state=status.random_state,
+            ),
             feature_names=names,
+            date_features=dates,
             settings=_settings(status),
             versions={name: version(name) for name in PACKAGES},
             random_state=status.random_state,

@@ -209,8 +209,21 @@ def _plain_log(axes: Any) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
+def _as_dates(axis: Any) -> None:
+    """Write the days since 1970-01-01 on an axis as dates."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+
+
 def map_chart(
-    points: dict[str, Floats], answers: Sequence[str], names: tuple[str, str], classes: Sequence[str]
+    points: dict[str, Floats],
+    answers: Sequence[str],
+    names: tuple[str, str],
+    classes: Sequence[str],
+    dates: tuple[bool, bool] = (False, False),
 ) -> Chart:
     """Draw the pool as a grey cloud, the log's labelled rows, and the asked rows by their answers.
 
@@ -224,6 +237,8 @@ def map_chart(
         The names of the axes.
     classes : sequence of str
         All possible answers.
+    dates : pair of bool
+        Whether an axis has dates, in days since 1970-01-01.
     """
 
     def paint(axes: Any) -> None:
@@ -265,6 +280,9 @@ def map_chart(
         axes.set_ylabel(label(names[1]))
         axes.set_xlim(*x)
         axes.set_ylim(*y)
+        for axis, is_date in zip((axes.xaxis, axes.yaxis), dates, strict=True):
+            if is_date:
+                _as_dates(axis)
 
     alt = (
         f"Map of the pool by {label(names[0])} and {label(names[1])}: a grey cloud of all rows, the rows with a label in "

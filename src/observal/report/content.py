@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ class ReportContent:
         From :func:`observal.diagnosis.diagnose`.
     feature_names : sequence of str, optional
         One name for each feature; ``x0``, ``x1``, … by default.
+    date_features : collection of str
+        The names of features that are dates, in days since 1970-01-01; they are shown as dates.
     settings, versions : mapping
         Names and values, shown as tables.
     random_state : int, optional
@@ -57,6 +59,7 @@ class ReportContent:
     result: RunResult
     diagnosis: Diagnosis | None = None
     feature_names: Sequence[str] | None = None
+    date_features: Collection[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     random_state: int | None = None

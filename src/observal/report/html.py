@@ -17,6 +17,7 @@ from observal.methods.intervals import CONFOUNDED
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.projection import asked_positions, telling_pair
+from observal.tables.written import day_words
 from observal.types import POPULATIONS, Interval
 from observal.weights import plain_importance
 from observal.writing import check_target, write_text
@@ -255,7 +256,8 @@ def _asked(content: ReportContent) -> dict[str, Any]:
     names = [content.names[column] for column in pair]
     last = []
     for position, query in list(zip(where.tolist(), result.queries, strict=True))[-LAST_ROWS:][::-1]:
-        values = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
+        found = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
+        values = [day_words(v) if name in content.date_features else v for v, name in zip(found, names, strict=True)]
         last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
     by_count = sorted(reasons.items(), key=lambda item: -item[1])
     covered = ""
@@ -298,6 +300,7 @@ def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Ch
         [str(answer) for answer in content.result.queries["label"][asked].tolist()],
         names,
         [str(value) for value in logged.classes.tolist()],
+        (names[0] in content.date_features, names[1] in content.date_features),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from observal.checks import Floats
+from observal.tables.written import Decimal, Order
 
 Kind = Literal["number", "date", "duration", "category", "nothing", "other"]
 
@@ -126,6 +127,10 @@ class ColumnRule:
         Whether a column says where the value is missing.
     value : bool
         Whether the value itself is used: False where only missing or not tells rows apart.
+    decimal : {".", ","}
+        What separates decimals where the numbers come as text.
+    order : {"dmy", "mdy"}
+        Whether the day or the month comes first where dates come as text.
 
     Examples
     --------
@@ -140,6 +145,8 @@ class ColumnRule:
     categories: tuple[str, ...] = ()
     indicator: bool = False
     value: bool = True
+    decimal: Decimal = "."
+    order: Order = "dmy"
 
     @property
     def names(self) -> tuple[str, ...]:

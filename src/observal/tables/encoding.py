@@ -11,9 +11,11 @@ import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
-from observal.tables.columns import ColumnRule, column_kind, kind_words
+from observal.tables.columns import ColumnRule, column_kind, kind_words, text_column
+from observal.tables.formats import Format, format_of
 from observal.tables.learning import learn_rules
-from observal.tables.reading import read_table
+from observal.tables.reading import read_raw, read_tables
+from observal.tables.written import Decimal, Written, as_arrow
 
 _FORMAT = 1
 _ROWS_AT_ONCE = 1 << 16  # a block of rows that stays in the processor's cache while its columns are filled
@@ -44,6 +46,7 @@ class TableEncoder:
 
     rules: tuple[ColumnRule, ...]
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @classmethod
     def learn(
@@ -66,9 +69,10 @@ class TableEncoder:
         max_categories : int
             The most categories of one column that get a column of their own.
         """
-        tables = [read_table(table) for table in tables]
+        tables = read_tables(tables)
         rules, notes = learn_rules(tables, features, exclude, max_categories)
-        return cls(tuple(rules), tuple(notes))
+        missing = dict.fromkeys(word for table in tables for word in format_of(table).missing)
+        return cls(tuple(rules), tuple(notes), tuple(missing))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -86,9 +90,18 @@ class TableEncoder:
         """The source column of each encoded column."""
         return tuple(rule.source for rule in self.rules for _ in rule.names)
 
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """The names of the encoded columns that are dates, in days since 1970-01-01."""
+        kinds = [rule.kind == "date" and k == 0 and rule.value for rule in self.rules for k in range(len(rule.names))]
+        return tuple(name for name, is_date in zip(self.names, kinds, strict=True) if is_date)
+
     def encode(self, table: Any) -> Floats:
-        """Return `table` (whatever :func:`read_table` takes) as an array of shape (rows, encoded columns)."""
-        table = read_table(table)
+        """Return `table` (whatever :func:`read_table` takes) as an array of shape (rows, encoded columns).
+
+        Numbers and dates may come as text, written as in the learning tables.
+        """
+        table = read_raw(table, None, Format(decimal=self._decimal, missing=self.missing))
         ends: Ints = np.cumsum([0, *(len(rule.names) for rule in self.rules)])
         columns = [_usable_column(table, rule) for rule in self.rules]
         out = np.zeros((table.num_rows, int(ends[-1])))
@@ -98,9 +111,19 @@ class TableEncoder:
                 rule.fill_block(column.slice(start, _ROWS_AT_ONCE), out[rows, first:end])
         return out
 
+    @property
+    def _decimal(self) -> Decimal | None:
+        """What separates decimals in a file, if the learning tables had decimal commas."""
+        return "," if any(rule.decimal == "," for rule in self.rules) else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values that JSON can hold."""
-        return {"format": _FORMAT, "columns": [asdict(rule) for rule in self.rules], "notes": list(self.notes)}
+        return {
+            "format": _FORMAT,
+            "columns": [asdict(rule) for rule in self.rules],
+            "notes": list(self.notes),
+            "missing": list(self.missing),
+        }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> TableEncoder:
@@ -111,7 +134,20 @@ class TableEncoder:
                 "use the version of observal that wrote it."
             )
         rules = (ColumnRule(**{**rule, "categories": tuple(rule["categories"])}) for rule in record["columns"])
-        return cls(tuple(rules), tuple(record["notes"]))
+        return cls(tuple(rules), tuple(record["notes"]), tuple(record.get("missing", ())))
+
+
+def date_names(record: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the encoded columns of a stored encoder that are dates; none where there is no encoder.
+
+    Examples
+    --------
+    >>> import datetime as dt, pyarrow as pa
+    >>> table = pa.table({"age": [30, 40], "since": [dt.date(2024, 1, 1), dt.date(2025, 1, 1)]})
+    >>> date_names(TableEncoder.learn([table]).to_dict()), date_names(None)
+    (('since',), ())
+    """
+    return () if record is None else TableEncoder.from_dict(record).dates
 
 
 def _usable_column(table: Any, rule: ColumnRule) -> Any:
@@ -122,6 +158,9 @@ def _usable_column(table: Any, rule: ColumnRule) -> Any:
         )
     column = table.column(rule.source)
     kind = column_kind(column.type)
+    if kind == "category" and rule.kind in ("number", "date"):
+        order = rule.order if rule.kind == "date" else None
+        return as_arrow(text_column(column), Written(rule.decimal, order, time=order is not None), rule.source)
     if kind not in (rule.kind, "nothing"):
         raise InvalidInput(
             f"Column {rule.source!r} held {kind_words(rule.kind)} when the encoder was learned, but now holds "

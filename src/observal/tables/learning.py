@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from observal.checks import Floats
 from observal.errors import InvalidInput
 from observal.tables.columns import ColumnRule, Kind, column_kind, kind_words, text_column, to_floats
+from observal.tables.formats import Format, format_of
+from observal.tables.written import Decimal, day_words
 
 _LARGEST_EXACT = 2**53  # whole numbers beyond it lose digits as floats
 _ROWS_TO_TELL = 20  # numbers of fewer rows may all differ by chance
@@ -35,6 +38,7 @@ def learn_rules(
     if max_categories < 1:
         raise InvalidInput(f"`max_categories` must be at least 1, but is {max_categories}; give a larger number.")
     names, notes = _feature_names(tables, features, exclude)
+    formats = [format_of(table) for table in tables]
     rules = []
     for name in names:
         columns = [table.column(name) for table in tables]
@@ -45,12 +49,21 @@ def learn_rules(
                 "or turn it into numbers or text first."
             )
         rule, sentences = _learn_column(name, kind, columns, max_categories, named=features is not None)
-        rules += [rule] if rule is not None else []
+        rules += [_as_written(rule, formats)] if rule is not None else []
         notes += sentences
     if not rules:
         example = f" (for example, {notes[0][0].lower()}{notes[0][1:].rstrip('.')})" if notes else ""
         raise InvalidInput(f"No feature column of {len(names)} can be used{example}; give other columns.")
     return rules, notes
+
+
+def _as_written(rule: ColumnRule, formats: Sequence[Format]) -> ColumnRule:
+    """Return a rule that also knows how the column is written, for tables in which it is still text."""
+    ways = [found.columns[rule.source] for found in formats if rule.source in found.columns]
+    own: list[Decimal | None] = [way.decimal for way in ways if way.order is None]
+    orders = [way.order for way in ways if way.order is not None]
+    decimal: Decimal = "," if "," in (own or [found.decimal for found in formats]) else "."
+    return replace(rule, decimal=decimal, order=orders[0] if orders else "dmy")
 
 
 def _feature_names(
@@ -110,6 +123,7 @@ def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[Colum
         return None, [f"Column {name!r} was left out: all its values are missing or infinite."]
     middle = (finite.size - 1) // 2  # the lower of two: a value that occurs, and their sum cannot overflow
     fill = float(np.partition(finite, middle)[middle])
+    middle_value = day_words(fill) if kind == "date" else f"{fill:g}"
     constant = bool(finite.min() == finite.max())
     if constant and n_missing == 0:
         return None, [f"Column {name!r} was left out: it has the same value in all {n_rows} rows."]
@@ -119,7 +133,7 @@ def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[Colum
         )
     elif n_missing:
         notes.append(
-            f"Column {name!r} was missing in {n_missing} of {n_rows} rows: the median {fill:g} is used there, and "
+            f"Column {name!r} was missing in {n_missing} of {n_rows} rows: the median {middle_value} is used there, and "
             f"'{name} is missing' says where."
         )
     return ColumnRule(name, kind, fill, (), indicator=n_missing > 0, value=not constant), notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from observal.checks import Bools, Floats, check_propensity, distinct_labels
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
-from observal.tables.reading import read_table
+from observal.tables.formats import format_of
+from observal.tables.reading import read_tables
 from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
+from observal.tables.written import PLACEHOLDERS
 
 ESTIMATE = "estimate"
 _UNLIKELY = -10.0  # the log of a chance that is no accident
@@ -137,7 +140,7 @@ def load_problem(
     >>> loaded.pool.propensity.tolist(), loaded.logged.classes.tolist()
     ([0.5, 0.4], ['no', 'yes'])
     """
-    logs, pool = [read_table(table, roles.id) for table in logged_tables], read_table(pool_table, roles.id)
+    *logs, pool = read_tables([*logged_tables, pool_table], roles.id, roles.label)
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = tuple(source for source in sources if isinstance(source, str) and source != ESTIMATE)
@@ -168,7 +171,8 @@ def load_problem(
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
-    return LoadedProblem(logged, loaded_pool, encoder, (*encoder.notes, *notes, *_doubts(logged, pool, roles.label)))
+    notes = [*_reading_notes([*logs, pool], names), *encoder.notes, *notes, *_doubts(logged, pool, roles.label)]
+    return LoadedProblem(logged, loaded_pool, encoder, tuple(notes))
 
 
 def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
@@ -180,6 +184,21 @@ def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
         if table.num_rows == 0:
             raise InvalidInput(f"{name} is empty, it has columns but no rows; give a table with rows.")
     return names
+
+
+def _reading_notes(tables: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Return how the tables were read, where that is not the usual way; one sentence for each column."""
+    formats = [format_of(table) for table in tables]
+    words = [found.words() for found in formats]
+    if len(set(words)) == 1:
+        notes = [f"The tables were read as {words[0]}."] if words[0] else []
+    else:
+        notes = [f"{name} was read as {said}." for name, said in zip(names, words, strict=True) if said]
+    about: dict[str, str] = {}
+    for note in (note for found in formats for note in found.notes):
+        column = note.split("'")[1] if note.startswith("Column '") else note
+        about.setdefault(column, note)
+    return [*notes, *about.values()]
 
 
 def _propensity_sources(propensity: Any, roles: TableRoles, n_logs: int) -> list[Any]:
@@ -232,6 +251,7 @@ def _labels_of(
     labels, missing = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
     if classes is None:
         classes = distinct_labels(labels[~missing]).tolist()
+        _refuse_placeholders(classes, label)
     if len(classes) != 2:
         shown = ", ".join(repr(value) for value in classes[:5]) + (", …" if len(classes) > 5 else "")
         raise InvalidLabel(
@@ -239,6 +259,17 @@ def _labels_of(
             "name both (classes= or --classes), or merge classes into two."
         )
     return labels, missing, classes
+
+
+def _refuse_placeholders(classes: Sequence[Any], label: str) -> None:
+    """Refuse a label that often means "not known", such as ``?``, until somebody says what it means."""
+    doubtful = [value for value in classes if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS]
+    if doubtful:
+        words = " ".join(f"--missing {quote(value)}" for value in doubtful)
+        raise InvalidLabel(
+            f"The label column {label!r} has the value {doubtful[0]!r}, which may mean that the label is not known; if so, use "
+            f"{words} (missing={doubtful}), and otherwise name the classes (--classes, classes=)."
+        )
 
 
 def _ids_of(tables: Sequence[Any], id: str | None, names: Sequence[str]) -> tuple[list[NDArray[Any]], list[str]]:

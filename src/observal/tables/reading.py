@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import numbers
 import os
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from observal.checks import is_missing
 from observal.errors import InvalidInput
+from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
+from observal.tables.settling import settle, without
+from observal.tables.written import MISSING
+from observal.workbooks import cell_text, read_workbook
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
-SUFFIXES = (*_CSV, *_PARQUET, *_ARROW)
-_MISSING = ("", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "Null", "null", "None")
+_EXCEL = (".xlsx", ".xlsm")
+SUFFIXES = (*_CSV, *_EXCEL, *_PARQUET, *_ARROW)
 
 
-def read_table(source: Any, id: str | None = None) -> Any:
+def read_table(
+    source: Any,
+    id: str | None = None,
+    *,
+    sep: str | None = None,
+    decimal: Literal[".", ","] | None = None,
+    encoding: str | None = None,
+    missing: Sequence[str] = (),
+) -> Any:
     """Return a file or a frame as a ``pyarrow.Table``.
+
+    Text that holds only numbers or dates as people write them (``1.234,50 €``, ``8.02 %``, ``31.12.2024``) becomes numbers or
+    dates. How a CSV file is written is found out from the file.
 
     Parameters
     ----------
     source : path or frame
-        A CSV (``.csv``, ``.tsv``, also ``.gz``), Parquet (``.parquet``, ``.pq``) or Arrow (``.arrow``, ``.feather``,
-        ``.ipc``) file, or a pandas, polars or pyarrow table. In a CSV, an empty cell and ``NA``, ``NaN``, ``null`` or
+        A CSV (``.csv``, ``.tsv``, also ``.gz``), Excel (``.xlsx``), Parquet (``.parquet``, ``.pq``) or Arrow (``.arrow``,
+        ``.feather``, ``.ipc``) file, or a pandas, polars or pyarrow table. In a CSV, an empty cell and ``NA``, ``NaN``, ``null`` or
         ``None`` are missing, in text columns too.
     id : str, optional
         The column of row ids. In a CSV its values stay as they are written: ``007`` is text and not the number 7.
+    sep, decimal, encoding : str, optional
+        What separates columns and decimals in a CSV, and its encoding; found out by default.
+    missing : sequence of str
+        Further words that mean a missing value, such as ``"?"``.
 
     Examples
     --------
@@ -37,19 +59,47 @@ def read_table(source: Any, id: str | None = None) -> Any:
     >>> from observal.tables import read_table
     >>> read_table(pd.DataFrame({"age": [30, None], "home": ["own", None]})).to_pydict()
     {'age': [30.0, None], 'home': ['own', None]}
+    >>> read_table(pd.DataFrame({"rate": ["8,02 %", "11,5 %"], "since": ["31.12.2024", "01.02.2025"]})).to_pydict()
+    {'rate': [0.0802, 0.115], 'since': [datetime.date(2024, 12, 31), datetime.date(2025, 2, 1)]}
     """
-    if isinstance(source, str | os.PathLike):
-        return _distinct_names(_read_file(Path(source), id), f"File {str(source)!r}")
+    given = Format(sep, decimal, encoding, tuple(missing))
+    return read_tables([source], id, given=given)[0]
+
+
+def read_tables(
+    sources: Sequence[Any], id: str | None = None, label: str | None = None, given: Format | None = None
+) -> list[Any]:
+    """Return tables that belong together, as :func:`read_table` does; what one leaves open may be settled by another.
+
+    Parameters
+    ----------
+    sources : sequence
+        The tables.
+    id, label : str, optional
+        Columns whose text stays text.
+    given : Format, optional
+        What the user said about how the tables are written.
+    """
+    tables = [read_raw(source, id, given or Format()) for source in sources]
+    return settle(tables, keep=tuple(name for name in (id, label) if name is not None))
+
+
+def read_raw(source: Any, id: str | None, given: Format) -> Any:
+    """Return a file or a frame as an Arrow table in which text is still text."""
     import pyarrow as pa
 
+    if isinstance(source, str | os.PathLike):
+        return _distinct_names(_read_file(Path(source), id, given), f"File {str(source)!r}")
     if isinstance(source, pa.Table):
-        return _distinct_names(source, "The table")
-    if isinstance(source, pa.RecordBatch):
-        return _distinct_names(pa.Table.from_batches([source]), "The table")
-    return _read_frame(source)
+        table = _distinct_names(source, "The table")
+    elif isinstance(source, pa.RecordBatch):
+        table = _distinct_names(pa.Table.from_batches([source]), "The table")
+    else:
+        table = _read_frame(source)
+    return without(table, given.missing)
 
 
-def _read_file(path: Path, id: str | None) -> Any:
+def _read_file(path: Path, id: str | None, given: Format) -> Any:
     import pyarrow as pa
 
     name = path.name.lower()
@@ -66,12 +116,14 @@ def _read_file(path: Path, id: str | None) -> Any:
         raise InvalidInput(f"File {str(path)!r} is empty (0 bytes); give a file with a header and rows.")
     try:
         if suffix in _CSV:
-            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id)
+            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, given)
+        if suffix in _EXCEL:
+            return without(_read_excel(path, id), given.missing)
         if suffix in _PARQUET:
             import pyarrow.parquet as pq
 
-            return pq.read_table(path)
-        return _read_arrow(path)
+            return without(unattached(pq.read_table(path)), given.missing)
+        return without(unattached(_read_arrow(path)), given.missing)
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise
@@ -81,33 +133,86 @@ def _read_file(path: Path, id: str | None) -> Any:
         ) from None
 
 
-def _read_csv(path: Path, delimiter: str, id: str | None) -> Any:
+def _read_csv(path: Path, usual: str, id: str | None, given: Format) -> Any:
     import pyarrow as pa
-    from pyarrow import csv
 
-    table = csv.read_csv(
-        path,
-        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            strings_can_be_null=True,
-            null_values=list(_MISSING),
-            column_types={} if id is None else {id: pa.string()},
-        ),
-    )
+    sniffed = sniff(path, usual, given)
+    table = _parse_csv(path, sniffed, id)
+    if any(pa.types.is_binary(field.type) for field in table.schema) and given.encoding is None:
+        # Text further down is not UTF-8.
+        sniffed = replace(sniffed, format=replace(sniffed.format, encoding=WINDOWS))
+        table = _parse_csv(path, sniffed, id)
     names = table.column_names
     if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
         raise InvalidInput(
-            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; separate columns "
-            f"with {'tabs' if delimiter != ',' else 'commas, or name the file .tsv where it uses tabs'}."
+            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; say what separates "
+            "columns with --sep (sep=)."
         )
     for position, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             raise InvalidInput(
-                f"Column {field.name!r} of file {str(path)!r} is not UTF-8 text; save the file with the encoding UTF-8."
+                f"Column {field.name!r} of file {str(path)!r} is not text in {sniffed.format.encoding}; name its encoding with "
+                "--encoding (encoding=)."
             )
         if field.name == id:
             table = table.set_column(position, field.name, _whole_numbers(table.column(position)))
-    return table
+    return attached(table, sniffed.format)
+
+
+def _parse_csv(path: Path, sniffed: Sniffed, id: str | None) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    found = sniffed.format
+    as_text = (*sniffed.as_text, *(() if id is None else (id,)))
+    try:
+        return csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(encoding=found.encoding, skip_rows=sniffed.skip),
+            parse_options=csv.ParseOptions(delimiter=found.sep, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                strings_can_be_null=True,
+                null_values=list(found.absent),
+                column_types={name: pa.string() for name in as_text},
+                decimal_point=found.decimal or ".",
+            ),
+        )
+    except UnicodeError:
+        raise InvalidInput(
+            f"File {str(path)!r} is not text in {found.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
+        ) from None
+
+
+def _read_excel(path: Path, id: str | None) -> Any:
+    import pyarrow as pa
+
+    sheet = read_workbook(path)
+    if not sheet.names:
+        raise InvalidInput(f"File {str(path)!r} has no rows on its first sheet; give one with a header and rows.")
+    _refuse_duplicates(sheet.names, f"File {str(path)!r}")
+    columns = [
+        _excel_column([row[place] for row in sheet.rows], as_text=name == id) for place, name in enumerate(sheet.names)
+    ]
+    return attached(pa.table(columns, names=sheet.names), Format(notes=sheet.notes))
+
+
+def _excel_column(values: list[Any], as_text: bool) -> Any:
+    """Return cells as an Arrow column: numbers, dates and yes-or-no as they are, anything mixed as text."""
+    import pyarrow as pa
+
+    values = [None if isinstance(value, str) and value.strip() in MISSING else value for value in values]
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int} or (kinds <= {int, float} and not as_text):
+        try:
+            return pa.array(values, pa.int64() if kinds == {int} else pa.float64())
+        except OverflowError:
+            pass
+    if kinds <= {dt.datetime, dt.date}:
+        midnight = all(value is None or type(value) is dt.date or value.time() == dt.time() for value in values)
+        return pa.array(values, pa.timestamp("us")).cast(pa.date32() if midnight else pa.timestamp("us"))
+    if kinds in ({bool}, {dt.time}, {dt.timedelta}):
+        return pa.array(values)
+    return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
 
 
 def _whole_numbers(column: Any) -> Any:

@@ -1,0 +1,166 @@
+"""Excel workbooks: a table read from the first sheet, and rows to fill in with a drop-down of the allowed answers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from observal.errors import InvalidInput
+
+_MOST_BYTES = 1 << 30  # of a workbook when unpacked
+_FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32)])  # control characters that a workbook cannot hold
+
+
+class Sheet(NamedTuple):
+    """The first sheet of a workbook: the header, the rows below it, the row of the sheet each is in, and sentences."""
+
+    names: list[str]
+    rows: list[list[Any]]
+    numbers: list[int]
+    notes: tuple[str, ...]
+
+
+def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
+    """Return the first sheet of an Excel file; the first row that is not empty is the header.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    content : bytes, optional
+        What is in it, if it has already been read.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> write_workbook(file, ["id", "age", "paid"], [["007", 30, None]], ["no", "yes"])
+    >>> sheet = read_workbook("labels.xlsx", file.getvalue())
+    >>> sheet.names, sheet.rows, sheet.numbers
+    (['id', 'age', 'paid'], [['007', 30, None]], [2])
+    """
+    openpyxl = _openpyxl()
+    source = io.BytesIO(Path(path).read_bytes() if content is None else content)
+    try:
+        with zipfile.ZipFile(source) as parts:
+            if sum(part.file_size for part in parts.infolist()) > _MOST_BYTES:
+                raise InvalidInput(f"{path} is larger than 1 GB when unpacked; save the table as CSV or Parquet.")
+        book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # some programs write wrong ones
+        rows = [(number, list(row)) for number, row in enumerate(sheet.iter_rows(values_only=True), start=1)]
+    except InvalidInput:
+        raise
+    except Exception as error:  # openpyxl raises whatever its parts raise
+        said = " ".join(str(error).split())[:100].rstrip(".")
+        raise InvalidInput(f"{path} cannot be read as an Excel workbook ({said}); check that it is complete.") from None
+    filled = [(number, row) for number, row in rows if any(value is not None for value in row)]
+    notes = (
+        (f"{Path(path).name} has {len(book.worksheets)} sheets; the first, {sheet.title!r}, was read.",)
+        if sum(one.sheet_state == "visible" for one in book.worksheets) > 1
+        else ()
+    )
+    if not filled:
+        return Sheet([], [], [], notes)
+    header = filled[0][1]
+    width = max(k for k, value in enumerate(header) if value is not None) + 1
+    names = [cell_text(value) if value is not None else f"column {k + 1}" for k, value in enumerate(header[:width])]
+    body = [(number, (row + [None] * width)[:width]) for number, row in filled[1:]]
+    return Sheet(names, [row for _, row in body], [number for number, _ in body], notes)
+
+
+def cell_text(value: Any) -> str:
+    """Return the value of a cell as text: whole numbers without decimals, dates as 2024-12-31.
+
+    Examples
+    --------
+    >>> cell_text(820.0), cell_text(dt.datetime(2024, 12, 31)), cell_text(True)
+    ('820', '2024-12-31', 'True')
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        return value.date().isoformat()
+    return str(value)
+
+
+def write_workbook(
+    file: BinaryIO,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    choices: Sequence[Any],
+    formats: Mapping[str, str] | None = None,
+) -> None:
+    """Write rows to fill in as an Excel workbook; the last column has a drop-down of the choices.
+
+    Text stays text: an id such as 000820 keeps its zeros, and nothing becomes a formula.
+
+    Parameters
+    ----------
+    file : binary file
+        Where to write.
+    names : sequence of str
+        The header; the last is the label.
+    rows : sequence of sequences
+        One value for each name.
+    choices : sequence
+        The allowed answers.
+    formats : mapping, optional
+        How Excel is to show the numbers and dates of some columns, such as ``0.00%``.
+    """
+    openpyxl = _openpyxl()
+    from openpyxl.styles import Font
+    from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "labels"
+    for at, row in enumerate([list(names), *rows], start=1):
+        for place, value in enumerate(row, start=1):
+            _put(sheet.cell(at, place), value, (formats or {}).get(names[place - 1], "") if at > 1 else "")
+    for place, name in enumerate(names, start=1):
+        sheet.cell(1, place).font = Font(bold=True)
+        longest = max(len(str(row[place - 1])) if row[place - 1] is not None else 0 for row in [names, *rows])
+        sheet.column_dimensions[get_column_letter(place)].width = min(40, max(len(str(name)), longest) + 2)
+    sheet.freeze_panes = "B2"
+    allowed = book.create_sheet("answers")
+    allowed.sheet_state = "hidden"
+    for at, choice in enumerate(choices, start=1):
+        _put(allowed.cell(at, 1), choice)
+    rule = DataValidation("list", formula1=f"answers!$A$1:$A${max(1, len(choices))}", allow_blank=True)
+    rule.error, rule.errorTitle = "Choose one of the answers in the list.", "Not an answer"
+    rule.prompt, rule.showInputMessage, rule.showErrorMessage = "Choose an answer.", True, True
+    letter = get_column_letter(len(names))
+    rule.add(f"{letter}2:{letter}{max(2, len(rows) + 1)}")
+    sheet.add_data_validation(rule)
+    book.save(file)
+
+
+def _put(cell: Any, value: Any, shown: str = "") -> None:
+    """Write a value; text is marked as text, so that a spreadsheet neither computes nor shortens it."""
+    if value is None:
+        return
+    plain = isinstance(value, bool | float | dt.date | dt.time | dt.timedelta) or (
+        isinstance(value, int) and abs(value) < 10**15
+    )
+    if isinstance(value, dt.datetime):
+        value = value.replace(tzinfo=None)
+    cell.value = value if plain else str(value).translate(_FORBIDDEN)[:32767]
+    if not plain:
+        cell.data_type = "s"
+    if shown or not plain:
+        cell.number_format = "@" if not plain else shown
+
+
+def _openpyxl() -> Any:
+    try:
+        import openpyxl
+    except ImportError:
+        raise InvalidInput(
+            'Excel files need the package openpyxl; install it with pip install "observal[excel]", or use CSV.'
+        ) from None
+    return openpyxl

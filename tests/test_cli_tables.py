@@ -1,0 +1,195 @@
+"""Tables of a European spreadsheet on the command line: to a model and back, without an option; Excel; ids that a spreadsheet changed."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+import observal as ob
+from observal.campaign import Campaign, load_model
+from observal.report.campaign import write_campaign_report
+from tests.test_cli_campaign import observal
+
+N = 150
+HEADER = ["Antrag", "Einkommen", "Zinssatz", "Geschäft seit", "Wohnort (Größe)", "Prüfquote", "Rückzahlung"]
+
+
+def comma(value, digits=2):
+    """Return a number as a European spreadsheet shows it."""
+    return f"{value:,.{digits}f}".replace(",", "_").replace(".", ",").replace("_", ".")
+
+
+@pytest.fixture
+def european(tmp_path):
+    """Write a log and a pool as a European spreadsheet saves them, and return the truth."""
+    rng = np.random.default_rng(0)
+    lines, truth = [], {}
+    for i in range(2 * N):
+        id_, income, rate = f"{i:06d}", rng.gamma(4, 900), rng.uniform(1, 15)
+        since = dt.date(2015, 1, 1) + dt.timedelta(int(rng.integers(0, 3000)))
+        town = str(rng.choice(["Köln", "München", "Düsseldorf"]))
+        truth[id_] = "säumig" if rate * 300 > income * 0.8 + 200 * (town == "Köln") else "bezahlt"
+        chance = 0.3 + 0.5 * (rate < 8)
+        label = truth[id_] if i < N and rng.random() < chance else ""
+        cells = [
+            comma(income) + " €",
+            comma(rate) + " %",
+            since.strftime("%d.%m.%Y"),
+            town,
+            comma(100 * chance, 0) + " %",
+        ]
+        lines.append(";".join([id_, *cells, label]))
+    for name, rows in (("log.csv", lines[:N]), ("pool.csv", lines[N:])):
+        (tmp_path / name).write_bytes(("\r\n".join([";".join(HEADER), *rows]) + "\r\n").encode("cp1252"))
+    return truth
+
+
+def saved_by_a_spreadsheet(path, truth):
+    """Fill in labels as a European spreadsheet does: it loses leading zeros and writes Windows text."""
+    rows = list(csv.reader(io.StringIO(path.read_text("utf-8-sig")), delimiter=";"))
+    assert rows[0] == [*HEADER[:-1], "round", "reason", "allowed", "Rückzahlung"]
+    for row in rows[1:]:
+        assert row[-2] == "bezahlt / säumig / skip"
+        assert row[2].endswith(" %")
+        assert dt.datetime.strptime(row[3], "%d.%m.%Y")
+        row[-1], row[0] = truth[row[0]], row[0].lstrip("0")
+    path.write_bytes("\r\n".join(";".join(row) for row in rows).encode("cp1252"))
+
+
+def test_a_strangers_semicolon_csv_goes_to_a_model_and_back(tmp_path, european, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    roles = ["--label", "Rückzahlung", "--id", "Antrag", "--propensity", "Prüfquote"]
+    made = observal("init", "c.db", "--logged", "log.csv", "--pool", "pool.csv", *roles, "--budget", 20, "--batch", 10)
+    assert "read as semicolon-separated text with decimal commas, encoded as Windows-1252" in made
+    assert "'Zinssatz' has percent signs" in made
+    observal("ask", "c.db", "-n", 10, "-o", "labels.csv")
+    saved_by_a_spreadsheet(tmp_path / "labels.csv", european)
+    assert "10 labels stored" in observal("tell", "c.db", "labels.csv")
+    assert "10 of 20" in observal("status", "c.db")
+    observal("export", "c.db", "model.skops")
+    model, expected = load_model("model.skops"), [european[f"{i:06d}"] for i in range(N, 2 * N)]
+    predicted = model.predict(ob.read_table("pool.csv"))
+    assert np.mean(predicted == expected) > 0.85
+    for options in ({}, {"decimal": ","}):
+        frame = pd.read_csv("pool.csv", sep=";", encoding="cp1252", **options)
+        assert (model.predict(frame) == predicted).all()
+    assert (model.predict("pool.csv") == predicted).all()
+    first = "\n".join((tmp_path / "pool.csv").read_text("cp1252").splitlines()[:2])
+    (tmp_path / "one.csv").write_text(first, encoding="cp1252")
+    assert model.predict("one.csv").tolist() == predicted[:1].tolist()
+
+
+def test_dates_are_dates_in_rules_and_reports(tmp_path):
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2020-01-01") + rng.integers(0, 1000, 600)
+    late = day > np.datetime64("2021-06-30")
+    frame = pd.DataFrame(
+        {"id": range(600), "since": day, "age": rng.integers(20, 60, 600), "q": np.where(late, 0.002, 0.6)}
+    )
+    frame["since"] = frame["since"].dt.strftime("%d/%m/%Y")
+    frame["y"] = np.where(late, "bad", "good")
+    log, pool = frame[:300].copy(), frame[300:].drop(columns="y")
+    log.loc[rng.random(300) > log["q"], "y"] = None
+    campaign = Campaign.create(tmp_path / "c.db", log, pool, label="y", propensity="q", id="id", classes=["bad", "good"], method=ob.NewtonVC(batch=8))  # fmt: skip
+    batch = campaign.ask()
+    campaign.tell(batch.ids, [frame["y"][i] for i in batch.ids])
+    write_campaign_report(campaign, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "since &gt; 2021-06-" in page or "since > 2021-06-" in page
+    assert '<td class="n">2022-0' in page
+    assert "18,8" not in page  # days since 1970
+    assert "since > 2021-06-" in observal("diagnose", tmp_path / "c.db")
+
+
+def test_excel_out_and_in(tmp_path, european, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("log", "pool"):
+        table = ob.read_table(f"{name}.csv", "Antrag").to_pandas()
+        table.to_excel(f"{name}.xlsx", index=False)
+    roles = ["--label", "Rückzahlung", "--id", "Antrag", "--propensity", "Prüfquote"]
+    observal("init", "c.db", "--logged", "log.xlsx", "--pool", "pool.xlsx", *roles, "--budget", 20, "--batch", 10)
+    observal("ask", "c.db", "-n", 10, "-o", "labels.xlsx", "--columns", "Zinssatz,Geschäft seit")
+    book = openpyxl.load_workbook("labels.xlsx")
+    sheet = book["labels"]
+    rows = list(sheet.iter_rows(values_only=True))
+    assert rows[0] == ("Antrag", "Zinssatz", "Geschäft seit", "round", "reason", "allowed", "Rückzahlung")
+    assert isinstance(rows[1][2], dt.datetime)
+    (rule,) = sheet.data_validations.dataValidation
+    assert (str(rule.sqref), rule.formula1) == ("G2:G11", "answers!$A$1:$A$3")
+    assert [cell.value for cell in book["answers"]["A"]] == ["bezahlt", "säumig", "skip"]
+    for at, row in enumerate(rows[1:], start=2):
+        sheet.cell(at, 7).value = european[row[0]] if at < 11 else None
+        sheet.cell(at, 1).value = int(row[0])  # as somebody does who retypes ids
+    book.save("labels.xlsx")
+    assert "9 labels stored, 1 row left blank" in observal("tell", "c.db", "labels.xlsx")
+    book["labels"].cell(2, 7).value = "vielleicht"
+    book.save("wrong.xlsx")
+    assert "wrong.xlsx, row 2: 'vielleicht' is not one of the classes" in observal("tell", "c.db", "wrong.xlsx", code=1)
+
+
+def test_formulas_stay_text_in_excel(tmp_path):
+    from observal.workbooks import read_workbook, write_workbook
+
+    with (tmp_path / "a.xlsx").open("wb") as file:
+        write_workbook(file, ["=id", "y"], [["=1+1", None], ["+x\x01", None], [10**18, None]], ["=yes", "no"])
+    assert read_workbook(tmp_path / "a.xlsx").rows == [["=1+1", None], ["+x", None], [str(10**18), None]]
+    sheet = openpyxl.load_workbook(tmp_path / "a.xlsx")["labels"]
+    assert {sheet[place].data_type for place in ("A1", "A2", "A3", "A4")} == {"s"}
+
+
+@pytest.fixture
+def odd_ids(tmp_path):
+    """Return a campaign whose ids a spreadsheet changes."""
+    ids = ["000820", "12E4", "0007", "7", "1234567890123456", "99", *(f"r{i}" for i in range(20))]
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60 + len(ids), 1))
+    logged = ob.LoggedData(X[:60], np.where(X[:60, 0] > 0, "good", "bad"), 0.5)
+    pool = ob.Pool(X[60:], 0.5, np.array(ids, dtype=object))
+    return Campaign.create_from_arrays(tmp_path / "c.db", logged, pool, method=ob.NewtonVC(batch=len(ids)))
+
+
+def test_ids_that_a_spreadsheet_changed(odd_ids, tmp_path):
+    assert len(odd_ids.ask()) == 26
+    cells = ["820", "1,20E+05", "1.23457E+15", "99.0"]
+    told = tmp_path / "labels.csv"
+    told.write_text("id;label\n" + "".join(f"{cell};good\n" for cell in cells))
+    assert odd_ids.tell_file(told).labels == 4
+    answered = {answer["id"] for entry in odd_ids.history() for answer in entry.details.get("answers", ())}
+    assert answered == {"000820", "12E4", "1234567890123456", "99"}
+    assert odd_ids.tell(["7"], ["bad"]).labels == 1  # the text itself comes first
+    with pytest.raises(ob.ObservalError, match="may be one of 2 rows"):
+        odd_ids.tell(["07"], ["good"])
+    with pytest.raises(ob.ObservalError, match="never asked"):
+        odd_ids.tell(["821"], ["good"])
+
+
+def test_what_is_wrong_is_said_in_one_line(tmp_path, european, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    roles = ["--label", "Rückzahlung", "--id", "Antrag", "--propensity", "Prüfquote"]
+    data = ["--logged", "log.csv", "--pool", "pool.csv", *roles]
+    assert "one character" in observal("init", "c.db", *data, "--sep", "abc", code=1)
+    text = (tmp_path / "log.csv").read_text("cp1252").replace(";\n", ";?\n")
+    (tmp_path / "log.csv").write_text(text, encoding="cp1252")
+    assert "--missing '?'" in observal("init", "c.db", *data, code=1)
+    observal("init", "c.db", *data, "--missing", "?", "--batch", 3)
+    assert "no column 'Alter'" in observal("ask", "c.db", "--columns", "Alter", code=1)
+    asked = json.loads(observal("ask", "c.db", "-n", 1, "--json"))
+    assert asked["allowed"] == ["bezahlt", "säumig", "skip"]
+    assert list(asked["rows"][0]) == [*HEADER[:-1], "round", "reason", "Rückzahlung"]
+    (tmp_path / "l.csv").write_text(f"Antrag;Rückzahlung\n{asked['rows'][0]['Antrag']};?\n", encoding="cp1252")
+    assert "no answers yet" in observal("tell", "c.db", "l.csv")
+    said = observal("diagnose", "log.csv", "--pool", "pool.csv", *roles, "--missing", "?", "--decimal", ",")
+    assert "70 with a label" in said
+    assert "The tables were read as semicolon-separated text" in said
+
+
+def test_more_budget_on_the_command_line(odd_ids, tmp_path):
+    assert "no label budget" in observal("extend", tmp_path / "c.db", "--budget", 9, code=1)
+    assert "cannot grow" in observal("extend", tmp_path / "c.db", "--pool", "more.csv", code=1)

@@ -1,0 +1,186 @@
+"""Tables as people write them: separators, decimals, dates, signs, encodings and words for "missing"."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+
+import openpyxl
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from observal.errors import ObservalError
+from observal.tables import TableEncoder, TableRoles, load_problem, read_table
+from observal.tables.formats import format_of
+from observal.tables.reading import read_tables
+from observal.tables.written import Written, guess, number_of
+from tests.test_tables import write
+
+EUROPEAN = "Größe;Zins;Betrag;Datum;Ort\r\n1,75;8,02 %;1.234,50 €;31.12.2024;Köln\r\n0,5;11 %;12,00 €;01.02.2025;\r\n"
+READ = {
+    "Größe": [1.75, 0.5],
+    "Zins": [0.0802, 0.11],
+    "Betrag": [1234.5, 12.0],
+    "Datum": [dt.date(2024, 12, 31), dt.date(2025, 2, 1)],
+    "Ort": ["Köln", None],
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_a_european_csv_needs_no_option(tmp_path, encoding):
+    path = write(tmp_path, "a.csv", EUROPEAN.encode(encoding))
+    assert read_table(path).to_pydict() == READ
+    packed = write(tmp_path, "a.csv.gz", gzip.compress(EUROPEAN.encode(encoding)))
+    assert read_table(packed).to_pydict() == READ
+
+
+def test_text_that_is_not_utf8_far_down(tmp_path):
+    lines = ["a;b", *["1,5;x"] * 300_000, "2,5;Köln"]
+    path = write(tmp_path, "a.csv", "\n".join(lines).encode("cp1252"))
+    assert read_table(path).column("b")[-1].as_py() == "Köln"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('a,b\n"$1,200",8.02 %\n"$12.50",(3 %)\n', {"a": [1200.0, 12.5], "b": [0.0802, -0.03]}),
+        ('a,b\n"$1,200",x\n"$3,500",y\n', {"a": [1200.0, 3500.0], "b": ["x", "y"]}),  # columns are separated by commas
+        ("a;b\n1.200;0,5\n3.400;1\n", {"a": [1200.0, 3400.0], "b": [0.5, 1.0]}),  # the other column has decimal commas
+        ("a;b\n1,200;0,5\n3,400;1\n", {"a": [1.2, 3.4], "b": [0.5, 1.0]}),
+        ("a;b\n1.200;12.5\n3.400;1\n", {"a": [1.2, 3.4], "b": [12.5, 1.0]}),
+        ("a;b\n1.200;0,5\n3.4;1\n", {"a": [1.2, 3.4], "b": [0.5, 1.0]}),  # each column by itself
+        ("a\tb\n0,5\t1\n", {"a": [0.5], "b": [1]}),
+        ("a|b\n0.5|1\n", {"a": [0.5], "b": [1]}),
+        ("sep=;\na;b\n0,5;1\n", {"a": [0.5], "b": [1]}),
+        ("a;b\n03/04/2024;25/04/2024\n05/04/2024;1/4/2024\n", {"a": [dt.date(2024, 4, 3), dt.date(2024, 4, 5)], "b": [dt.date(2024, 4, 25), dt.date(2024, 4, 1)]}),
+        ("a,b\n12/31/2024 8:30,1\n", {"a": [dt.datetime(2024, 12, 31, 8, 30)], "b": [1]}),
+        ("a,b\n1'200,030 123\n2'500,040 456\n", {"a": [1200.0, 2500.0], "b": ["030 123", "040 456"]}),
+        ("a,b\n2024-12-31,1.234\n2025-01-01,5.678\n", {"a": [dt.date(2024, 12, 31), dt.date(2025, 1, 1)], "b": [1.234, 5.678]}),
+        ("a,b\nx;y,1\nz;w,2\n", {"a": ["x;y", "z;w"], "b": [1, 2]}),
+    ],
+)  # fmt: skip
+def test_the_whole_column_decides(tmp_path, text, expected):
+    assert read_table(write(tmp_path, "a.csv", text)).to_pydict() == expected
+
+
+def test_what_cannot_be_told_is_refused_or_told(tmp_path):
+    path = write(tmp_path, "a.csv", "a;b\n1.200;1\n3.400;2\n")
+    with pytest.raises(ObservalError, match=r"may mean 1\.2 or 1200") as refused:
+        read_table(path)
+    assert "--decimal" in str(refused.value)
+    assert read_table(path, decimal=",").column("a").to_pylist() == [1200.0, 3400.0]
+    assert read_table(path, decimal=".").column("a").to_pylist() == [1.2, 3.4]
+    dates = read_table(write(tmp_path, "d.csv", "a,b\n03/04/2024,1\n05/06/2024,2\n"))
+    assert dates.column("a").to_pylist() == ["03/04/2024", "05/06/2024"]
+    assert "day or the month" in format_of(dates).notes[0]
+    tabs = read_table(write(tmp_path, "a.tsv", "a\tb\n1.200\t1\n3.400\t2\n"))
+    assert tabs.column("a").to_pylist() == [1.2, 3.4]
+    assert "--decimal ," in format_of(tabs).notes[0]
+
+
+def test_another_table_settles_what_one_leaves_open(tmp_path):
+    log = write(tmp_path, "log.csv", "d;x\n25/04/2024;0,5\n")
+    pool = write(tmp_path, "pool.csv", "d;x\n03/04/2024;1,200\n")
+    assert read_tables([log, pool])[1].to_pydict() == {"d": [dt.date(2024, 4, 3)], "x": [1.2]}
+
+
+def test_words_for_missing(tmp_path):
+    path = write(tmp_path, "a.csv", "id,age,y,q\n1,30,yes,0.5\n2,?,no,0.5\n3,50,?,0.5\n4,60,-,0.5\n")
+    assert "use --missing '?'" in format_of(read_table(path)).notes[0]
+    table = read_table(path, missing=["?", "-"])
+    assert table.column("age").to_pylist() == [30, None, 50, 60]
+    roles = TableRoles("y", "q", "id")
+    with pytest.raises(ObservalError, match=r"--missing '\?'"):
+        load_problem([path], pd.DataFrame({"id": [9], "age": [1], "q": [0.5]}), roles)
+    pool = write(tmp_path, "pool.csv", "id,age,q\n9,41,0.5\n10,30,0.5\n")
+    loaded = load_problem([table], pool, roles)
+    assert loaded.logged.revealed.tolist() == [True, True, False, False]
+    later = pd.DataFrame({"age": ["?", "41"]})
+    assert loaded.encoder.encode(later).tolist() == [[41.0, 1.0], [41.0, 0.0]]
+    frame = pd.DataFrame({"age": [30, -1], "home": ["own", "?"]})
+    assert read_table(frame, missing=["?", "-1"]).to_pydict() == {"age": [30, None], "home": ["own", None]}
+
+
+def test_what_was_learned_reads_text_later(tmp_path):
+    table = read_table(write(tmp_path, "a.csv", EUROPEAN.encode("cp1252")))
+    encoder = TableEncoder.from_dict(TableEncoder.learn([table]).to_dict())
+    expected = encoder.encode(table).tolist()
+    assert encoder.encode(tmp_path / "a.csv").tolist() == expected
+    for options in ({}, {"decimal": ","}, {"decimal": ",", "parse_dates": ["Datum"], "dayfirst": True}):
+        frame = pd.read_csv(tmp_path / "a.csv", sep=";", encoding="cp1252", **options)
+        assert encoder.encode(frame).tolist() == expected
+    one = write(tmp_path, "one.csv", "Größe;Zins;Betrag;Datum;Ort\n1;8 %;1.200 €;03/04/2024;Köln\n")
+    assert encoder.encode(one)[0].tolist() == [1.0, 0.08, 1200.0, 19816.0, 0.0]
+    with pytest.raises(ObservalError, match="'Betrag' must hold numbers, but 'viel' was seen"):
+        encoder.encode(pd.DataFrame({**READ, "Betrag": ["viel", "1"]}))
+
+
+def test_encoders_of_older_versions_still_work():
+    encoder = TableEncoder.learn([pa.table({"x": [1.0, 2.0], "d": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]})])
+    record = encoder.to_dict()
+    del record["missing"]
+    for column in record["columns"]:
+        del column["decimal"], column["order"]
+    assert TableEncoder.from_dict(record).encode(pd.DataFrame({"x": ["1.5"], "d": ["2024-01-02"]})).tolist() == [
+        [1.5, 19724.0]
+    ]
+
+
+def test_excel_in(tmp_path):
+    book = openpyxl.Workbook()
+    sheet = book.active
+    rows = [
+        [None],
+        ["id", "rate", "since", "at", "note", "text"],
+        ["000820", 0.0802, dt.date(2024, 12, 31), dt.datetime(2024, 1, 1, 8, 30), None, "8,02 %"],
+        [17, 5, dt.datetime(2025, 2, 1), dt.datetime(2024, 1, 1), "#N/A", "11 %"],
+    ]
+    for row in rows:
+        sheet.append(row)
+    book.create_sheet("more")
+    book.save(tmp_path / "a.xlsx")
+    table = read_table(tmp_path / "a.xlsx", id="id")
+    assert table.to_pydict() == {
+        "id": ["000820", "17"],
+        "rate": [0.0802, 5.0],
+        "since": [dt.date(2024, 12, 31), dt.date(2025, 2, 1)],
+        "at": [dt.datetime(2024, 1, 1, 8, 30), dt.datetime(2024, 1, 1)],
+        "note": [None, None],
+        "text": [0.0802, 0.11],
+    }
+    assert "has 2 sheets; the first, 'Sheet', was read" in format_of(table).notes[0]
+
+
+def test_a_file_cannot_claim_how_it_was_written(tmp_path):
+    table = pa.table({"a": ["1,5"]}).replace_schema_metadata({b"observal": b"{"})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert read_table(tmp_path / "a.parquet").column("a").to_pylist() == [1.5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"sep": ";;"}, "one character"), ({"decimal": "x"}, "must be . or ,"), ({"encoding": "no"}, "no encoding 'no'"), ({"encoding": "ascii"}, "not text in ascii")],
+)  # fmt: skip
+def test_wrong_options_get_one_clear_sentence(tmp_path, options, message):
+    path = write(tmp_path, "a.csv", EUROPEAN.encode())
+    with pytest.raises(ObservalError, match=message) as caught:
+        read_table(path, **options)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.floats(-1e9, 1e9), st.sampled_from([".", ","]))
+def test_numbers_are_spelled_as_they_are_read(value, decimal):
+    assert float(number_of(str(Written(decimal).spell(value)), decimal)) == value
+    grouped = f"{value:,.2f}".replace(",", "_").replace(".", decimal).replace("_", "." if decimal == "," else ",")
+    assert number_of(grouped, decimal) == round(value, 2)
+
+
+@given(st.dates(dt.date(1900, 1, 1)), st.sampled_from(["dmy", "mdy"]), st.sampled_from("./-"))
+def test_dates_are_spelled_as_they_are_read(day, order, mark):
+    way = Written(".", order, mark)
+    assert way.read(way.spell(day)) == day
+    assert way in guess([way.spell(day)]).ways or (mark == "." and order == "mdy")
