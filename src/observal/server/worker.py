@@ -68,13 +68,17 @@ class Worker:
         if self._process is None or not self._process.is_alive():
             context = get_context("spawn")  # a fork of a process with threads may never wake up
             self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_work, args=(self._where, theirs), daemon=True)
-            self._process.start()
-            theirs.close()
+            self._process = self._start(context, theirs)
             threading.Thread(target=self._listen, args=(self._pipe,), daemon=True).start()
         with suppress(OSError):  # it died just now; the listener notices
             assert self._pipe is not None
             self._pipe.send(message)
+
+    def _start(self, context: Any, theirs: Connection) -> Any:
+        process = context.Process(target=work, args=(self._where, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return process
 
     def _listen(self, pipe: Connection) -> None:
         while True:
@@ -104,7 +108,7 @@ class Worker:
             self._exports.clear()
 
 
-def _work(where: str, pipe: Connection) -> None:
+def work(where: str, pipe: Connection) -> None:
     """Do what the server asks until it ends; looks at rounds come before measuring earlier ones."""
     os.nice(5)  # answers go first
     with suppress(EOFError, OSError, KeyboardInterrupt):
