@@ -352,7 +352,7 @@ def test_a_decision_stands_whatever_others_answer(backend):
     assert backend.now._read().labels == {backend.now._read().find(ids[0]): ["bad", "good"].index(truth)}
     assert backend.now.undo("ann") is None  # it is settled
     assert backend.now.status().agreement.share == 1.0  # a decision is no vote
-    assert f"{OTHER[truth]} → {truth}" in [e for e in backend.now.history() if e.kind == "decided"][0].text
+    assert f"{OTHER[truth]} → {truth}" in next(e for e in backend.now.history() if e.kind == "decided").text
     with pytest.raises(InvalidLabel):
         backend.now.decide(ids[0], "", "olga")
     with pytest.raises(UnknownRow):
