@@ -120,9 +120,10 @@ async def one_person(address, cookie, name, seconds, told, times):
     rows = []
     async with Connection(address, cookie) as page:
         begin = asyncio.get_running_loop().time()
-        for number in range(seconds * EACH_SECOND):
+        total = seconds * EACH_SECOND
+        for number in range(total):
             while not rows:
-                reply = await page.post("ask", {"n": 10})
+                reply = await page.post("ask", {"n": min(10, total - number)})  # none is left behind when they go
                 rows = reply["rows"]
                 if not rows:
                     await asyncio.sleep(0.2)
@@ -155,7 +156,7 @@ def load(where, seconds):
                 *(one_person(server.address, c, f"p{k}", seconds, told, times) for k, c in enumerate(cookies))
             )
 
-        asyncio.run(everybody())
+        asyncio.run(asyncio.wait_for(everybody(), 60 + 3 * seconds))
     finally:
         server.kill()
     campaign = Campaign.open(where)
