@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from observal.checks import check_whole
+from observal.compat.exchange import DrawnRow, read_exchange
 from observal.errors import InvalidLabel
 from observal.journal.agreement import Agreement, agreement
 from observal.journal.encoding import encode
@@ -91,6 +92,9 @@ class Campaign(LabelLoop):
         decimal: Literal[".", ","] | None = None,
         encoding: str | None = None,
         missing: Sequence[str] = (),
+        images: str | Path | None = None,
+        image_column: str | None = None,
+        pixels: tuple[int, int] | None = None,
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -111,6 +115,11 @@ class Campaign(LabelLoop):
             As for :meth:`create_from_arrays`.
         sep, decimal, encoding, missing
             How the tables are written, as for :func:`observal.read_table`; found out by default.
+        images, image_column : path, str, optional
+            What the labelling page shows as images: a column of paths inside the folder `images`, or of base64 without a folder. The
+            column is no feature unless it is named in `features`.
+        pixels : (int, int), optional
+            Lines and columns of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -125,6 +134,7 @@ class Campaign(LabelLoop):
         >>> sorted(campaign.ask(2).ids)
         [7, 8]
         """
+        from observal.journal.display import shown_as, without
         from observal.tables import TableRoles, load_problem
         from observal.tables.formats import Format, format_of, unattached
         from observal.tables.reading import read_tables
@@ -136,9 +146,11 @@ class Campaign(LabelLoop):
         roles = TableRoles(label, None, id, cost, None if features is None else tuple(features))
         given = Format(sep, decimal, encoding, tuple(missing))
         *tables, rows = read_tables([*logs, pool], id, label, given)
+        show = shown_as(rows, images, image_column, pixels)
+        unused = [image_column] if image_column and image_column not in (features or ()) else []
         loaded = load_problem(
-            tables,
-            rows,
+            [without(table, unused) for table in tables],
+            without(rows, unused),
             roles,
             propensity=propensity,
             classes=classes,
@@ -154,6 +166,7 @@ class Campaign(LabelLoop):
             "encoder": loaded.encoder.to_dict(),
             "notes": list(loaded.notes),
             "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
+            "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
         goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
@@ -253,6 +266,46 @@ class Campaign(LabelLoop):
                 note=asked.note,
                 classes=tuple(self._ledger.settings["classes"]),
             )
+
+    def tell_file(
+        self,
+        path: str | Path,
+        annotator: str = ANYONE,
+        correct: bool = False,
+        text: str | bytes | None = None,
+        **written: Any,
+    ) -> Receipt:
+        """Store the answers in a file, as a session does, or in what Label Studio and Argilla export: each annotator's apart."""
+        told = read_exchange(path, text)
+        return super().tell_file(path, annotator, correct, text, **written) if told is None else self.tell_people(told)
+
+    def drawn(self, annotator: str) -> list[DrawnRow]:
+        """Return the open rows that nobody else holds, for labelling in another tool, with what the model thinks of them.
+
+        They are handed to `annotator`, the tool, so that nobody else gets them; :meth:`release` takes them back.
+        """
+        batch = self.ask(None, annotator)
+        replay = self._replayed()
+        positions = [self._ledger.find(id_) for id_ in batch.ids]
+        estimator = replay.round(replay.closed).estimator
+        chances = estimator.predict_proba(replay.problem.pool.X[positions]) if positions else []
+        hidden = (self._ledger.settings["id"], self._ledger.settings["label"])
+        cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
+        rounds = [self._ledger.round_of[position] for position in positions if position is not None]
+        parts = zip(batch.ids, rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
+        return [
+            DrawnRow(
+                str(id_),
+                round_,
+                chance,
+                reason,
+                row,
+                str(estimator.classes_[found.argmax()]),
+                float(found.max()),
+                replay.closed,
+            )
+            for id_, round_, chance, reason, row, found in parts
+        ]
 
     # -- reading ------------------------------------------------------------------------------------------------
 

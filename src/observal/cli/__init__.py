@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from observal.cli import campaigns, experiments, reports
+from observal.cli import campaigns, experiments, reports, serving
 from observal.cli.output import print_table, printable, progress_bar, say
 from observal.errors import ObservalError
 
@@ -66,6 +66,7 @@ for _command in (
     campaigns.check,
     campaigns.release,
     campaigns.extend,
+    serving.serve,
     reports.report,
     campaigns.export,
     experiments.demo,
@@ -75,6 +76,7 @@ for _command in (
     experiments.benchmark,
 ):
     app.command()(_command)
+app.add_typer(serving.annotator, name="annotator")
 
 
 def main() -> None:

@@ -129,6 +129,14 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Undone:
+    """An answer that was taken back: the row's id, and the label; None if it was a skip."""
+
+    id: Any
+    label: Any
+
+
+@dataclass(frozen=True)
 class Status:
     """The progress of a session or campaign.
 
@@ -267,7 +275,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, upgraded, round, asked, answered, corrected, released, extended or finished.
+        created, upgraded, round, asked, answered, corrected, late, decided, undone, released, extended or finished.
     text : str
         What happened, in words.
     details : mapping
