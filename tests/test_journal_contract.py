@@ -118,7 +118,7 @@ def test_a_budget_can_be_raised(backend):
     assert finish(backend).finished
     before = backend.now.intervals()["error"]
     for wrong in (8, 3):
-        with pytest.raises(ObservalError, match="can only be raised"):
+        with pytest.raises(InvalidInput, match="can only be raised"):
             backend.now.extend(wrong)
     backend.now.extend(16, "ann")
     now = backend.now
@@ -130,9 +130,11 @@ def test_a_budget_can_be_raised(backend):
     assert finish(backend).status().labels == 16
     entry = next(entry for entry in backend.now.history() if entry.kind == "extended")
     assert (entry.actor, entry.text) == ("ann", "the label budget is now 16")
-    unlimited = backend.make(label_budget=None).now
-    with pytest.raises(ObservalError, match="no label budget"):
-        unlimited.extend(20)
+
+
+def test_no_budget_cannot_be_raised(backend):
+    with pytest.raises(InvalidInput, match="no label budget"):
+        backend.make(label_budget=None).now.extend(20)
 
 
 def test_a_budget_of_nothing(backend):
