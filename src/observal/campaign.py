@@ -75,6 +75,7 @@ class Campaign(LabelLoop):
         label_budget: int | None = None,
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
+        positive: Any = None,
         cost: str | None = None,
         propensity_floor: float | None = None,
         kept_only_labelled: bool = False,
@@ -98,7 +99,7 @@ class Campaign(LabelLoop):
             The log; several logs are combined.
         pool : table
             The rows you can ask about.
-        label, propensity, id, features, classes, cost, propensity_floor, kept_only_labelled
+        label, propensity, id, features, classes, positive, cost, propensity_floor, kept_only_labelled
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
         n_logged_rows : int, optional
             How many rows were logged, if the log kept only its labelled rows.
@@ -132,6 +133,7 @@ class Campaign(LabelLoop):
             roles,
             propensity=propensity,
             classes=classes,
+            positive=positive,
             propensity_floor=propensity_floor,
             kept_only_labelled=kept_only_labelled,
             n_logged_rows=n_logged_rows,

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
 
 import typer
 
-from observal.cli.output import Force, Json, Seed, print_json, print_pairs, print_table, progress_bar, say, write_csv
+from observal.cli.output import (
+    Force,
+    Json,
+    Seed,
+    paused,
+    print_json,
+    print_pairs,
+    print_table,
+    printable,
+    progress_bar,
+    say,
+    write_csv,
+)
 from observal.errors import InvalidInput
 
 FIRST_ROUND = 10  # rows of a round where nobody says otherwise
@@ -45,6 +58,10 @@ def init(
         int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0)
     ] = None,
     classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
+    ] = None,
     features: Features = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
@@ -108,6 +125,7 @@ def init(
             label_budget=budget,
             features=listed(features),
             classes=None if classes is None else [_number(text) for text in listed(classes) or ()],
+            positive=positive or (partial(_asked_positive, progress) if sys.stdin.isatty() and not as_json else None),
             cost=cost,
             propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
@@ -321,6 +339,18 @@ def _line(entry: Any) -> tuple[Any, ...]:
 def listed(text: str | None) -> list[str] | None:
     """Return the parts of A,B,C."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _asked_positive(progress: Any, classes: Any) -> str:
+    """Ask which class is the positive one; the rarer one, which is last, is offered."""
+    names = [str(value) for value in classes]
+    question = (
+        f"Which class are you looking for, {printable(' or '.join(names))}? Precision and recall will be about it"
+    )
+    with paused(progress):
+        while (answer := typer.prompt(question, default=names[-1], err=True).strip()) not in names:
+            say(f"{answer!r} is not one of the classes.", error=True)
+    return str(answer)
 
 
 def _number(text: str) -> Any:

@@ -15,6 +15,7 @@ from observal.checks import Bools, Floats, check_propensity, distinct_labels
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
+from observal.tables.positive import Positive, positive_last
 from observal.tables.reading import read_table
 from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
 
@@ -90,6 +91,7 @@ def load_problem(
     *,
     propensity: Any = None,
     classes: Sequence[Any] | None = None,
+    positive: Positive = None,
     propensity_floor: float | None = None,
     kept_only_labelled: bool = False,
     n_logged_rows: int | None = None,
@@ -114,6 +116,9 @@ def load_problem(
         ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
     classes : sequence, optional
         The two label values, negative first; needed where the log shows only one.
+    positive : optional
+        The class that precision and recall are about. By default the last of `classes`, the obvious one of two (as in no and yes), or
+        the rarer one, with a note. A function is given both classes and returns one; it is called only where neither is obvious.
     propensity_floor : float, optional
         Raise smaller propensities to it, counted and with a warning.
     kept_only_labelled : bool
@@ -141,7 +146,11 @@ def load_problem(
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = tuple(source for source in sources if isinstance(source, str) and source != ESTIMATE)
-    labels, missing, classes = _labels_of(logs, roles.label, classes, names)
+    labels, missing, found = _labels_of(logs, roles.label, classes, names)
+    if classes is None or not (positive is None or callable(positive)):
+        found, guessed = positive_last(found, labels[~missing].tolist(), positive)
+    else:
+        guessed = []
     encoder = TableEncoder.learn([*logs, pool], roles.features, (*roles.named, *columns), max_categories)
     X_pool, X_log = encoder.encode(pool), _joined([encoder.encode(log) for log in logs])
     ids, notes = _ids_of([*logs, pool], roles.id, names)
@@ -163,12 +172,14 @@ def load_problem(
         ]
         q_log, q_pool = floored[0].propensity, floored[1].propensity
         notes += [one.warning for one in floored if one.warning is not None]
-    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), classes, cost_log)
+    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), found, cost_log)
     loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool)
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
-    return LoadedProblem(logged, loaded_pool, encoder, (*encoder.notes, *notes, *_doubts(logged, pool, roles.label)))
+    return LoadedProblem(
+        logged, loaded_pool, encoder, (*guessed, *encoder.notes, *notes, *_doubts(logged, pool, roles.label))
+    )
 
 
 def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
