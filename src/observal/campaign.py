@@ -87,6 +87,7 @@ class Campaign(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        objective: Any = "error",
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -103,7 +104,7 @@ class Campaign(LabelLoop):
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
         n_logged_rows : int, optional
             How many rows were logged, if the log kept only its labelled rows.
-        label_budget, method, random_state, overlap, population, looks, tolerance, width
+        label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
             As for :meth:`create_from_arrays`.
         progress : callable, optional
             Called with (done, total, what).
@@ -147,7 +148,13 @@ class Campaign(LabelLoop):
             "notes": list(loaded.notes),
         }
         problem = Problem(loaded.logged, loaded.pool)
-        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
+        }
         settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
         return cls._make(where, problem, rows, settings, progress)
 
@@ -166,6 +173,7 @@ class Campaign(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        objective: Any = "error",
     ) -> Self:
         """Make a campaign from arrays.
 
@@ -183,13 +191,19 @@ class Campaign(LabelLoop):
             Seed of all random numbers.
         overlap : int
             How many annotators label each row; the majority decides.
-        population, looks, tolerance, width
+        population, looks, tolerance, width, objective
             What intervals are about and when to stop, as for :class:`observal.Session`.
         """
         import pyarrow as pa
 
         problem = Problem(logged, pool)
-        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
+        }
         settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
         columns = {} if hasattr(pool.X, "tocsr") else dict(zip(settings["features"], pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)

@@ -99,6 +99,12 @@ def init(
         typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What the classifier is for: recall=0.8, precision=0.8, balanced, or error.")
+    ] = None,
+    cost_of_missing: Annotated[
+        str | None, typer.Option(help="What missing a row of a class costs, CLASS=10; other mistakes cost 1.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -137,6 +143,7 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
+            objective=_objective(target, cost_of_missing),
             progress=progress,
         )
     _show_status(made.status(), as_json)
@@ -237,16 +244,13 @@ def status(
     Example: observal status campaign.db --interval
     """
     from observal.campaign import Campaign
-    from observal.methods.contradiction import contradiction
 
     opened = Campaign.open(campaign)
-    error, contradicted = None, False
+    found: dict[str, Any] = {}
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found = opened.result().intervals
-        error = found["error"]
-        contradicted = contradiction(found) is not None
-    _show_status(opened.status(), as_json, error, contradicted)
+            found = dict(opened.result().intervals)
+    _show_status(opened.status(), as_json, found)
 
 
 def history(campaign: Where, as_json: Json = False) -> None:
@@ -318,18 +322,47 @@ def export(
     say(f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").')
 
 
-def _show_status(found: Any, as_json: bool, error: Any = None, contradicted: bool = False) -> None:
+def _show_status(found: Any, as_json: bool, intervals: dict[str, Any] | None = None) -> None:
+    """Print the status, with the measures of the classifier on top."""
+    lines: list[tuple[str, str]] = found.lines()
+    if intervals:
+        from observal.methods.contradiction import contradiction
+        from observal.methods.measures import beats_baseline
+
+        contradicted = contradiction(intervals) is not None
+        if as_json:
+            measured = {
+                "error_interval": asdict(intervals["error"]),
+                "contradicted": contradicted,
+                "beats_baseline": beats_baseline(intervals),
+                "intervals": {name: asdict(one) for name, one in intervals.items()},
+            }
+            print_json(found.to_dict() | measured)
+            return
+        lines = [*_measured(found, intervals, contradicted), *lines]
     if as_json:
-        measured = {"error_interval": asdict(error), "contradicted": contradicted} if error else {}
-        print_json(found.to_dict() | measured)
-        return
-    lines = found.lines()
-    if error:
-        said = f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval), estimate {error.estimate:.1%}"
-        lines.append(("error", said))
+        print_json(found.to_dict())
+    else:
+        print_pairs(lines)
+
+
+def _measured(found: Any, intervals: dict[str, Any], contradicted: bool) -> list[tuple[str, str]]:
+    from observal.report.measures import advice, baseline_sentence, measures_of
+
+    error = intervals["error"]
+    said = (
+        f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval), estimate {error.estimate:.1%}"
+    )
+    lines = [("error", said)]
     if contradicted:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
-    print_pairs(lines)
+    lines += [("", text) for text in (baseline_sentence(intervals, found.classes),) if text]
+    lines += [
+        (one.name, f"{one.words()}: {one.about}")
+        for one in measures_of(intervals, found.classes, found.objective)
+        if one.name != "error"
+    ]
+    return lines + [("", text) for text in (advice(intervals, found.classes, found.objective),) if text]
 
 
 def _line(entry: Any) -> tuple[Any, ...]:
@@ -339,6 +372,20 @@ def _line(entry: Any) -> tuple[Any, ...]:
 def listed(text: str | None) -> list[str] | None:
     """Return the parts of A,B,C."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _objective(target: str | None, cost_of_missing: str | None) -> Any:
+    """Return the objective that the options name."""
+    if cost_of_missing is None:
+        return target or "error"
+    if target is not None:
+        raise typer.BadParameter("give --target or --cost-of-missing, not both.")
+    name, _, cost = cost_of_missing.rpartition("=")
+    if not name:
+        raise typer.BadParameter(
+            f"--cost-of-missing must be CLASS=COST, such as default=10, but is {cost_of_missing!r}."
+        )
+    return {name: cost}
 
 
 def _asked_positive(progress: Any, classes: Any) -> str:

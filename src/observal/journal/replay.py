@@ -96,7 +96,7 @@ class Replay:
         label_budget: int | None = None,
     ) -> None:
         self.goals, self._budget = goals or Goals(), label_budget
-        self.problem = replace(problem, population=self.goals.population)
+        self.problem = replace(problem, population=self.goals.population, objective=self.goals.objective)
         self._method, self._random_state = method, random_state
         self._states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round

@@ -92,6 +92,7 @@ class AutoVC:
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
+    follows_objective: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.order not in ("pool", "stream"):
@@ -154,7 +155,7 @@ class AutoVC:
         """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""
         rule = StreamRule(state.model.uncertain_lead, choice.batch, choice.explore_share, gate_share=0.0)
         plan = stream_plan(rule, problem, state, rng)
-        judged = state.model.blend.judge(problem.pool.X[plan.positions])
+        judged = state.model.blend.judge(problem.pool.X[plan.positions], state.model.odds)
         return replace(plan, inferred=judged.codes, doubt=judged.doubt)
 
     def advance(
@@ -170,7 +171,7 @@ class AutoVC:
         blend = model.blend
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(blend.names, blend.theta, strict=True))
         return state.as_round(
-            estimator=blend,
+            estimator=model.estimator,
             clip=model.clip,
             disagreement=model.disagreement,
             least_chance=choice.explore_share if self.order == "stream" else least_chance(problem, state, choice),

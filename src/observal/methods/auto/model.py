@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead
+from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead, leaning
 from observal.learners.population import Population
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
+from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
 from observal.problem import Problem
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Fitter:
         X, classes = problem.take(rows), problem.logged.classes
         blend, out_of_fold, chosen = fit_blend(self.population, X, codes, weights, classes, method.learners, kept)
         on_stream = method.order == "stream"
-        return AutoModel(problem, on_stream, blend, chosen, _scores(*lead(out_of_fold), len(classes)), clip)
+        return AutoModel(problem, on_stream, blend, chosen, out_of_fold, clip, state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,23 +85,67 @@ class AutoModel:
         The fit.
     chosen : Chosen, optional
         Weights and settings; None while all labels are the same.
-    out_of_fold : pair of arrays
-        Score and predicted class of each labelled row by fits that have not seen it.
+    left_out : array of shape (labelled rows, classes)
+        The chances of each labelled row by fits that have not seen it.
     clip : float
         The largest weight.
+    state : PoolState
+        The labels that it is fitted on.
     """
 
     problem: Problem = field(repr=False)
     on_stream: bool
     blend: Blend
     chosen: Chosen | None
-    out_of_fold: Scores = field(repr=False)
+    left_out: Floats = field(repr=False)
     clip: float
+    state: PoolState = field(repr=False)
+
+    @property
+    def follows(self) -> bool:
+        """Whether its threshold is chosen for an objective."""
+        return self.problem.objective != "error" and not self.blend.is_constant
+
+    @cached_property
+    def label_weights(self) -> Floats:
+        """The share of the population that each labelled row stands for, where a threshold is chosen."""
+
+        def scores_of(rows: Ints) -> Floats:
+            return np.asarray(self.blend.predict_proba(self.problem.take(rows))[:, 1])
+
+        return label_weights(self.problem, self.state, scores_of, self.left_out[:, 1])
+
+    @cached_property
+    def threshold(self) -> float:
+        """The chance of the second class from which on it is predicted."""
+        if not self.follows:
+            return 0.5
+        codes = self.state.labelled(self.problem)[1]
+        return choose_threshold(self.left_out[:, 1], codes, self.label_weights, self.problem.objective, 0.5)
+
+    @property
+    def odds(self) -> float:
+        """The factor of the odds that moves the threshold to ½."""
+        return odds_at(self.threshold) if self.follows else 1.0
+
+    @property
+    def estimator(self) -> Any:
+        """The classifier that is returned."""
+        return ThresholdClassifier(self.blend, self.threshold) if self.follows else self.blend
+
+    @cached_property
+    def out_of_fold(self) -> Scores:
+        """Score and predicted class of each labelled row, by fits and a threshold that have not seen it."""
+        scores, codes = _scores(*lead(leaning(self.left_out, self.odds)), self.blend.classes_.size)
+        if not self.follows:
+            return scores, codes
+        labels = self.state.labelled(self.problem)[1]
+        return scores, judged_by_others(scores, labels, self.label_weights, self.problem.objective, 0.0, 0.0)
 
     @cached_property
     def judged(self) -> Judged:
         """What the blend says of each pool row; on a stream, of each row of the log."""
-        return self.blend.judge(self.problem.logged.X if self.on_stream else self.problem.pool.X)
+        return self.blend.judge(self.problem.logged.X if self.on_stream else self.problem.pool.X, self.odds)
 
     @property
     def uncertain_lead(self) -> float:
@@ -109,7 +154,7 @@ class AutoModel:
 
     def gaps(self, X: Any) -> Floats:
         """Return the lead of each row."""
-        return self.blend.judge(X).margins
+        return self.blend.judge(X, self.odds).margins
 
     def unlabelled_leads(self, rows: Ints, labelled: Ints) -> Floats:
         """Return the lead of rows of the stack of log and pool, each as if its own label were unknown.
@@ -121,7 +166,7 @@ class AutoModel:
         labelled : int array
             The rows that had a label, in the order of `out_of_fold`: their leads are those of fits that have not seen it.
         """
-        leads = self.blend.judge(self.problem.take(rows)).margins
+        leads = self.blend.judge(self.problem.take(rows), self.odds).margins
         place = np.full(self.problem.n_rows, -1, dtype=np.int64)
         place[labelled] = np.arange(labelled.size)
         known = place[rows] >= 0
@@ -135,7 +180,7 @@ class AutoModel:
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return score and predicted class of rows of the stack of log and pool."""
-        codes, margins, *_ = self.blend.judge(self.problem.take(rows))
+        codes, margins, *_ = self.blend.judge(self.problem.take(rows), self.odds)
         return _scores(codes, margins, self.blend.classes_.size)
 
 
