@@ -74,6 +74,7 @@ class Campaign(LabelLoop):
         id: str | None = None,
         label_budget: int | None = None,
         features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
         positive: Any = None,
         cost: str | None = None,
@@ -100,7 +101,7 @@ class Campaign(LabelLoop):
             The log; several logs are combined.
         pool : table
             The rows you can ask about.
-        label, propensity, id, features, classes, positive, cost, propensity_floor, kept_only_labelled
+        label, propensity, id, features, exclude, classes, positive, cost, propensity_floor, kept_only_labelled
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
         n_logged_rows : int, optional
             How many rows were logged, if the log kept only its labelled rows.
@@ -120,13 +121,14 @@ class Campaign(LabelLoop):
         >>> sorted(campaign.ask(2).ids)
         [7, 8]
         """
+        from observal.diagnosis.quick import quick_warnings
         from observal.tables import TableRoles, load_problem, read_table
 
         refuse_existing(where)
         if progress:
             progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
-        roles = TableRoles(label, None, id, cost, None if features is None else tuple(features))
+        roles = TableRoles(label, None, id, cost, None if features is None else tuple(features), tuple(exclude))
         rows = read_table(pool, id)
         loaded = load_problem(
             [read_table(log, id) for log in logs],
@@ -145,7 +147,8 @@ class Campaign(LabelLoop):
             "label": label,
             "features": list(loaded.encoder.names),
             "encoder": loaded.encoder.to_dict(),
-            "notes": list(loaded.notes),
+            "notes": [*quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names), *loaded.notes],
+            "files": [source_name(table) for table in (*logs, pool)],
         }
         problem = Problem(loaded.logged, loaded.pool)
         goals = {
@@ -287,3 +290,14 @@ class Campaign(LabelLoop):
         """
         check_target(path, force)
         save_model(path, self.estimator, self._ledger.settings["encoder"], force)
+
+
+def source_name(table: Any) -> str:
+    """Return the file name of a table, without its folder; empty for a frame.
+
+    Examples
+    --------
+    >>> source_name("data/logged.csv"), source_name(object())
+    ('logged.csv', '')
+    """
+    return Path(table).name if isinstance(table, str | Path) else ""

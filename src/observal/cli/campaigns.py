@@ -63,6 +63,7 @@ def init(
         typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
     ] = None,
     features: Features = None,
+    exclude: Annotated[str | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
         float | None,
@@ -130,6 +131,7 @@ def init(
             id=id,
             label_budget=budget,
             features=listed(features),
+            exclude=listed(exclude) or (),
             classes=None if classes is None else [_number(text) for text in listed(classes) or ()],
             positive=positive or (partial(_asked_positive, progress) if sys.stdin.isatty() and not as_json else None),
             cost=cost,

@@ -43,6 +43,8 @@ class TableRoles:
         What a mistake on the row costs, in [0, 1].
     features : tuple of str, optional
         The features; by default all other columns that every table has.
+    exclude : tuple of str
+        Columns that are not to be used.
 
     Examples
     --------
@@ -56,11 +58,14 @@ class TableRoles:
     id: str | None = None
     cost: str | None = None
     features: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are not features."""
-        return tuple(name for name in (self.label, self.propensity, self.id, self.cost) if name is not None)
+        return tuple(
+            name for name in (self.label, self.propensity, self.id, self.cost, *self.exclude) if name is not None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +151,7 @@ def load_problem(
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = tuple(source for source in sources if isinstance(source, str) and source != ESTIMATE)
+    _check_excluded([*logs, pool], roles.exclude)
     labels, missing, found = _labels_of(logs, roles.label, classes, names)
     if classes is None or not (positive is None or callable(positive)):
         found, guessed = positive_last(found, labels[~missing].tolist(), positive)
@@ -180,6 +186,15 @@ def load_problem(
     return LoadedProblem(
         logged, loaded_pool, encoder, (*guessed, *encoder.notes, *notes, *_doubts(logged, pool, roles.label))
     )
+
+
+def _check_excluded(tables: Sequence[Any], exclude: Sequence[str]) -> None:
+    everywhere = {name for table in tables for name in table.column_names}
+    strange = next((name for name in exclude if name not in everywhere), None)
+    if strange is not None:
+        raise InvalidInput(
+            f"There is no column {strange!r} to exclude, the columns are {sorted(everywhere)}; name existing ones."
+        )
 
 
 def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
