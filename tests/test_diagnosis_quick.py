@@ -50,7 +50,7 @@ def test_a_column_that_gives_the_label_away_is_named(sign):
 
 
 def test_ids_are_named_and_many_columns_are_counted():
-    rng, X, y = world()
+    rng, _, y = world()
     numbers = np.stack([rng.permutation(800) for _ in range(MOST_NAMED + 2)], axis=1)
     found = quick_warnings(
         logged(numbers[:400], y[:400], np.full(400, True), 1.0),

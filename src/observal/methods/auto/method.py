@@ -190,6 +190,12 @@ class AutoVC:
 
         return population_intervals(problem, state, gaps, state.model.scores_of, state.model.out_of_fold)
 
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        if state.model.blend.is_constant:
+            return None
+        return (*state.labelled(problem), state.model.out_of_fold[1], state.model.label_weights)
+
 
 def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:
     """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""

@@ -208,6 +208,11 @@ class NewtonVC:
         with one_thread():  # many small products, as in the fit
             return population_intervals(problem, state, gaps, model.scores_of, model.judged)
 
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        rows, codes = state.labelled(problem)
+        return None if np.unique(codes).size < 2 else (rows, codes, *state.model.left_out_classes)
+
 
 @dataclass(frozen=True, eq=False)
 class NewtonClassifier(TwoClassPredictions):

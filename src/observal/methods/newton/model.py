@@ -183,6 +183,12 @@ class NewtonModel:
         codes, scores = (self.labels.signs + 1) // 2, self._left_out - self.threshold
         return scores, judged_by_others(scores, codes, self._label_weights, self.problem.objective, 0.0, 0.0)
 
+    @property
+    def left_out_classes(self) -> tuple[Ints, Floats]:
+        """The class of each labelled row by a fit that has not seen it, and the share of the population that it stands for."""
+        said = self.judged[1] if self.follows else (self._left_out > 0.0).astype(np.int64)
+        return said, self._label_weights
+
     @cached_property
     def _left_out(self) -> Floats:
         """The margin of each labelled row by a fit that has not seen it."""
