@@ -7,7 +7,7 @@ import pytest
 
 import observal as ob
 from observal.campaign import Campaign
-from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, ObservalError, UnknownRow
+from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
 from tests.campaigns import METHOD, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 

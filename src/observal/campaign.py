@@ -76,7 +76,9 @@ class Campaign(LabelLoop):
         id: str | None = None,
         label_budget: int | None = None,
         features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
+        positive: Any = None,
         cost: str | None = None,
         propensity_floor: float | None = None,
         kept_only_labelled: bool = False,
@@ -88,6 +90,7 @@ class Campaign(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        objective: Any = "error",
         sep: str | None = None,
         decimal: Literal[".", ","] | None = None,
         encoding: str | None = None,
@@ -107,11 +110,11 @@ class Campaign(LabelLoop):
             The log; several logs are combined.
         pool : table
             The rows you can ask about.
-        label, propensity, id, features, classes, cost, propensity_floor, kept_only_labelled
+        label, propensity, id, features, exclude, classes, positive, cost, propensity_floor, kept_only_labelled
             As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
         n_logged_rows : int, optional
             How many rows were logged, if the log kept only its labelled rows.
-        label_budget, method, random_state, overlap, population, looks, tolerance, width
+        label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
             As for :meth:`create_from_arrays`.
         sep, decimal, encoding, missing
             How the tables are written, as for :func:`observal.read_table`; found out by default.
@@ -134,6 +137,7 @@ class Campaign(LabelLoop):
         >>> sorted(campaign.ask(2).ids)
         [7, 8]
         """
+        from observal.diagnosis.quick import quick_warnings
         from observal.journal.display import shown_as, without
         from observal.tables import TableRoles, load_problem
         from observal.tables.formats import Format, format_of, unattached
@@ -143,7 +147,7 @@ class Campaign(LabelLoop):
         if progress:
             progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
-        roles = TableRoles(label, None, id, cost, None if features is None else tuple(features))
+        roles = TableRoles(label, None, id, cost, None if features is None else tuple(features), tuple(exclude))
         given = Format(sep, decimal, encoding, tuple(missing))
         *tables, rows = read_tables([*logs, pool], id, label, given)
         show = shown_as(rows, images, image_column, pixels)
@@ -154,6 +158,7 @@ class Campaign(LabelLoop):
             roles,
             propensity=propensity,
             classes=classes,
+            positive=positive,
             propensity_floor=propensity_floor,
             kept_only_labelled=kept_only_labelled,
             n_logged_rows=n_logged_rows,
@@ -164,12 +169,19 @@ class Campaign(LabelLoop):
             "label": label,
             "features": list(loaded.encoder.names),
             "encoder": loaded.encoder.to_dict(),
-            "notes": list(loaded.notes),
+            "notes": [*quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names), *loaded.notes],
+            "files": [source_name(table) for table in (*logs, pool)],
             "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
-        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
+        }
         settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
         return cls._make(where, problem, unattached(rows), settings, progress)
 
@@ -188,6 +200,7 @@ class Campaign(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        objective: Any = "error",
     ) -> Self:
         """Make a campaign from arrays.
 
@@ -205,13 +218,19 @@ class Campaign(LabelLoop):
             Seed of all random numbers.
         overlap : int
             How many annotators label each row; the majority decides.
-        population, looks, tolerance, width
+        population, looks, tolerance, width, objective
             What intervals are about and when to stop, as for :class:`observal.Session`.
         """
         import pyarrow as pa
 
         problem = Problem(logged, pool)
-        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
+        }
         settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
         columns = {} if hasattr(pool.X, "tocsr") else dict(zip(settings["features"], pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
@@ -336,3 +355,14 @@ class Campaign(LabelLoop):
         """
         check_target(path, force)
         save_model(path, self.estimator, self._ledger.settings["encoder"], force)
+
+
+def source_name(table: Any) -> str:
+    """Return the file name of a table, without its folder; empty for a frame.
+
+    Examples
+    --------
+    >>> source_name("data/logged.csv"), source_name(object())
+    ('logged.csv', '')
+    """
+    return Path(table).name if isinstance(table, str | Path) else ""

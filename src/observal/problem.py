@@ -201,6 +201,8 @@ class Problem:
         The two.
     population : {"both", "pool", "log"}
         Whose error intervals are about.
+    objective : str
+        What the classifier is for; see :mod:`observal.objectives`.
 
     Examples
     --------
@@ -214,6 +216,7 @@ class Problem:
     logged: LoggedData
     pool: Pool
     population: str = "both"
+    objective: str = "error"
 
     def __post_init__(self) -> None:
         log_features, pool_features = self.logged.X.shape[1], self.pool.X.shape[1]

@@ -54,6 +54,10 @@ class Session(LabelLoop):
         spends the budget. See :mod:`observal.stopping`. The paper's methods follow the paper and never stop for this.
     width : float, optional
         Stop when the interval for the error is narrower than this.
+    objective : str or mapping
+        What the classifier is for: "error" (the fewest mistakes), "balanced error", "recall=0.8", "precision=0.8", or what missing a
+        row of a class costs, as in {"default": 10}, other mistakes costing 1. It decides the classifier's threshold, and rows near
+        that threshold are asked about. Two classes only, except for "error".
 
     Examples
     --------
@@ -81,10 +85,17 @@ class Session(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        objective: Any = "error",
     ) -> None:
         problem = Problem(logged, pool)
         journal = MemoryJournal(problem)
-        goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
+        }
         settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
         journal.append(OBSERVAL, "created", settings)
         super().__init__(journal)
@@ -161,12 +172,13 @@ def run(
     looks: Looks = "planned",
     tolerance: float | None = TOLERANCE,
     width: float | None = None,
+    objective: Any = "error",
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.
 
     Parameters
     ----------
-    logged, pool, method, label_budget, random_state, population, looks, tolerance, width
+    logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective
         As for :class:`Session`.
     oracle : callable
         Takes an array of pool ids and returns their labels; NaN or None skips a row.
@@ -197,6 +209,7 @@ def run(
         looks=looks,
         tolerance=tolerance,
         width=width,
+        objective=objective,
     )
     reported = 0
     while True:

@@ -40,6 +40,8 @@ def chances_of(estimator: Any, X: Any) -> Floats:
     >>> chances_of(Always(), [[0.0]]).tolist()
     [[0.25, 0.75]]
     """
+    if hasattr(estimator, "leaning_proba"):  # its threshold is not ½
+        return np.asarray(estimator.leaning_proba(X), dtype=np.float32)
     if hasattr(estimator, "predict_proba"):
         return np.asarray(estimator.predict_proba(X), dtype=np.float32)
     classes = np.asarray(estimator.classes_)

@@ -26,6 +26,7 @@ from observal.checks import (
 )
 from observal.errors import InvalidInput
 from observal.looks import Looks, check_looks
+from observal.objectives import check_objective
 
 ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
 ACTION_NAMES = np.array(["asked", "inferred", "passed"])
@@ -249,7 +250,7 @@ class Interval:
 
     Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
     interval is wide. `method` says how the interval was made. `unknown` is the share of rows of which labels can tell nothing: all of
-    them may be mistakes, or none, and both ends of the interval allow for that.
+    them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest value there could be: 1 of a share.
     """
 
     estimate: float
@@ -258,6 +259,7 @@ class Interval:
     confidence: float
     method: str
     unknown: float = 0.0
+    most: float = 1.0
 
     def __post_init__(self) -> None:
         if not (self.low <= self.high and 0.0 < self.confidence < 1.0):
@@ -265,6 +267,17 @@ class Interval:
                 f"An interval needs low ≤ high and a confidence in (0, 1), but got [{self.low}, {self.high}] "
                 f"at {self.confidence}."
             )
+
+    def times(self, factor: float) -> Interval:
+        """Return the interval of a value that is larger by a factor.
+
+        Examples
+        --------
+        >>> Interval(0.25, 0.125, 0.5, 0.95, "normal").times(10).high
+        5.0
+        """
+        ends = {name: factor * getattr(self, name) for name in ("estimate", "low", "high", "most")}
+        return replace(self, **ends)
 
     def stretched(self, factor: float, because: str) -> Interval:
         """Return the interval with both ends moved away from the estimate by a factor, within 0 and 1, and say why in `method`.
@@ -278,6 +291,8 @@ class Interval:
         >>> Interval(0.2, 0.05, 0.65, 0.95, "normal", unknown=0.5).stretched(1.5, "several looks").high
         0.675
         """
+        if self.most != 1.0:
+            return self.times(1.0 / self.most).stretched(factor, because).times(self.most)
         known = 1.0 - self.unknown
         low, high = (self.low / known, (self.high - self.unknown) / known) if known > 0.0 else (0.0, 1.0)
         low = max(0.0, self.estimate - factor * max(0.0, self.estimate - low))
@@ -333,17 +348,21 @@ class Goals:
         Stop when the labels that are left are unlikely to lower the error by more than this; None never stops for that.
     width : float, optional
         Stop when the interval for the error is narrower than this.
+    objective : str
+        What the classifier is for, which decides its threshold: see :mod:`observal.objectives`.
     """
 
     population: str = "both"
     looks: Looks = "planned"
     tolerance: float | None = None
     width: float | None = None
+    objective: str = "error"
 
     def __post_init__(self) -> None:
         if self.population not in POPULATIONS:
             raise InvalidInput(f"population must be one of {', '.join(POPULATIONS)}, but is {self.population!r}.")
         check_looks(self.looks)
+        check_objective(self.objective)
         for name in ("tolerance", "width"):
             value = getattr(self, name)
             if value is not None and not (

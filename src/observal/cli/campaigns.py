@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
@@ -14,9 +15,11 @@ from observal.cli.output import (
     Force,
     Json,
     Seed,
+    paused,
     print_json,
     print_pairs,
     print_table,
+    printable,
     progress_bar,
     say,
     spelled,
@@ -65,7 +68,12 @@ def init(
         int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0)
     ] = None,
     classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
+    ] = None,
     features: Features = None,
+    exclude: Annotated[str | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
         float | None,
@@ -102,6 +110,12 @@ def init(
         typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What the classifier is for: recall=0.8, precision=0.8, balanced, or error.")
+    ] = None,
+    cost_of_missing: Annotated[
+        str | None, typer.Option(help="What missing a row of a class costs, CLASS=10; other mistakes cost 1.")
+    ] = None,
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
@@ -140,7 +154,9 @@ def init(
             id=id,
             label_budget=budget,
             features=listed(features),
+            exclude=listed(exclude) or (),
             classes=None if classes is None else [_number(text) for text in listed(classes) or ()],
+            positive=positive or (partial(_asked_positive, progress) if sys.stdin.isatty() and not as_json else None),
             cost=cost,
             propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
@@ -152,6 +168,7 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
+            objective=_objective(target, cost_of_missing),
             sep=sep,
             decimal=decimal,  # type: ignore[arg-type]  # checked when the tables are read
             encoding=encoding,
@@ -278,16 +295,13 @@ def status(
     Example: observal status campaign.db --interval
     """
     from observal.campaign import Campaign
-    from observal.methods.contradiction import contradiction
 
     opened = Campaign.open(campaign)
-    error, contradicted = None, False
+    found: dict[str, Any] = {}
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found = opened.result().intervals
-        error = found["error"]
-        contradicted = contradiction(found) is not None
-    _show_status(opened.status(), as_json, error, contradicted)
+            found = dict(opened.result().intervals)
+    _show_status(opened.status(), as_json, found)
 
 
 def history(campaign: Where, as_json: Json = False) -> None:
@@ -425,18 +439,47 @@ def _export_rows(opened: Any, label_studio: Path | None, argilla: Path | None, f
     say(f"{len(rows)} rows: {path}{beside}. They are held by {tool} until they are told or released.")
 
 
-def _show_status(found: Any, as_json: bool, error: Any = None, contradicted: bool = False) -> None:
+def _show_status(found: Any, as_json: bool, intervals: dict[str, Any] | None = None) -> None:
+    """Print the status, with the measures of the classifier on top."""
+    lines: list[tuple[str, str]] = found.lines()
+    if intervals:
+        from observal.methods.contradiction import contradiction
+        from observal.methods.measures import beats_baseline
+
+        contradicted = contradiction(intervals) is not None
+        if as_json:
+            measured = {
+                "error_interval": asdict(intervals["error"]),
+                "contradicted": contradicted,
+                "beats_baseline": beats_baseline(intervals),
+                "intervals": {name: asdict(one) for name, one in intervals.items()},
+            }
+            print_json(found.to_dict() | measured)
+            return
+        lines = [*_measured(found, intervals, contradicted), *lines]
     if as_json:
-        measured = {"error_interval": asdict(error), "contradicted": contradicted} if error else {}
-        print_json(found.to_dict() | measured)
-        return
-    lines = found.lines()
-    if error:
-        said = f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval), estimate {error.estimate:.1%}"
-        lines.append(("error", said))
+        print_json(found.to_dict())
+    else:
+        print_pairs(lines)
+
+
+def _measured(found: Any, intervals: dict[str, Any], contradicted: bool) -> list[tuple[str, str]]:
+    from observal.report.measures import advice, baseline_sentence, measures_of
+
+    error = intervals["error"]
+    said = (
+        f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval), estimate {error.estimate:.1%}"
+    )
+    lines = [("error", said)]
     if contradicted:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
-    print_pairs(lines)
+    lines += [("", text) for text in (baseline_sentence(intervals, found.classes),) if text]
+    lines += [
+        (one.name, f"{one.words()}: {one.about}")
+        for one in measures_of(intervals, found.classes, found.objective)
+        if one.name != "error"
+    ]
+    return lines + [("", text) for text in (advice(intervals, found.classes, found.objective),) if text]
 
 
 def _line(entry: Any) -> tuple[Any, ...]:
@@ -453,6 +496,32 @@ def _picture(text: str) -> tuple[int, int]:
     if not (lines.isdecimal() and columns.isdecimal()):
         raise typer.BadParameter(f"--pixels must be LINESxCOLUMNS such as 8x8, but is {text!r}.")
     return int(lines), int(columns)
+
+
+def _objective(target: str | None, cost_of_missing: str | None) -> Any:
+    """Return the objective that the options name."""
+    if cost_of_missing is None:
+        return target or "error"
+    if target is not None:
+        raise typer.BadParameter("give --target or --cost-of-missing, not both.")
+    name, _, cost = cost_of_missing.rpartition("=")
+    if not name:
+        raise typer.BadParameter(
+            f"--cost-of-missing must be CLASS=COST, such as default=10, but is {cost_of_missing!r}."
+        )
+    return {name: cost}
+
+
+def _asked_positive(progress: Any, classes: Any) -> str:
+    """Ask which class is the positive one; the rarer one, which is last, is offered."""
+    names = [str(value) for value in classes]
+    question = (
+        f"Which class are you looking for, {printable(' or '.join(names))}? Precision and recall will be about it"
+    )
+    with paused(progress):
+        while (answer := typer.prompt(question, default=names[-1], err=True).strip()) not in names:
+            say(f"{answer!r} is not one of the classes.", error=True)
+    return str(answer)
 
 
 def _number(text: str) -> Any:

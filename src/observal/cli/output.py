@@ -96,7 +96,20 @@ def _shown_progress(description: str) -> Iterator[Callable[..., None]]:
         def update(done: int, total: int, what: str = description) -> None:
             bar.update(task, completed=done, total=total, description=what)
 
+        update.bar = bar  # type: ignore[attr-defined]  # for `paused`
         yield update
+
+
+@contextmanager
+def paused(progress: Any) -> Iterator[None]:
+    """Take a progress bar off the screen while a question is asked."""
+    bar = getattr(progress, "bar", None)
+    if bar is None:
+        yield
+        return
+    bar.stop()
+    yield
+    bar.start()
 
 
 def print_pairs(pairs: list[tuple[str, str]]) -> None:

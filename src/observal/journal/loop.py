@@ -328,6 +328,17 @@ class LabelLoop:
         replay = self._replayed()
         return dict(replay.intervals(range(replay.closed + 1)[round_]))
 
+    def may_gain(self, labels: int) -> float | None:
+        """Return by how much so many more labels may lower the error; None before 100 labels were bought."""
+        return self._replayed().still_to_gain(labels)
+
+    def judged(self) -> Any:
+        """Return the labelled rows (numbered as in a Problem), their classes, what fits that have not seen them say, and their weights.
+
+        None where the method cannot tell.
+        """
+        return self._replayed().judged()
+
     def result(self) -> RunResult:
         """Return the results so far: the classifier of the last closed round, and every decision up to it."""
         replay = self._replayed()

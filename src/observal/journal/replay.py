@@ -96,7 +96,7 @@ class Replay:
         label_budget: int | None = None,
     ) -> None:
         self.goals, self.label_budget = goals or Goals(), label_budget
-        self.problem = replace(problem, population=self.goals.population)
+        self.problem = replace(problem, population=self.goals.population, objective=self.goals.objective)
         self._method, self._random_state = method, random_state
         self._states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
@@ -208,15 +208,24 @@ class Replay:
         rows = len(self.problem.pool)
         return self._labels(0) + (rows if self.label_budget is None else min(rows, self.label_budget))
 
-    def still_to_gain(self) -> float | None:
-        """Return by how much the labels that are left may lower the error; None where it is too early to tell."""
+    def judged(self) -> Any:
+        """Return the labelled rows as fits that have not seen them judge them, where the method can tell; else None."""
+        judged = getattr(self._method, "judged", None)
+        return None if judged is None else judged(self.problem, self._states[-1])
+
+    def still_to_gain(self, more: int | None = None) -> float | None:
+        """Return by how much the labels that are left may lower the error; None where it is too early to tell.
+
+        With `more`, what that many labels may gain.
+        """
         counts = [self._labels(k) for k in range(self.closed + 1)]
         bought = counts[-1] - counts[0]
         if bought < LEAST_BOUGHT:
             return None
         half = max(k for k, count in enumerate(counts) if count - counts[0] <= bought / 2)
         gain = gained(self._chances_after(self.closed), self._chances_after(half))
-        return still_to_gain(gain, counts[-1], counts[half], self._labels_at_end)
+        end = self._labels_at_end if more is None else counts[-1] + more
+        return still_to_gain(gain, counts[-1], counts[half], end)
 
     def _chances_after(self, k: int) -> Floats:
         """Return what the classifier of a round says of a sample of the population."""

@@ -10,6 +10,7 @@ from typing import Any
 from observal.errors import InvalidInput
 from observal.journal.agreement import Agreement
 from observal.journal.answers import SKIP
+from observal.objectives import objective_words
 
 MOST_CLASSES = 20  # that are listed beside each row
 
@@ -172,6 +173,8 @@ class Status:
         What intervals are about, and at which rounds they hold.
     notes : tuple of str
         How the data were read, and warnings.
+    objective : str
+        What the classifier is for; see :mod:`observal.objectives`.
     """
 
     log_rows: int
@@ -195,6 +198,7 @@ class Status:
     random_state: int
     intervals: str
     notes: tuple[str, ...]
+    objective: str = "error"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
@@ -206,7 +210,7 @@ class Status:
         lines = [
             ("log", f"{self.log_rows} rows, {self.revealed} with a label"),
             ("pool", f"{self.pool_rows} rows, {self.features} features"),
-            ("classes", ", ".join(str(value) for value in self.classes)),
+            ("classes", self._classes()),
             ("labels", f"{self.labels}{budget}"),
         ]
         if self.skipped:
@@ -227,8 +231,14 @@ class Status:
             lines.append(("agreement", f"{self.agreement.share:.1%} on {self.agreement.rows} rows, {kind}"))
         lines.append(("state", f"finished: {self.stopped}" if self.stopped else "not finished"))
         lines.append(("method", f"{self.method}, seed {self.random_state}"))
+        if self.objective != "error":
+            lines.append(("objective", objective_words(self.objective, self.classes)))
         lines.append(("intervals", self.intervals))
         return lines + [("note", note) for note in self.notes]
+
+    def _classes(self) -> str:
+        named = ", ".join(str(value) for value in self.classes)
+        return f"{named}; {self.classes[-1]} is the positive one" if len(self.classes) == 2 else named
 
 
 @dataclass(frozen=True)

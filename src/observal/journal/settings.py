@@ -12,6 +12,7 @@ from typing import Any
 from observal.checks import check_whole
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
+from observal.objectives import canonical
 from observal.problem import Problem
 from observal.shift import strong_shift
 from observal.types import Goals
@@ -41,7 +42,7 @@ def new_settings(
     about : mapping, optional
         Further entries: names of columns, the encoder, notes.
     goals : mapping, optional
-        As for :class:`observal.Session`: population, looks, tolerance, width.
+        As for :class:`observal.Session`: population, looks, tolerance, width, objective.
     """
     check_whole("overlap", overlap, 1)
     check_whole("random_state", random_state, 0)
@@ -57,6 +58,12 @@ def new_settings(
     if chosen.get("population") is None:
         chosen["population"], note = _population(problem, entries["features"])
         entries["notes"] = [*entries["notes"], *note]
+    chosen["objective"] = canonical(chosen.get("objective") or "error", logged.classes.tolist())
+    if chosen["objective"] != "error" and not getattr(method, "follows_objective", False):
+        raise InvalidInput(
+            f"{type(method).__name__} is for the fewest mistakes alone, but the objective is {chosen['objective']!r}; "
+            "use AutoVC or NewtonVC, or leave the objective out."
+        )
     return {
         **entries,
         "goals": asdict(Goals(**chosen)),

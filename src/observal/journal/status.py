@@ -49,5 +49,6 @@ def status_of(ledger: Ledger) -> Status:
         method=in_short(settings["method"]),
         random_state=settings["seed"],
         intervals=goals_of(settings).words(),
+        objective=goals_of(settings).objective,
         notes=(*settings["notes"], *notes),
     )

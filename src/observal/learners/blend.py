@@ -105,15 +105,20 @@ class Blend:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def judge(self, X: Any) -> Judged:
-        """Return what it says of each row, and how much its learners differ."""
+    def judge(self, X: Any, odds: float = 1.0) -> Judged:
+        """Return what it says of each row, and how much its learners differ.
+
+        `odds` multiplies the odds of the second of two classes, so that another threshold than ½ becomes ½; the chance of being wrong
+        stays what it is.
+        """
 
         def of_block(Z: Any) -> tuple[NDArray[Any], ...]:
             parts = [bounded(member(Z)) for member in self.members]
             chances = np.tensordot(self.theta, parts, axes=1)
-            codes, margins = lead(chances)
-            others = np.array([part.argmax(axis=1) != codes for part in parts], dtype=np.float64)
-            return codes, margins, 1.0 - chances.max(axis=1), self.theta @ others
+            codes, margins = lead(leaning(chances, odds))
+            others = np.array([leaning(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
+            right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
+            return codes, margins, 1.0 - right, self.theta @ others
 
         return Judged(*self._in_blocks(X, of_block))
 
@@ -140,6 +145,21 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
         return [function(item) for item in every]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, every))
+
+
+def leaning(chances: Floats, odds: float) -> Floats:
+    """Return chances with the odds of the second of two classes multiplied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> leaning(np.array([[0.9, 0.1]]), 9.0).tolist()
+    [[0.5, 0.5]]
+    """
+    if odds == 1.0:
+        return chances
+    second = odds * chances[:, 1]
+    return np.asarray(np.column_stack([chances[:, 0], second]) / (chances[:, 0] + second)[:, None])
 
 
 def lead(chances: Floats) -> tuple[Ints, Floats]:

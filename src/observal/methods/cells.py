@@ -23,6 +23,7 @@ RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, unt
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
+NOBODY = "no labelled row to judge by"
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
 
 
@@ -77,28 +78,75 @@ class Cells:
         words = f"{error.method}; the log's odds of revealing a label may be off by a factor of {HIDDEN:g}"
         return replace(error, low=low, high=high, method=words)
 
+    @property
+    def row_weight(self) -> Floats:
+        """The share of the population that each labelled row stands for; 0 in a stratum with hardly any labels."""
+        used = self.of_label >= 0
+        weight, cell = np.where(used, self.weight, 0.0), np.maximum(self.of_label, 0)
+        total = np.bincount(cell, weights=weight, minlength=self.share.size)
+        return np.asarray(np.where(used, weight * (self.share / np.maximum(total, 1e-300))[cell], 0.0))
+
     def ratio(self, top: Floats, bottom: Floats) -> Interval:
         """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each from 0 to 1."""
         used = self.of_label >= 0
         top, bottom, cell, weight = top[used], bottom[used], self.of_label[used], self.weight[used]
+
+        def mean(values: Floats) -> float:
+            sums = np.bincount(cell, weights=weight * values, minlength=self.share.size)
+            return float(self.share @ (sums / np.bincount(cell, weights=weight, minlength=self.share.size)))
+
+        whole = mean(bottom)
+        if not whole > 0.0:
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NOBODY}")
+        estimate = mean(top) / whole
+        return self._around(estimate, top - estimate * bottom, whole, whole)
+
+    def mean_of_classes(self, values: Floats, codes: Ints, n_classes: int, moved: float = 1.0) -> Interval:
+        """Return an interval for the mean over classes of a value's mean in each class: Σ_k E[v | k]/K.
+
+        Each row moves the estimate by ``(v − E[v | k])/(K·P(k))``, times `moved` where values change with the rows themselves.
+
+        Parameters
+        ----------
+        values : array
+            Of the labelled rows, each from 0 to 1.
+        codes : int array
+            Their classes.
+        n_classes : int
+            K.
+        moved : float
+            By how much more a row counts than its own value does.
+        """
+        weight = self.row_weight
+        prior = np.bincount(codes, weights=weight, minlength=n_classes)
+        if not (prior > 0.0).all():
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NOBODY}")
+        means = np.bincount(codes, weights=weight * values, minlength=n_classes) / prior
+        rest = (values - means[codes]) * (prior.min() / prior)[codes]
+        rarest = float(prior.min())
+        return self._around(float(means.mean()), rest[self.of_label >= 0], n_classes * rarest / moved, rarest)
+
+    def _around(self, estimate: float, rest: Floats, whole: float, involved: float) -> Interval:
+        """Return the interval around an estimate that each labelled row in a cell moves by ``rest/whole``.
+
+        `involved` is the share of rows that it is about: of pseudo-rows, up to four times as many are.
+        """
+        used = self.of_label >= 0
+        cell, weight = self.of_label[used], self.weight[used]
 
         def sums(values: Floats) -> Floats:
             return np.asarray(np.bincount(cell, weights=values, minlength=self.share.size), dtype=np.float64)
 
         total = sums(weight)
         n = total**2 / sums(weight**2)
-        whole = float(self.share @ (sums(weight * bottom) / total))
-        if not whole > 0.0:
-            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: no labelled row to judge by")
-        estimate = float(self.share @ (sums(weight * top) / total)) / whole
-        rest = top - estimate * bottom
         means = sums(weight * rest) / total
         spread = sums(weight * (rest - means[cell]) ** 2) / total
         # Pseudo-rows are mistakes about as rarely as rows are, up to half of them: else rare mistakes would look uncertain.
         rarer = min(estimate, 1.0 - estimate) + 1.0 / float(n.sum())
         of_top = min(0.5, RARE * rarer) if estimate < 0.5 else max(0.5, 1.0 - RARE * rarer)
-        extremes, more = np.array([-estimate, 1.0 - estimate]), n + 2.0 * PSEUDO_ROWS
-        pseudo = 2.0 * PSEUDO_ROWS * np.array([1.0 - of_top, of_top])
+        about = min(1.0, RARE * (involved + 1.0 / float(n.sum())))
+        extremes, more = np.array([-estimate, 0.0, 1.0 - estimate]), n + 2.0 * PSEUDO_ROWS
+        pseudo = 2.0 * PSEUDO_ROWS * np.array([about * (1.0 - of_top), 1.0 - about, about * of_top])
         centre = (n * means + pseudo @ extremes) / more
         away = pseudo @ (extremes[:, None] - centre) ** 2
         spread = (n * (spread + (means - centre) ** 2) + away) / more
@@ -109,7 +157,7 @@ class Cells:
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
         low, high = min(low, estimate), max(high, estimate)  # whatever rounding does
-        return Interval(estimate, low, high, CONFIDENCE, METHOD, unknown)
+        return Interval(min(1.0, max(0.0, estimate)), max(0.0, low), min(1.0, high), CONFIDENCE, METHOD, unknown)
 
 
 def wilson(estimate: float, variance: float, n_labels: float, freedom: float = np.inf) -> tuple[float, float]:

@@ -39,6 +39,8 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.methods.cells import CONFIDENCE, METHOD, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
+from observal.methods.frame import dealt, frame_of, taken_rows
+from observal.methods.measures import BASELINE, measured
 from observal.methods.pool import FREE, GATED, PoolState
 from observal.problem import Problem
 from observal.types import ASKED, Interval
@@ -96,7 +98,7 @@ def population_intervals(
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
 ) -> dict[str, Interval]:
-    """Return intervals for the error and, with two classes, for precision, recall and prevalence.
+    """Return intervals for the error and the other measures; precision, recall, prevalence and AUC with two classes only.
 
     Parameters
     ----------
@@ -119,12 +121,12 @@ def population_intervals(
     names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
     if np.unique(codes).size < 2 or codes.size < 20:
         reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
-        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, CONFOUNDED)}
-    out_scores, predicted = _left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
-    frame, where, counted = _frame(problem, state, rows)
+        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
+    out_scores, predicted = left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
+    frame, where, counted = frame_of(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
-    kind = np.isin(frame - problem.n_logged, _taken_rows(state))
+    kind = np.isin(frame - problem.n_logged, taken_rows(state))
     if gaps is not None:
         kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
@@ -133,6 +135,7 @@ def population_intervals(
     cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     values = _values(codes, predicted)
     found = {name: cells.ratio(*values[name]) for name in names}
+    found |= measured(cells, codes, predicted, out_scores, problem.logged.classes.tolist(), problem.objective)
     found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
     compared = (cells.of_label >= 0) & ~kind[where]  # rows of the log, and rows picked at random
     picked = rows[compared] >= problem.n_logged
@@ -144,12 +147,10 @@ def population_intervals(
     return found
 
 
-def _left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
+def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
     """Return score and predicted class of each labelled row by a fit that has not seen it."""
     scores, predicted = np.empty(codes.size), np.empty(codes.size, dtype=np.int64)
-    # Not random, and dealt on across classes: many folds of few rows stay even.
-    fold_of = np.empty(codes.size, dtype=np.int64)
-    fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % folds
+    fold_of = dealt(codes, folds)
     for fold in np.unique(fold_of):
         test = np.flatnonzero(fold_of == fold)
         scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)
@@ -165,26 +166,3 @@ def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
         "recall": (positive * said, positive),
         "prevalence": (positive, ones),
     }
-
-
-def _taken_rows(state: PoolState) -> Ints:
-    """Return the pool rows that rounds took for their gap."""
-    taken = [np.empty(0, dtype=np.int64)]
-    while state.before is not None and state.plan is not None:
-        reason = state.plan.reason[state.plan.action == ASKED]
-        taken.append(state.plan.asked[(reason == GATED) | (reason == FREE)])
-        state = state.before
-    return np.concatenate(taken)
-
-
-def _frame(problem: Problem, state: PoolState, rows: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return the rows to sort into cells, the places of the labelled rows among them, and which rows represent the population.
-
-    Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
-    sorted, but count only if they are in that part.
-    """
-    every = np.arange(problem.n_rows)
-    if problem.n_rows > MOST_ROWS:
-        every = np.random.default_rng(0).choice(problem.n_rows, MOST_ROWS, replace=False)
-    frame = np.unique(np.concatenate([every, rows, problem.n_logged + state.skipped]))
-    return frame, np.searchsorted(frame, rows), np.isin(frame, every)

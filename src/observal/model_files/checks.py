@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from observal.archive import Damaged
 from observal.errors import NotPredictable
+from observal.methods.threshold import ThresholdClassifier
 from observal.model_files.listed import own_classes
 
 _MOST_FEATURES = 1 << 20
@@ -126,6 +127,11 @@ def check_model(model: Any) -> None:
         if not (isinstance(step, TableTransformer) and isinstance(step.encoder, TableEncoder)):
             raise Damaged("it has a step that observal never writes")
         _ = step.encoder.names
+    if isinstance(classifier, ThresholdClassifier):
+        inner = classifier.estimator
+        sound = type(inner) in own_classes().values() and callable(getattr(inner, "predict_proba", None))
+        if not sound or isinstance(inner, ThresholdClassifier) or not isinstance(classifier.threshold, float):
+            raise Damaged("its threshold belongs to no classifier")
     classes = classifier.classes_
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not callable(classifier.predict):
         raise Damaged("its classifier has no classes")
@@ -138,6 +144,8 @@ def check_model(model: Any) -> None:
 
 def _n_features(classifier: Any) -> int:
     """Return how many features a classifier of observal takes; one of a finite class takes any larger number too."""
+    if isinstance(classifier, ThresholdClassifier):
+        return _n_features(classifier.estimator)
     if hasattr(classifier, "members"):  # a blend, which has checked its parts itself
         return int(classifier.n_features)
     if hasattr(classifier, "feature_map"):

@@ -65,16 +65,19 @@ def own_classes() -> dict[str, type[Any]]:
     from observal.methods.newton.method import NewtonClassifier
     from observal.methods.paper.exact import FiniteClassifier
     from observal.methods.paper.linear import LinearClassifier
+    from observal.methods.threshold import ThresholdClassifier
     from observal.model_files.estimator import CampaignClassifier
     from observal.tables import ColumnRule, TableEncoder, TableTransformer
 
     members = (h.Constant, h.HalfPlane, h.KnownPredictions, h.Rectangle, h.TangentHalfPlane, h.Threshold)
     classifiers = (CampaignClassifier, ConstantClassifier, FiniteClassifier, LinearClassifier, NewtonClassifier)
+    chosen = (ThresholdClassifier,)
     blended = (AdditiveChances, Blend, FoldMean, KernelChances, LinearChances, Space, TreeChances)
     kinds: tuple[type[Any], ...] = (
         *members,
         *classifiers,
         *blended,
+        *chosen,
         FeatureMap,
         ColumnRule,
         TableEncoder,

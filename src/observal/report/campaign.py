@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 from observal.diagnosis import diagnose
 from observal.journal.events import goals_of
 from observal.journal.loop import LabelLoop
+from observal.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
+from observal.report.model import MORE_LABELS
+from observal.tables import TableEncoder
 from observal.tables.encoding import date_names
 from observal.writing import check_target
 
@@ -43,7 +47,8 @@ def write_campaign_report(
         campaign.recorded_result(),
         campaign.problem,
     )
-    names, dates = settings["features"], date_names(settings["encoder"])
+    encoder = settings.get("encoder")
+    names, dates = settings["features"], date_names(encoder)
     return write_report(
         path,
         ReportContent(
@@ -67,12 +72,29 @@ def write_campaign_report(
             notes=status.notes,
             error_history=campaign.error_history(POINTS),
             goals=goals_of(settings),
+            made=datetime.now(UTC).strftime("%-d %B %Y"),
+            files=[name for name in settings.get("files", ()) if name],
+            next_step=_next_step(status),
+            to_gain=campaign.may_gain(MORE_LABELS),
+            judged=campaign.judged(),
+            sources=None if encoder is None else TableEncoder.from_dict(encoder).sources,
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
         force,
     )
 
 
+def _next_step(status: Any) -> str:
+    if not status.stopped:
+        return "Label the rows that observal ask shows, or stop here: observal export writes the model."
+    return "observal export writes the model. If the error is not good enough, make a campaign with a larger budget."
+
+
 def _settings(status: Any) -> dict[str, str]:
-    shown = {"method": status.method, "label budget": status.label_budget, "annotators per row": status.overlap}
+    shown = {
+        "method": status.method,
+        "objective": objective_words(status.objective, status.classes),
+        "label budget": status.label_budget,
+        "annotators per row": status.overlap,
+    }
     return {name: "none" if value is None else str(value) for name, value in shown.items()}

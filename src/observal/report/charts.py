@@ -202,9 +202,11 @@ def _whole_numbers(axes: Any, labels: NDArray[Any]) -> None:
 
 def _plain_log(axes: Any) -> None:
     """Make the horizontal axis logarithmic, with numbers as people write them."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
 

@@ -51,6 +51,16 @@ class ReportContent:
         What the intervals are about, and at which rounds they hold.
     made : str
         The date, in words; if it is empty, equal content gives an equal file.
+    files : sequence of str
+        The names of the data files.
+    next_step : str
+        What to do next.
+    to_gain : float, optional
+        By how much 50 more labels may lower the error.
+    judged : optional
+        Labelled rows as fits that have not seen them judge them; see :class:`observal.report.model.Judged`.
+    sources : sequence of str, optional
+        The column of the table that each feature comes from; the features' names by default.
     """
 
     title: str
@@ -70,6 +80,11 @@ class ReportContent:
     annotators: Sequence[Mapping[str, Any]] | None = None
     goals: Goals = field(default_factory=Goals)
     made: str = ""
+    files: Sequence[str] = ()
+    next_step: str = ""
+    to_gain: float | None = None
+    judged: Any = None
+    sources: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         n_features = self.logged.X.shape[1]

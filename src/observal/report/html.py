@@ -14,8 +14,12 @@ from observal.diagnosis.words import count, number, percent
 from observal.methods.cells import HIDDEN
 from observal.methods.contradiction import COMPARED, contradiction
 from observal.methods.intervals import CONFOUNDED
+from observal.methods.measures import beats_baseline
+from observal.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
+from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of
+from observal.report.model import MOST_SHOWN, Judged, errors_by_group, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
 from observal.tables.written import day_words
 from observal.types import POPULATIONS, Interval
@@ -25,6 +29,20 @@ from observal.writing import check_target, write_text
 LAST_ROWS = 12
 MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
 MOST_CLOUD, MOST_MARKS = 50_000, 400
+
+ROUND_WORDS = {
+    "labels": "labels so far",
+    "asked": "labels in this round",
+    "inferred": "inferred without asking",
+    "passed": "passed over",
+    "clip": "largest weight",
+    "uncertain": "of the pool still undecided",
+    "least_chance": "least chance of being picked",
+    "learners": "models in the blend",
+    "features": "features used",
+    "ridge": "shrinkage",
+    "tempering": "power of the weights",
+}
 
 __all__ = ["ReportContent", "render_report", "write_report"]
 
@@ -94,6 +112,8 @@ def render_report(content: ReportContent) -> str:
         headline=headline(content),
         error_known=is_known(content.error),
         measures=measures(content),
+        matrix=matrix(content),
+        model=_model(content),
         goals=content.goals.words(),
         progress=_progress(content),
         asked=_asked(content),
@@ -143,11 +163,6 @@ def blocks(sentences: Sequence[str]) -> list[str | list[str]]:
         else:
             found.append(sentence)
     return found
-
-
-def is_known(interval: Interval) -> bool:
-    """Return whether an interval is narrower than 0 to 1."""
-    return interval.low > 0.0 or interval.high < 1.0
 
 
 def interval_words(interval: Interval) -> str:
@@ -215,19 +230,74 @@ def _contradiction_sentence(content: ReportContent) -> list[str]:
 
 
 def measures(content: ReportContent) -> list[dict[str, str]]:
-    """Return the rows of the table of intervals, the error first."""
+    """Return the rows of the table of intervals, the error first; each names the class that it is about."""
     return [
         {
-            "name": name,
-            "estimate": percent(interval.estimate) if interval and is_known(interval) else "–",
-            "range": f"{percent(interval.low)} to {percent(interval.high)}"
-            if interval and is_known(interval)
+            "name": one.name,
+            "about": one.about,
+            "estimate": one.value(one.interval.estimate) if is_known(one.interval) else "–",
+            "range": f"{one.value(one.interval.low)} to {one.value(one.interval.high)}"
+            if is_known(one.interval)
             else "not known",
-            "confidence": f"{100 * interval.confidence:g}%" if interval else "–",
+            "confidence": f"{100 * one.interval.confidence:g}%",
         }
-        for name, interval in content.all_intervals.items()
-        if name not in (CONFOUNDED, *COMPARED.values())  # they have sentences
+        for one in measures_of(content.all_intervals, content.logged.classes.tolist(), content.goals.objective)
     ]
+
+
+def matrix(content: ReportContent) -> list[dict[str, Any]]:
+    """Return the rows of the confusion matrix, in shares of all rows."""
+    classes = content.logged.classes.tolist()
+    found = confusion(content.all_intervals, classes)
+    if found is None or not is_known(content.error):
+        return []
+    return [
+        {
+            "name": str(name),
+            "cells": [
+                {
+                    "right": i == j,
+                    "estimate": percent(cell.estimate),
+                    "range": f"{percent(cell.low)} to {percent(cell.high)}",
+                }
+                for j, cell in enumerate(row)
+            ],
+        }
+        for i, (name, row) in enumerate(zip(classes, found, strict=True))
+    ]
+
+
+def _model(content: ReportContent) -> dict[str, Any]:
+    """Return the verdict on the model, what it uses, and its errors by group."""
+    classes, intervals, objective = content.logged.classes.tolist(), content.all_intervals, content.goals.objective
+    known = {name: one for name, one in intervals.items() if one is not None}
+    beats = beats_baseline(known)
+    level = "care" if beats is None or not is_known(content.error) else "good" if beats else "buy"
+    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
+    said = [baseline_sentence(intervals, classes), advice(intervals, classes, objective)]
+    bought = len(content.result.queries)
+    if history or not bought:
+        said.append(worth(history[0] if history else content.error, content.error, bought, content.to_gain))
+    pool = content.pool.X
+    sources = content.names if content.sources is None else content.sources
+    uses = what_it_uses(content.result.estimator, pool, content.names, sources)
+    problem = Problem(content.logged, content.pool)
+    groups = (
+        []
+        if content.judged is None
+        else errors_by_group(problem, Judged(*content.judged), content.names, [name for name, _ in uses])
+    )
+    return {
+        "level": level,
+        "title": {
+            "good": "The model beats guessing.",
+            "care": "The model is not shown to beat guessing.",
+            "buy": "The model does not beat guessing.",
+        }[level],
+        "sentences": [text for text in said if text],
+        "uses": [(name, percent(moved)) for name, moved in uses[:MOST_SHOWN]],
+        "groups": groups,
+    }
 
 
 def _progress(content: ReportContent) -> list[charts.Chart]:
@@ -286,7 +356,18 @@ def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Ch
     shown = shown[sample_rows(shown.size, MOST_MARKS, rng)]
     asked = sample_rows(where.size, MOST_MARKS, rng)
 
+    filled = [
+        content.names.index(f"{content.names[c]} is missing")
+        for c in pair
+        if f"{content.names[c]} is missing" in content.names
+    ]
+
+    def there(X: Any) -> Any:
+        """Return which rows have values of their own, not ones that stand in for missing values."""
+        return ~np.any([column_of(X, column) == 1.0 for column in filled] or [np.zeros(X.shape[0], dtype=bool)], axis=0)
+
     def points(X: Any, propensity: Floats) -> Floats:
+        X, propensity = X[there(X)], propensity[there(X)]
         second = column_of(X, pair[1]) if len(pair) > 1 else propensity
         return np.clip(np.column_stack([column_of(X, pair[0]), second]), -1e100, 1e100)
 
@@ -297,7 +378,7 @@ def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Ch
             "revealed": points(logged.X[shown], logged.propensity[shown]),
             "asked": points(pool.X[where[asked]], pool.propensity[where[asked]]),
         },
-        [str(answer) for answer in content.result.queries["label"][asked].tolist()],
+        [str(answer) for answer in content.result.queries["label"][asked][there(pool.X[where[asked]])].tolist()],
         names,
         [str(value) for value in logged.classes.tolist()],
         (names[0] in content.date_features, names[1] in content.date_features),
@@ -341,7 +422,8 @@ def rounds_table(content: ReportContent) -> dict[str, Any]:
         r = rounds[i]
         values = [cell(getattr(r, name)) for name in columns]
         rows.append([str(r.index), *values, percent(r.disagreement), *(cell(r.details.get(key)) for key in details)])
-    header = ["round", *columns, "uncertain", *(key.replace("_", " ") for key in details)]
+    named = [ROUND_WORDS.get(name, name.replace("_", " ")) for name in (*columns, "uncertain", *details)]
+    header = ["round", *named]
     return {"header": header, "rows": rows, "left_out": len(rounds) - len(rows)}
 
 

@@ -17,6 +17,7 @@ from observal.errors import InvalidInput, InvalidLabel
 from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
 from observal.tables.formats import format_of
+from observal.tables.positive import Positive, positive_last
 from observal.tables.reading import read_tables
 from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
 from observal.tables.written import PLACEHOLDERS
@@ -45,6 +46,8 @@ class TableRoles:
         What a mistake on the row costs, in [0, 1].
     features : tuple of str, optional
         The features; by default all other columns that every table has.
+    exclude : tuple of str
+        Columns that are not to be used.
 
     Examples
     --------
@@ -58,11 +61,14 @@ class TableRoles:
     id: str | None = None
     cost: str | None = None
     features: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are not features."""
-        return tuple(name for name in (self.label, self.propensity, self.id, self.cost) if name is not None)
+        return tuple(
+            name for name in (self.label, self.propensity, self.id, self.cost, *self.exclude) if name is not None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +99,7 @@ def load_problem(
     *,
     propensity: Any = None,
     classes: Sequence[Any] | None = None,
+    positive: Positive = None,
     propensity_floor: float | None = None,
     kept_only_labelled: bool = False,
     n_logged_rows: int | None = None,
@@ -117,6 +124,9 @@ def load_problem(
         ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
     classes : sequence, optional
         The two label values, negative first; needed where the log shows only one.
+    positive : optional
+        The class that precision and recall are about. By default the last of `classes`, the obvious one of two (as in no and yes), or
+        the rarer one, with a note. A function is given both classes and returns one; it is called only where neither is obvious.
     propensity_floor : float, optional
         Raise smaller propensities to it, counted and with a warning.
     kept_only_labelled : bool
@@ -144,7 +154,12 @@ def load_problem(
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = tuple(source for source in sources if isinstance(source, str) and source != ESTIMATE)
-    labels, missing, classes = _labels_of(logs, roles.label, classes, names)
+    _check_excluded([*logs, pool], roles.exclude)
+    labels, missing, found = _labels_of(logs, roles.label, classes, names)
+    if classes is None or not (positive is None or callable(positive)):
+        found, guessed = positive_last(found, labels[~missing].tolist(), positive)
+    else:
+        guessed = []
     encoder = TableEncoder.learn([*logs, pool], roles.features, (*roles.named, *columns), max_categories)
     X_pool, X_log = encoder.encode(pool), _joined([encoder.encode(log) for log in logs])
     ids, notes = _ids_of([*logs, pool], roles.id, names)
@@ -166,13 +181,28 @@ def load_problem(
         ]
         q_log, q_pool = floored[0].propensity, floored[1].propensity
         notes += [one.warning for one in floored if one.warning is not None]
-    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), classes, cost_log)
+    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), found, cost_log)
     loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool)
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
-    notes = [*_reading_notes([*logs, pool], names), *encoder.notes, *notes, *_doubts(logged, pool, roles.label)]
+    notes = [
+        *guessed,
+        *_reading_notes([*logs, pool], names),
+        *encoder.notes,
+        *notes,
+        *_doubts(logged, pool, roles.label),
+    ]
     return LoadedProblem(logged, loaded_pool, encoder, tuple(notes))
+
+
+def _check_excluded(tables: Sequence[Any], exclude: Sequence[str]) -> None:
+    everywhere = {name for table in tables for name in table.column_names}
+    strange = next((name for name in exclude if name not in everywhere), None)
+    if strange is not None:
+        raise InvalidInput(
+            f"There is no column {strange!r} to exclude, the columns are {sorted(everywhere)}; name existing ones."
+        )
 
 
 def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:

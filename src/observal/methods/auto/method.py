@@ -96,6 +96,7 @@ class AutoVC:
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
+    follows_objective: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.order not in ("pool", "stream"):
@@ -170,7 +171,7 @@ class AutoVC:
         """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""
         rule = StreamRule(state.model.uncertain_lead, choice.batch, choice.explore_share, gate_share=0.0)
         plan = stream_plan(rule, problem, state, rng)
-        judged = state.model.blend.judge(problem.pool.X[plan.positions])
+        judged = state.model.blend.judge(problem.pool.X[plan.positions], state.model.odds)
         return replace(plan, inferred=judged.codes, doubt=judged.doubt)
 
     def advance(
@@ -186,7 +187,7 @@ class AutoVC:
         blend = model.blend
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(blend.names, blend.theta, strict=True))
         return state.as_round(
-            estimator=blend,
+            estimator=model.estimator,
             clip=model.clip,
             disagreement=model.disagreement,
             least_chance=choice.explore_share if self.order == "stream" else least_chance(problem, state, choice),
@@ -196,17 +197,21 @@ class AutoVC:
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
 
-        Labelled rows are judged by blends fitted without a tenth of the labels. With more than `MANY_LABELS` the out-of-fold
-        chances that the blend has anyway are close enough: they leave a quarter out.
+        Labelled rows are judged by blends fitted without a tenth of the labels. With more than 2,000 labels the out-of-fold chances
+        that the blend has anyway are close enough: they leave a quarter out.
         """
         from observal.methods.intervals import population_intervals
 
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
 
-        few = state.labelled(problem)[0].size <= MANY_LABELS
-        out_of_fold = state.fit.left_out(state) if few else state.model.out_of_fold
-        return population_intervals(problem, state, gaps, state.model.scores_of, out_of_fold, INTERVAL_FOLDS)
+        return population_intervals(problem, state, gaps, state.model.scores_of, state.model.refitted)
+
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        if state.model.blend.is_constant:
+            return None
+        return (*state.labelled(problem), state.model.out_of_fold[1], state.model.label_weights)
 
 
 def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:

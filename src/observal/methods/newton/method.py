@@ -13,6 +13,7 @@ from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.methods.stream import StreamRule, StreamState, stream_plan
+from observal.methods.threshold import ThresholdClassifier
 from observal.problem import Problem
 from observal.threads import one_thread
 from observal.types import Answers, Interval, Plan, Round, Stop
@@ -104,6 +105,7 @@ class NewtonVC:
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
+    follows_objective: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
@@ -179,9 +181,11 @@ class NewtonVC:
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
         model, fit = state.model, state.model.output_fit.fit
-        estimator = NewtonClassifier(
+        estimator: Any = NewtonClassifier(
             model.feature_map, fit.coef[None, :], np.array([fit.intercept]), problem.logged.classes
         )
+        if model.follows:
+            estimator = ThresholdClassifier(estimator, 1.0 / (1.0 + float(np.exp(-model.threshold))))
         return state.as_round(
             estimator=estimator,
             clip=model.labels.clip,
@@ -202,7 +206,12 @@ class NewtonVC:
 
         model = state.model
         with one_thread():  # many small products, as in the fit
-            return population_intervals(problem, state, gaps, model.scores_of, model.out_of_fold)
+            return population_intervals(problem, state, gaps, model.scores_of, model.judged)
+
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        rows, codes = state.labelled(problem)
+        return None if np.unique(codes).size < 2 else (rows, codes, *state.model.left_out_classes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ from observal.checks import Floats, Ints
 from observal.learners.features import FeatureMap
 from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
-from observal.methods.intervals import Scores
+from observal.methods.intervals import FOLDS, Scores, left_out
 from observal.methods.pool import PoolState
+from observal.methods.threshold import choose_threshold, judged_by_others, label_weights
 from observal.problem import Problem
 from observal.threads import one_thread
 from observal.weights import effective_sample_size
@@ -88,7 +89,7 @@ class Fitter:
             feature_map = self.maps[chosen.features]
             X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
             fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.parts.penalty)
-        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, Weighted(fit, weights))
+        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, Weighted(fit, weights), state)
 
     def _labels(self, state: PoolState) -> Labels:
         rows, codes = state.labelled(self.problem)
@@ -159,6 +160,49 @@ class NewtonModel:
     chosen: Chosen
     labels: Labels = field(repr=False)
     query_fit: Weighted = field(repr=False)
+    state: PoolState = field(repr=False)
+
+    @property
+    def follows(self) -> bool:
+        """Whether its threshold is chosen for an objective. Then there is one fit: the second one is for a threshold of ½."""
+        return self.problem.objective != "error"
+
+    @cached_property
+    def threshold(self) -> float:
+        """The margin, in log odds, from which on a row is positive."""
+        if not self.follows:
+            return 0.0
+        codes, objective = (self.labels.signs + 1) // 2, self.problem.objective
+        return choose_threshold(self._left_out, codes, self._label_weights, objective, 0.0)
+
+    @property
+    def judged(self) -> Any:
+        """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
+        if not self.follows:
+            return self.out_of_fold
+        codes, scores = (self.labels.signs + 1) // 2, self._left_out - self.threshold
+        return scores, judged_by_others(scores, codes, self._label_weights, self.problem.objective, 0.0, 0.0)
+
+    @property
+    def left_out_classes(self) -> tuple[Ints, Floats]:
+        """The class of each labelled row by a fit that has not seen it, and the share of the population that it stands for."""
+        said = self.judged[1] if self.follows else (self._left_out > 0.0).astype(np.int64)
+        return said, self._label_weights
+
+    @cached_property
+    def _left_out(self) -> Floats:
+        """The margin of each labelled row by a fit that has not seen it."""
+        with one_thread():
+            return left_out((self.labels.signs + 1) // 2, self.out_of_fold, FOLDS)[0]
+
+    @cached_property
+    def _label_weights(self) -> Floats:
+        return label_weights(self.problem, self.state, self._margins_of, self._left_out)
+
+    def _margins_of(self, rows: Ints) -> Floats:
+        fit = self.output_fit.fit
+        blocks = self.feature_map.blocks(self.problem.take(rows))
+        return np.concatenate([Z @ fit.coef + fit.intercept for _, Z in blocks])
 
     @cached_property
     def output_fit(self) -> Weighted:
@@ -168,7 +212,7 @@ class NewtonModel:
 
     def _refit(self, first: Weighted, X: Any, signs: Ints) -> Weighted:
         """Return the output fit for `first`, a query fit on the same rows."""
-        if not self.method.refit_near_boundary:
+        if self.follows or not self.method.refit_near_boundary:
             return first
         settings = self.chosen.ridge, self.method.parts.penalty
         return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
@@ -184,12 +228,15 @@ class NewtonModel:
         fit, total = self.query_fit.fit, self.query_fit.total
         out = np.empty(X.shape[0])
         for rows, Z in self.feature_map.blocks(X):
-            margins = Z @ fit.coef + fit.intercept
+            margins = Z @ fit.coef + fit.intercept - self.threshold
             out[rows] = 0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300)
         return out
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return the moderated margin and the predicted class of rows of log and pool."""
+        if self.follows:
+            scores = self._margins_of(rows) - self.threshold
+            return scores, (scores > 0.0).astype(np.int64)
         X = self.problem.take(rows)
         fit, total = self.output_fit.fit, self.output_fit.total
         scores = np.concatenate([moderated(Z, fit, total) for _, Z in self.feature_map.blocks(X)])
@@ -215,7 +262,8 @@ class NewtonModel:
         m = self.labels.signs[found] * (self.labelled[found] @ fit.coef + fit.intercept)
         tail = expit(-m)
         left = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
-        gaps[labelled] = 0.5 * self.query_fit.total * (m - share * tail * h / left) ** 2 * left / np.maximum(h, 1e-300)
+        away = m - share * tail * h / left - self.labels.signs[found] * self.threshold
+        gaps[labelled] = 0.5 * self.query_fit.total * away**2 * left / np.maximum(h, 1e-300)
         return gaps
 
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
@@ -224,7 +272,11 @@ class NewtonModel:
         start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
         fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.parts.penalty, start)
         output = self._refit(Weighted(fit, weights), X, signs)
-        scores = moderated(self.labelled[test], output.fit, output.total)
+        scores = (
+            self.labelled[test] @ output.fit.coef + output.fit.intercept
+            if self.follows
+            else moderated(self.labelled[test], output.fit, output.total)
+        )
         return scores, (scores > 0.0).astype(np.int64)
 
     @cached_property
@@ -242,7 +294,7 @@ class NewtonModel:
         """The distance of each pool row from the boundary, in log odds."""
         fit = self.query_fit.fit
         blocks = self.feature_map.blocks(self.problem.pool.X)
-        return np.concatenate([np.abs(Z @ fit.coef + fit.intercept) for _, Z in blocks])
+        return np.concatenate([np.abs(Z @ fit.coef + fit.intercept - self.threshold) for _, Z in blocks])
 
     @cached_property
     def flips(self) -> float:

@@ -1,0 +1,107 @@
+"""Warnings that cost next to nothing, for when a campaign is made: wrong propensities, columns that give the label away, and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Floats
+from observal.diagnosis.calibration import check_calibration
+from observal.diagnosis.rows import column_of, sample_rows
+from observal.diagnosis.words import count
+from observal.methods.measures import right_side
+from observal.problem import LoggedData, Pool
+
+LEAKY = 0.99  # AUC of one column alone: features hardly ever tell that much
+LEAST_OF_CLASS = 5
+MOST_ROWS = 20_000
+LEAST_DISTINCT = 50  # rows, all with another whole number, that look like ids
+MOST_NAMED = 5
+
+
+def quick_warnings(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
+    """Return sentences on what is likely to be wrong with the data, most serious first.
+
+    Parameters
+    ----------
+    logged, pool : LoggedData, Pool
+        What the old policy showed, and the rows that can be asked about.
+    names : sequence of str
+        Of the features.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> X = np.arange(60.0)[:, None]
+    >>> logged = ob.LoggedData(X, np.where(X[:, 0] % 3 > 0, X[:, 0] % 2, np.nan), propensity=1.0)
+    >>> for warning in quick_warnings(logged, ob.Pool(X + 60, 1.0), ["number"]): print(warning)
+    Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity.
+    Warning: Column 'number' looks like an id: it has another whole number in every row; leave it out with --exclude number.
+    """
+    return [f"Warning: {text}" for text in (*_propensities(logged), *_leaks(logged, names), *_ids(logged, pool, names))]
+
+
+def _propensities(logged: LoggedData) -> list[str]:
+    certain = int(np.sum((logged.propensity >= 1.0) & ~logged.revealed))
+    if certain:
+        return [
+            f"{count(certain, 'row')} of the log {'has' if certain == 1 else 'have'} propensity 1 and no label: propensity is the "
+            "chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity."
+        ]
+    found = check_calibration(logged.propensity, logged.revealed, bool(logged.revealed.all()))
+    return [" ".join(found.sentences())] if found.cannot_be_right else []
+
+
+def _leaks(logged: LoggedData, names: Sequence[str]) -> list[str]:
+    rows = np.flatnonzero(logged.revealed)
+    rows = rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
+    codes = logged.codes[rows]
+    if len(logged.classes) != 2 or np.bincount(codes, minlength=2).min() < LEAST_OF_CLASS:
+        return []
+    found = []
+    for column, name in enumerate(names):
+        auc = alone(column_of(logged.X, column)[rows], codes)
+        if auc >= LEAKY:
+            found.append(
+                f"Column {name!r} alone tells the classes apart (AUC {auc:.3f}); if it is only known once the label is, leave it "
+                "out with --exclude."
+            )
+    return _few(found)
+
+
+def alone(values: Floats, codes: Any) -> float:
+    """Return the AUC of one column as a score, in whichever direction is better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> alone(np.array([3.0, 2.0, 1.0]), np.array([0, 0, 1]))
+    1.0
+    """
+    sides = right_side(values, codes, np.ones(codes.size))
+    auc = float(sides[codes == 1].mean())
+    return max(auc, 1.0 - auc)
+
+
+def _ids(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
+    if hasattr(logged.X, "tocsr") or len(logged) + len(pool) < LEAST_DISTINCT:
+        return []
+    rng = np.random.default_rng(0)
+    some, more = sample_rows(len(logged), MOST_ROWS, rng), sample_rows(len(pool), MOST_ROWS, rng)
+    found = []
+    for column, name in enumerate(names):
+        values = np.concatenate([column_of(logged.X, column)[some], column_of(pool.X, column)[more]])
+        if np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
+            found.append(
+                f"Column {name!r} looks like an id: it has another whole number in every row; leave it out with --exclude {name}."
+            )
+    return _few(found)
+
+
+def _few(found: list[str]) -> list[str]:
+    left = len(found) - MOST_NAMED
+    return (
+        found if left <= 0 else [*found[:MOST_NAMED], f"{count(left, 'more column does', 'more columns do')} the same."]
+    )

@@ -1,0 +1,57 @@
+"""The rows of log and pool that are sorted into cells, and which labelled rows are judged together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from observal.checks import Bools, Ints
+from observal.methods.pool import FREE, GATED, PoolState
+from observal.types import ASKED
+
+
+def taken_rows(state: PoolState) -> Ints:
+    """Return the pool rows that rounds took for their gap."""
+    taken = [np.empty(0, dtype=np.int64)]
+    while state.before is not None and state.plan is not None:
+        reason = state.plan.reason[state.plan.action == ASKED]
+        taken.append(state.plan.asked[(reason == GATED) | (reason == FREE)])
+        state = state.before
+    return np.concatenate(taken)
+
+
+def frame_of(state: PoolState, rows: Ints, n_logged: int, n_rows: int, most: int) -> tuple[Ints, Ints, Bools]:
+    """Return the rows to sort into cells, the places of the labelled rows among them, and which rows represent the population.
+
+    Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
+    sorted, but count only if they are in that part.
+
+    Parameters
+    ----------
+    state : PoolState
+        What was bought and skipped.
+    rows : int array
+        The labelled rows.
+    n_logged, n_rows : int
+        Rows of the log, and of log and pool together.
+    most : int
+        Rows of the random part.
+    """
+    every = np.arange(n_rows)
+    if n_rows > most:
+        every = np.random.default_rng(0).choice(n_rows, most, replace=False)
+    frame = np.unique(np.concatenate([every, rows, n_logged + state.skipped]))
+    return frame, np.searchsorted(frame, rows), np.isin(frame, every)
+
+
+def dealt(codes: Ints, folds: int) -> Ints:
+    """Return a fold for each row: not random, and dealt on across classes, so that many folds of few rows stay even.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> dealt(np.array([1, 0, 1, 0]), 3).tolist()
+    [2, 0, 0, 1]
+    """
+    fold_of = np.empty(codes.size, dtype=np.int64)
+    fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % folds
+    return fold_of

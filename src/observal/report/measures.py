@@ -1,0 +1,145 @@
+"""The measures of a classifier in words and rows, for the report and for `observal status`. Classes are always named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from observal.diagnosis.words import percent
+from observal.methods.measures import AUC, BASELINE, COST, beats_baseline, confusion_key
+from observal.objectives import BALANCED, costs_of, measure_of, target_of
+from observal.types import Interval
+
+Intervals = Mapping[str, Interval | None]
+
+
+class Measure(NamedTuple):
+    """A measure: its short name, what it is about, and its interval."""
+
+    key: str
+    name: str
+    about: str
+    interval: Interval
+
+    def value(self, x: float) -> str:
+        """Return a value as people write it: a share in percent, AUC and costs as numbers."""
+        return f"{x:.2f}" if self.key == AUC else f"{x:.3g}" if self.key == COST else percent(x)
+
+    def words(self) -> str:
+        """Return the interval in words."""
+        if not is_known(self.interval):
+            return "not known, too few labels"
+        low, high, estimate = (self.value(x) for x in (self.interval.low, self.interval.high, self.interval.estimate))
+        return f"between {low} and {high}, estimate {estimate}"
+
+
+def is_known(interval: Interval) -> bool:
+    """Return whether an interval is narrower than all there could be."""
+    return interval.low > 0.0 or interval.high < interval.most
+
+
+def measures_of(intervals: Intervals, classes: Sequence[Any], objective: str = "error") -> list[Measure]:
+    """Return the measures that a classifier has, the error and what the objective is about first.
+
+    Parameters
+    ----------
+    intervals : mapping
+        By name, as in :class:`observal.RunResult`.
+    classes : sequence
+        The label values, the positive one last.
+    objective : str
+        See :mod:`observal.objectives`.
+
+    Examples
+    --------
+    >>> known = Interval(0.5, 0.4, 0.6, 0.95, "cells")
+    >>> [f"{m.name} {m.about}" for m in measures_of({"error": known, "recall": known}, ["paid", "default"])]
+    ['error share of rows that are wrong', "recall share of 'default' that is found"]
+    """
+    positive = repr(classes[-1])
+    costs = costs_of(objective)
+    about = {
+        "error": "share of rows that are wrong",
+        BASELINE: f"error of always saying {commonest(intervals, classes)}",
+        "precision": f"share of the rows said to be {positive} that are",
+        "recall": f"share of {positive} that is found",
+        "prevalence": f"share of {positive} among all rows",
+        AUC: f"chance that a row of {positive} scores higher than another",
+        BALANCED: "mean over classes of the share that is wrong",
+        COST: "mean cost of a row, if missing "
+        + " and ".join(f"{value!r} costs {cost:g}" for value, cost in zip(classes, costs, strict=False)),
+    }
+    order = sorted(about, key=lambda key: (key != "error", key != measure_of(objective)))
+    return [Measure(key, key, about[key], found) for key in order if (found := intervals.get(key)) is not None]
+
+
+def commonest(intervals: Intervals, classes: Sequence[Any]) -> str:
+    """Return the name of the commonest class, by a confusion matrix."""
+    rows = [[intervals.get(confusion_key(a, b)) for b in classes] for a in classes]
+    if any(cell is None for row in rows for cell in row):
+        return "the commonest class"
+    sums = [sum(cell.estimate for cell in row if cell is not None) for row in rows]
+    return repr(classes[sums.index(max(sums))])
+
+
+def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
+    """Return how the classifier compares with always saying the commonest class; empty where that is not known.
+
+    Examples
+    --------
+    >>> from observal.methods.measures import WINS
+    >>> base, wins = Interval(0.03, 0.02, 0.04, 0.95, "cells"), Interval(0.5, 0.0, 1.0, 0.95, "cells")
+    >>> baseline_sentence({BASELINE: base, WINS: wins}, ["paid", "default"])
+    'Always saying the commonest class would be wrong on 3% of the rows; the labels do not show that the model makes fewer mistakes.'
+    """
+    base = intervals.get(BASELINE)
+    if base is None or not is_known(base):
+        return ""
+    always = f"Always saying {commonest(intervals, classes)} would be wrong on {percent(base.estimate)} of the rows"
+    better = beats_baseline({key: one for key, one in intervals.items() if one is not None})
+    if better:
+        return f"{always}; the model makes fewer mistakes."
+    if better is None and not says_one_class(intervals, classes):
+        return f"{always}; the labels do not show that the model makes fewer mistakes."
+    same = ": it says the same for every labelled row" if says_one_class(intervals, classes) else ""
+    return f"{always}; the model does not make fewer mistakes than that{same}."
+
+
+def says_one_class(intervals: Intervals, classes: Sequence[Any]) -> bool:
+    """Return whether the classifier says one and the same class of every labelled row."""
+    columns = [[intervals.get(confusion_key(a, b)) for a in classes] for b in classes]
+    if any(cell is None for column in columns for cell in column):
+        return False
+    return sum(any(cell.estimate > 0.0 for cell in column if cell is not None) for column in columns) == 1
+
+
+def advice(intervals: Intervals, classes: Sequence[Any], objective: str) -> str:
+    """Return what to do where fewest mistakes is the wrong objective, or where a target is missed; else nothing."""
+    recall = intervals.get("recall")
+    name = measure_of(objective)
+    known = {key: one for key, one in intervals.items() if one is not None}
+    if (
+        name == "error"
+        and recall is not None
+        and BASELINE in known
+        and not beats_baseline(known)
+        and recall.estimate < 0.5
+    ):
+        return (
+            f"It finds {percent(recall.estimate)} of {classes[-1]!r}. If they matter more than other rows, make the campaign with "
+            f"--target recall=0.8, --target balanced or --cost-of-missing {classes[-1]}=10."
+        )
+    found = intervals.get(name)
+    if name in ("recall", "precision") and found is not None and is_known(found):
+        target = target_of(objective)
+        reached = "is reached" if found.low >= target else "is not reached" if found.high < target else "may be reached"
+        return f"The target of {percent(target)} {name} of {classes[-1]!r} {reached}: {name} is between {percent(found.low)} and {percent(found.high)}."
+    return ""
+
+
+def confusion(intervals: Intervals, classes: Sequence[Any]) -> list[list[Interval]] | None:
+    """Return the confusion matrix, a row for each actual class and a column for each predicted one; None if it is not known."""
+    rows = [[intervals.get(confusion_key(a, b)) for b in classes] for a in classes]
+    if any(cell is None for row in rows for cell in row):
+        return None
+    return [[cell for cell in row if cell is not None] for row in rows]

@@ -1,0 +1,81 @@
+"""Warnings when a campaign is made: wrong propensities, leaks and ids; and --exclude, which acts on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import observal as ob
+from observal.diagnosis.quick import MOST_NAMED, quick_warnings
+from observal.errors import InvalidInput
+from tests.command import observal
+
+
+def world(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * n, 2))
+    y = (X[:, 0] + rng.normal(size=2 * n) > 0).astype(float)
+    return rng, X, y
+
+
+def logged(X, y, shown, propensity):
+    return ob.LoggedData(X, np.where(shown, y, np.nan), propensity, classes=(0.0, 1.0))
+
+
+def test_an_ordinary_log_has_no_warning():
+    rng, X, y = world()
+    shown = rng.random(400) < 0.4
+    assert quick_warnings(logged(X[:400], y[:400], shown, 0.4), ob.Pool(X[400:], 0.4), ["a", "b"]) == []
+
+
+def test_certain_propensities_of_hidden_labels_are_wrong():
+    rng, X, y = world()
+    shown = rng.random(400) < 0.4
+    found = quick_warnings(logged(X[:400], y[:400], shown, 1.0), ob.Pool(X[400:], 1.0), ["a", "b"])
+    assert found[0].startswith(f"Warning: {int((~shown).sum())} rows of the log have propensity 1 and no label")
+    found = quick_warnings(logged(X[:400], y[:400], shown, 0.95), ob.Pool(X[400:], 0.95), ["a", "b"])
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_column_that_gives_the_label_away_is_named(sign):
+    rng, X, y = world()
+    X = np.column_stack([X, sign * y + 0.01 * rng.normal(size=y.size)])
+    found = quick_warnings(
+        logged(X[:400], y[:400], np.full(400, True), 1.0), ob.Pool(X[400:], 1.0), ["a", "b", "paid on"]
+    )
+    assert len(found) == 1
+    assert "Column 'paid on' alone tells the classes apart (AUC 1.000)" in found[0]
+
+
+def test_ids_are_named_and_many_columns_are_counted():
+    rng, _, y = world()
+    numbers = np.stack([rng.permutation(800) for _ in range(MOST_NAMED + 2)], axis=1)
+    found = quick_warnings(
+        logged(numbers[:400], y[:400], np.full(400, True), 1.0),
+        ob.Pool(numbers[400:], 1.0),
+        [f"n{k}" for k in range(MOST_NAMED + 2)],
+    )
+    assert "Column 'n0' looks like an id" in found[0]
+    assert len(found) == MOST_NAMED + 1
+    assert found[-1] == "Warning: 2 more columns do the same."
+
+
+def test_init_prints_warnings_and_exclude_acts_on_them(tmp_path):
+    rng, X, y = world()
+    frame = pd.DataFrame({"number": rng.permutation(800), "a": X[:, 0], "y": y, "q": 1.0})
+    frame.loc[:99, "y"] = None
+    frame[:400].to_csv(tmp_path / "log.csv", index=False)
+    frame[400:].drop(columns="y").to_csv(tmp_path / "pool.csv", index=False)
+    tables = ["--logged", tmp_path / "log.csv", "--pool", tmp_path / "pool.csv", "--label", "y", "--propensity", "q"]
+    out = observal("init", tmp_path / "a.db", *tables).stdout
+    assert "Warning: 100 rows of the log have propensity 1 and no label" in out
+    assert "Column 'number' looks like an id" in out
+    out = observal("init", tmp_path / "b.db", *tables, "--exclude", "number").stdout
+    assert "looks like an id" not in out
+    campaign = ob.Campaign.open(tmp_path / "b.db")
+    assert campaign.settings["features"] == ["a"]
+    assert campaign.settings["files"] == ["log.csv", "pool.csv"]
+    with pytest.raises(InvalidInput, match="There is no column 'nobody' to exclude"):
+        ob.Campaign.create(tmp_path / "c.db", frame[:400], frame[400:], label="y", propensity="q", exclude=["nobody"])

@@ -1,0 +1,249 @@
+"""Measures beside the error, and thresholds for an objective: against their twins, and in campaigns with a rare class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import observal as ob
+from observal.campaign import Campaign
+from observal.errors import InvalidInput
+from observal.journal.events import goals_of
+from observal.methods.cells import CONFIDENCE, Cells, make_cells
+from observal.methods.measures import AUC, BASELINE, WINS, beats_baseline, confusion_key, measured
+from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others
+from observal.objectives import canonical, costs_of
+from observal.report.measures import advice, baseline_sentence, confusion, measures_of
+from tests.reference import measures as twin
+
+OBJECTIVES = ["recall=0.8", "precision=0.6", "balanced error", "cost=1,10"]
+
+
+@st.composite
+def labelled(draw, n_classes=2):
+    n = draw(st.integers(6, 30))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scores = rng.integers(-3, 4, n) / 4.0 if draw(st.booleans()) else rng.normal(size=n)
+    codes = rng.integers(0, n_classes, n)
+    codes[:n_classes] = np.arange(n_classes)
+    return scores, codes, rng.integers(0, n_classes, n), rng.uniform(0.2, 2.0, n)
+
+
+def cells_of(weights, n_cells=1):
+    cell = np.arange(weights.size) % n_cells
+    return Cells(np.full(n_cells, 1.0 / n_cells), cell, weights, 0.0, 10_000)
+
+
+@given(labelled(), st.integers(1, 3))
+def test_measures_are_the_twins(found, n_cells):
+    scores, codes, predicted, weights = found
+    cells = cells_of(weights, n_cells)
+    row = cells.row_weight
+    assert row.sum() == pytest.approx(1.0)
+    intervals = measured(cells, codes, predicted, scores, ["no", "yes"])
+    assert intervals[AUC].estimate == pytest.approx(twin.auc(scores, codes, row))
+    assert intervals["balanced error"].estimate == pytest.approx(twin.balanced_error(codes, predicted, row, 2))
+    for one in intervals.values():
+        assert 0.0 <= one.low <= one.estimate <= one.high <= 1.0
+
+
+@given(labelled(n_classes=3))
+def test_a_model_wins_more_than_half_where_it_makes_fewer_mistakes_than_the_baseline(found):
+    scores, codes, predicted, weights = found
+    cells = cells_of(weights)
+    intervals = measured(cells, codes, predicted, scores, ["a", "b", "c"])
+    gain = twin.gain_over_baseline(codes, predicted, cells.row_weight, 3)
+    assume(abs(gain) > 1e-9)
+    assert (intervals[WINS].estimate > 0.5) == (gain > 0.0)
+    matrix = confusion(intervals, ["a", "b", "c"])
+    assert sum(cell.estimate for row in matrix for cell in row) == pytest.approx(1.0)
+    assert AUC not in intervals
+
+
+def test_a_row_moves_the_auc_and_the_balanced_error_by_what_the_interval_says():
+    """With many labels the interval is Wilson's for the spread that the infinitesimal jackknife finds, a tenth wider."""
+    rng = np.random.default_rng(0)
+    n = 100
+    codes = (np.arange(n) % 4 == 0).astype(np.int64)
+    scores = rng.normal(size=n) + 1.5 * codes
+    predicted = (scores > 1.0).astype(np.int64)
+    weight = rng.uniform(0.5, 1.5, n)
+    cells = cells_of(weight, 1)
+    intervals = measured(cells, codes, predicted, scores, [0, 1])
+    for name, function in (
+        (AUC, lambda w: twin.auc(scores, codes, w)),
+        ("balanced error", lambda w: twin.balanced_error(codes, predicted, w, 2)),
+    ):
+        one = intervals[name]
+        spread = twin.influence_spread(function, range(n), [1.0], cells.of_label, weight)
+        width = 2 * 1.96 * 1.1 * spread
+        assert 0.95 * width < one.high - one.low < 1.35 * width
+
+
+@given(labelled(), st.sampled_from(OBJECTIVES))
+def test_no_threshold_is_better_than_the_chosen_one(found, objective):
+    scores, codes, _, weights = found
+    chosen = choose_threshold(scores, codes, weights, objective, 0.0)
+    values = np.unique(scores)
+    others = [values[0] - 1.0, *((values[:-1] + values[1:]) / 2.0), values[-1] + 1.0]
+    value = twin.value_of(chosen, scores, codes, weights, objective)
+    best = [v for t in others if (v := twin.value_of(t, scores, codes, weights, objective)) is not None]
+    if value is None:  # only a precision can be out of reach
+        assert objective.startswith("precision")
+        assert not best
+    elif objective.startswith(("recall", "precision")):  # the value is the threshold: no further one reaches the target
+        between = [t for t in others if twin.value_of(t, scores, codes, weights, objective) is not None]
+        said = [int((scores >= t).sum()) for t in between]
+        extreme = min(said) if objective.startswith("recall") else max(said)
+        assert int((scores >= chosen).sum()) == extreme
+    else:
+        assert value >= max(best) - 1e-9
+
+
+def test_rows_of_the_rarer_class_are_judged_without_themselves():
+    scores = np.array([0.9, 0.8, 0.7, 0.75, *np.linspace(0.0, 0.6, 39)])
+    codes = np.array([1, 1, 1] + [0] * 40)
+    ones = np.ones(43)
+    threshold = choose_threshold(scores, codes, ones, "recall=0.99", 0.5)
+    said = judged_by_others(scores, codes, ones, "recall=0.99", threshold, 0.5)
+    assert threshold < 0.7
+    assert said[:3].tolist() == [1, 1, 0]  # without the third, a threshold above it finds all others
+    assert said[3] == 1
+    assert not said[4:].any()
+
+
+@pytest.mark.parametrize(
+    ("objective", "match"),
+    [
+        ("recall=80", "write 80% as recall=0.8"),
+        ("recal=0.8", "is not known"),
+        ("cost=1,0", "is not known"),
+        ({"nobody": 3}, "but is for 'nobody'"),
+        ({"yes": -1}, "must be a number above 0"),
+        (3, "is not known"),
+    ],
+)
+def test_what_is_not_an_objective_gets_one_sentence(objective, match):
+    with pytest.raises(InvalidInput, match=match):
+        canonical(objective, ["no", "yes"])
+
+
+def test_objectives_need_two_classes_and_a_method_that_follows_them():
+    assert canonical("balanced", ["a", "b"]) == "balanced error"
+    assert costs_of(canonical({"a": 2.5}, ["a", "b"])) == (2.5, 1.0)
+    with pytest.raises(InvalidInput, match="needs two classes"):
+        canonical("recall=0.5", ["a", "b", "c"])
+    X = np.linspace(0, 1, 20)[:, None]
+    with pytest.raises(InvalidInput, match="use AutoVC or NewtonVC"):
+        ob.Session(ob.LoggedData(X, X[:, 0] > 0.5, 1.0), ob.Pool(X, 0.5), ob.Passive(), objective="recall=0.8")
+
+
+# -- a rare class
+
+
+def rare(seed=0, n=900, d=4, names=("paid", "default")):
+    """A log that hardly shows the three in a hundred rows that are of the rare class, a pool, and the truth of rows never seen."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * n + 8000, d))
+    w = rng.normal(size=d)
+    score = X @ w / np.linalg.norm(w)
+    y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(5.7 - 2.4 * score)), names[1], names[0])
+    chance = np.clip(1 / (1 + np.exp(1.2 * score)), 0.05, 0.95)
+    shown = rng.random(n) < chance[:n]
+    logged = ob.LoggedData(X[:n], np.where(shown, y[:n], None), chance[:n], classes=list(names))
+    return logged, ob.Pool(X[n : 2 * n], chance[n : 2 * n]), y[n : 2 * n], X[2 * n :], y[2 * n :]
+
+
+def ran(objective, method, seed=0, budget=60):
+    logged, pool, y, X, truth = rare(seed)
+    result = ob.run(logged, pool, lambda ids: y[ids], method, budget, objective=objective, tolerance=None)
+    return result, X, truth
+
+
+@pytest.mark.parametrize("method", [ob.NewtonVC(batch=30), ob.AutoVC(batch=30)])
+def test_the_target_moves_the_threshold_and_the_rows_that_are_asked_about(method):
+    plain, X, y = ran("error", method)
+    found, _, _ = ran("recall=0.8", method)
+    assert isinstance(found.estimator, ThresholdClassifier)
+    assert found.estimator.threshold < 0.3
+    positive = y == "default"
+    recall = [np.mean(result.estimator.predict(X[positive]) == "default") for result in (plain, found)]
+    assert recall[1] > 0.55 > recall[0]
+    assert set(found.queries["id"].tolist()) != set(plain.queries["id"].tolist())
+    # Rows taken by the recall campaign are less likely to be positive: they lie around a lower threshold.
+    chances = [
+        found.estimator.predict_proba(X)[:, 1] >= found.estimator.threshold,
+        found.estimator.predict(X) == "default",
+    ]
+    np.testing.assert_array_equal(*chances)
+
+
+def test_an_objective_survives_a_file_and_a_model_file(tmp_path):
+    logged, pool, y, X, _ = rare()
+    goals = {"objective": {"default": 10}, "label_budget": 30, "method": ob.NewtonVC(batch=15)}
+    campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, pool, **goals)
+    while batch := campaign.ask():
+        campaign.tell(batch.ids, [y[i] for i in batch.ids])
+    opened = Campaign.open(tmp_path / "c.db")
+    assert goals_of(opened.settings).objective == "cost=1,10"
+    assert ("objective", "the lowest cost: missing 'default' costs 10, missing 'paid' 1") in opened.status().lines()
+    cost = opened.result().intervals["cost"]
+    assert 0.0 < cost.low < cost.high < 10.0 == cost.most
+    opened.export(tmp_path / "m.skops")
+    model = ob.load_model(tmp_path / "m.skops")
+    np.testing.assert_array_equal(model.predict(X[:200]), opened.estimator.predict(X[:200]))
+    assert (model.predict(X) != opened.estimator.estimator.predict(X)).any()
+
+
+def test_a_model_that_says_no_to_everybody_is_said_to_be_no_better():
+    codes = (np.arange(400) % 40 == 0).astype(np.int64)
+    classes = ["paid", "default"]
+    found = measured(cells_of(np.ones(400)), codes, np.zeros(400, dtype=np.int64), np.linspace(0, 1, 400), classes)
+    found["recall"] = cells_of(np.ones(400)).ratio(np.zeros(400), codes.astype(float))
+    assert beats_baseline(found) is None
+    said = baseline_sentence(found, classes)
+    assert "Always saying 'paid' would be wrong on 2.5% of the rows" in said
+    assert "does not make fewer mistakes than that: it says the same for every labelled row" in said
+    assert "It finds 0% of 'default'" in advice(found, classes, "error")
+    assert found[BASELINE].estimate == pytest.approx(0.025)
+    assert found[confusion_key("default", "paid")].estimate == pytest.approx(0.025)
+    assert all(
+        "'default'" in one.about for one in measures_of(found, classes) if one.key in ("recall", "precision", AUC)
+    )
+    right = measured(cells_of(np.ones(400)), codes, codes, codes.astype(float), classes)
+    assert beats_baseline(right) is True
+    assert baseline_sentence(right, classes).endswith("the model makes fewer mistakes.")
+
+
+def replicate(rng):
+    """Intervals for precision and recall, and their truth, where 3 % are positive, in a campaign without fits."""
+    m, n = 1500, 1000
+    propensity, scores = rng.choice([0.1, 0.3, 0.6], m + n), rng.uniform(-1.0, 1.0, m + n)
+    chance = 0.3 * np.exp(-5.0 * (1.0 - scores))
+    of_pool, near = np.arange(m + n) >= m, np.abs(scores - 0.6) < 0.08
+    labelled_ = np.where(of_pool, near | (rng.random(m + n) < 0.05), rng.random(m + n) < propensity)
+    rows, nothing = np.flatnonzero(labelled_), np.zeros(m + n, dtype=bool)
+    cells = make_cells(propensity, near, scores, rows, labelled_ & of_pool, nothing, of_pool)
+    positive, said = (rng.random(rows.size) < chance[rows]).astype(float), (scores[rows] > 0.6).astype(float)
+    grid = np.linspace(-1, 1, 20_001)
+    true = 0.3 * np.exp(-5.0 * (1.0 - grid))
+    both = np.mean(true * (grid > 0.6))
+    truth = both / true.mean(), both / np.mean(grid > 0.6)
+    return (cells.ratio(positive * said, positive), cells.ratio(positive * said, said)), truth, true.mean()
+
+
+def test_precision_and_recall_cover_with_three_percent_positives():
+    n_runs, rng = 400, np.random.default_rng(1)
+    found = [replicate(rng) for _ in range(n_runs)]
+    assert found[0][2] == pytest.approx(0.03, abs=0.001)
+    least = int(binom.ppf(1e-3, n_runs, 0.94))
+    for k in (0, 1):
+        pairs = [(intervals[k], truth[k]) for intervals, truth, _ in found]
+        assert sum(i.low <= t <= i.high for i, t in pairs) >= least
+        assert (
+            sum(abs(t - i.estimate) <= 0.25 * (i.high - i.low) for i, t in pairs) < least
+        )  # half as wide would be noticed
+    assert CONFIDENCE == 0.95
