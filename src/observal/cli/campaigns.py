@@ -44,7 +44,7 @@ def init(
     budget: Annotated[
         int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0)
     ] = None,
-    classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
+    classes: Annotated[str | None, typer.Option(help="All label values, A,B,C; of two, NEGATIVE,POSITIVE.")] = None,
     features: Features = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
@@ -225,7 +225,7 @@ def status(
     error, contradicted = None, False
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found = opened.result().intervals
+            found = opened.intervals()
         error = found["error"]
         contradicted = contradiction(found) is not None
     _show_status(opened.status(), as_json, error, contradicted)
