@@ -1,12 +1,16 @@
 """Campaigns with more than two classes, and with a scikit-learn pipeline of one's own."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import observal as ob
+from observal import codec
 from observal.campaign import Campaign, load_model
-from observal.errors import InvalidLabel
+from observal.errors import InvalidInput, InvalidLabel
 from observal.report.campaign import write_campaign_report
 
 N = 200
@@ -44,6 +48,54 @@ def test_a_campaign_has_three_classes_from_table_to_model(tmp_path):
     assert all(name in page for name in ("high", "low", "middle"))
     again.export(tmp_path / "m.skops")
     assert load_model(tmp_path / "m.skops").score(tables()[1], Y[N:]) > 0.85
+
+
+def my_pipeline():
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    columns = ColumnTransformer([("a", StandardScaler(), [0]), ("b", OneHotEncoder(handle_unknown="ignore"), [1])])
+    return Pipeline([("columns", columns), ("classifier", LogisticRegression(C=0.5))])
+
+
+ANOTHER_PROCESS = """
+import sys
+from observal.campaign import Campaign
+print(sorted(Campaign.open(sys.argv[1]).ask().ids))
+"""
+
+
+def test_ones_own_pipeline_is_stored_by_its_settings_and_asks_in_another_process(tmp_path):
+    for name in ("c.db", "copy.db"):
+        make(tmp_path / name, ob.CommitteeVC(my_pipeline(), members=2, batch=4))
+    command = [sys.executable, "-c", ANOTHER_PROCESS, tmp_path / "copy.db"]
+    asked = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    first = Campaign.open(tmp_path / "c.db")
+    assert asked.strip() == str(sorted(first.ask().ids))
+    assert str(Campaign.open(tmp_path / "c.db").settings["method"].estimator) == str(my_pipeline())
+    assert b"pickle" not in (tmp_path / "c.db").read_bytes()
+    work(first)
+    assert first.estimator.score(X[N:], Y[N:]) > 0.7
+
+
+def test_a_campaign_refuses_what_is_not_scikit_learns(tmp_path):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    class Mine(LogisticRegression):
+        pass
+
+    for estimator, said in (
+        (Mine(), "Mine"),
+        (make_pipeline(FunctionTransformer(np.log), LogisticRegression()), "ufunc"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            make(tmp_path / "c.db", ob.CommitteeVC(estimator))
+    with pytest.raises(InvalidInput, match="not one of scikit-learn"):
+        codec.decode({"estimator": "os.system", "settings": {}})
 
 
 def test_a_label_column_of_numbers_is_no_class():
