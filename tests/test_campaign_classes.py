@@ -47,7 +47,18 @@ def test_a_campaign_has_three_classes_from_table_to_model(tmp_path):
     page = write_campaign_report(again, tmp_path / "r.html").read_text()
     assert all(name in page for name in ("high", "low", "middle"))
     again.export(tmp_path / "m.skops")
-    assert load_model(tmp_path / "m.skops").score(tables()[1], Y[N:]) > 0.85
+    model = load_model(tmp_path / "m.skops")
+    assert model.score(tables()[1], Y[N:]) > 0.85
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert not hasattr(model[-1], "coef_")  # a blend is not linear
+
+
+def test_an_exported_linear_model_has_its_weights(tmp_path):
+    two = np.where(Y == "high", "high", "other")
+    method = ob.NewtonVC(ridge=0.01, tempering=0.5)
+    campaign = Campaign.create(tmp_path / "c.db", *tables(two), label="y", propensity="q0", id="id", method=method)
+    campaign.export(tmp_path / "m.skops")
+    assert load_model(tmp_path / "m.skops")[-1].coef_.tolist() == campaign.estimator.coef_.tolist()
 
 
 def my_pipeline():
