@@ -20,7 +20,7 @@ from observal.errors import InvalidInput, ObservalError
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
 from observal.problem import LoggedData, Pool
-from observal.rebuild import build
+from observal.rebuild import build, changed_settings, sklearn_estimators
 from observal.types import Interval, Plan, Recorded
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
@@ -128,7 +128,21 @@ def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> An
             "type": name,
             "fields": {field: encode(getattr(value, field), arrays, f"{where}.{name}.{field}") for field in fields},
         }
+    if arrays is None and hasattr(value, "get_params") and not isinstance(value, type):
+        return _encode_estimator(value, where)
     return {"unsaved": f"{where}: {name}"}
+
+
+def _encode_estimator(value: Any, where: str) -> Any:
+    """Return an estimator of scikit-learn by its name and settings; what it learned is left out, and another's is unsaved."""
+    name = f"{type(value).__module__}.{type(value).__name__}"
+    if sklearn_estimators().get(name) is not type(value):
+        return {"unsaved": f"{where}: {type(value).__name__}"}
+    inside = f"{where}.{type(value).__name__}"
+    return {
+        "estimator": name,
+        "settings": {key: encode(item, None, f"{inside}.{key}") for key, item in changed_settings(value).items()},
+    }
 
 
 def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Any:
@@ -220,11 +234,23 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
         return _csr({name: inner(part) for name, part in value["csr"].items()})
     if "type" in value:
         return _record(value, inner)
+    if "estimator" in value:
+        return _estimator(value, inner)
     if "unsaved" in value:
         raise InvalidInput(
             f"{value['unsaved']} could not be stored in the file; pass it again, as in Session.load(path, {where}=…)."
         )
     raise ValueError(f"unexpected entry with {list(value)[:3]}")
+
+
+def _estimator(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
+    """Return an estimator of scikit-learn, not fitted; its name is looked up in a list, never imported."""
+    kind = sklearn_estimators().get(value["estimator"])
+    if kind is None:
+        raise InvalidInput(
+            f"The file names the estimator {value['estimator']!r:.80}, which is not one of scikit-learn's; use the version that wrote it."
+        )
+    return kind(**{name: inner(item) for name, item in value["settings"].items()})
 
 
 def _record(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
@@ -285,7 +311,7 @@ def in_short(settings: Any) -> str:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.init and field.repr and not np.array_equal(value, cast(Any, field.default)):
-            changed.append(f"{field.name}={value!r}")
+            changed.append(f"{field.name}={' '.join(repr(value).split())}")
     return f"{type(settings).__name__}({', '.join(changed)})"
 
 

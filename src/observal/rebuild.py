@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
 from observal.errors import InvalidInput, ObservalError
+
+Plain = bool | int | float | str
+
+
+@cache
+def sklearn_estimators() -> dict[str, type[Any]]:
+    """Return the estimators of scikit-learn that a campaign may name, by full name; a name from a file is never imported.
+
+    Examples
+    --------
+    >>> "sklearn.pipeline.Pipeline" in sklearn_estimators(), "os.system" in sklearn_estimators()
+    (True, False)
+    """
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import FeatureUnion, Pipeline
+    from sklearn.utils import all_estimators
+
+    found = [kind for _, kind in all_estimators(["classifier", "regressor", "transformer"])]
+    found = [kind for kind in found if kind.__module__.startswith("sklearn.")]
+    return {f"{kind.__module__}.{kind.__name__}": kind for kind in (*found, ColumnTransformer, FeatureUnion, Pipeline)}
+
+
+def changed_settings(estimator: Any) -> dict[str, Any]:
+    """Return the settings of an estimator that are not the default.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> changed_settings(DecisionTreeClassifier(max_depth=3))
+    {'max_depth': 3}
+    """
+    defaults = inspect.signature(type(estimator).__init__).parameters
+    settings = estimator.get_params(deep=False)
+    return {name: value for name, value in settings.items() if not _same(value, defaults[name].default)}
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and isinstance(value, Plain) and value == default)
 
 
 def build(kind: type[Any], fields: dict[str, Any]) -> Any:

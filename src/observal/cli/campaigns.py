@@ -67,7 +67,7 @@ def init(
     budget: Annotated[
         int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0)
     ] = None,
-    classes: Annotated[str | None, typer.Option(help="Both label values, NEGATIVE,POSITIVE.")] = None,
+    classes: Annotated[str | None, typer.Option(help="All label values, A,B,C; of two, NEGATIVE,POSITIVE.")] = None,
     positive: Annotated[
         str | None,
         typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
@@ -300,7 +300,7 @@ def status(
     found: dict[str, Any] = {}
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found = dict(opened.result().intervals)
+            found = opened.intervals()
     _show_status(opened.status(), as_json, found)
 
 

@@ -21,7 +21,7 @@ def encode(value: Any) -> Any:
     encoded = codec.encode(value, where=type(value).__name__)
     if lost := codec.unsaved(encoded):
         raise InvalidInput(
-            f"A campaign can store numbers, text and observal's own classes, but the method has {lost}; use a method without it."
+            f"A campaign can store numbers, text and classes of observal and scikit-learn, but the method has {lost}; use a method without it."
         )
     return encoded
 

@@ -41,6 +41,12 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: NDArray[Any] = self.classifier.classes_
         return classes
 
+    @property
+    def coef_(self) -> NDArray[Any]:
+        """The weights of a linear classifier, for standardised features; others have none."""
+        weights: NDArray[Any] = self.classifier.coef_
+        return weights
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return a class for each row."""
         predicted: NDArray[Any] = self.classifier.predict(X)

@@ -23,6 +23,7 @@ from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
 from observal.tables.written import PLACEHOLDERS
 
 ESTIMATE = "estimate"
+MOST_CLASSES = 20  # a label with more values than this, and with few labels of each, is no class
 _UNLIKELY = -10.0  # the log of a chance that is no accident
 _HOW = (
     "name a column, give a policy, or estimate them with propensity='estimate'; "
@@ -123,7 +124,7 @@ def load_problem(
         with a column, number or policy for each log, all of which must be known at every row of every table; or
         ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
     classes : sequence, optional
-        The two label values, negative first; needed where the log shows only one.
+        The label values, of two classes the negative one first; needed where the log does not show them all.
     positive : optional
         The class that precision and recall are about. By default the last of `classes`, the obvious one of two (as in no and yes), or
         the rarer one, with a note. A function is given both classes and returns one; it is called only where neither is obvious.
@@ -279,14 +280,21 @@ def _labels_of(
     columns = [column_of(log, label, "label", name) for log, name in zip(logs, names, strict=False)]
     parts = [read_labels(column, classes) for column in columns]
     labels, missing = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+    named = classes is not None
     if classes is None:
         classes = distinct_labels(labels[~missing]).tolist()
         _refuse_placeholders(classes, label)
-    if len(classes) != 2:
-        shown = ", ".join(repr(value) for value in classes[:5]) + (", …" if len(classes) > 5 else "")
+    if len(classes) < 2:
+        shown = ", ".join(repr(value) for value in classes)
         raise InvalidLabel(
-            f"The label column {label!r} must show two classes, but shows {len(classes)} ({shown or 'every label is missing'}); "
-            "name both (classes= or --classes), or merge classes into two."
+            f"The label column {label!r} must show two classes or more, but shows {len(classes)} "
+            f"({shown or 'every label is missing'}); name all classes (classes= or --classes)."
+        )
+    n_labels = int((~missing).sum())
+    if not named and len(classes) > max(MOST_CLASSES, n_labels / 2):
+        raise InvalidLabel(
+            f"The label column {label!r} shows {len(classes)} different values in {n_labels} labels, as numbers or names do and not "
+            "classes; name another column, merge values into classes, or name all classes (classes= or --classes)."
         )
     return labels, missing, classes
 

@@ -43,6 +43,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the rows of a pandas, polars or pyarrow table (or file) as numbers."""
         return self.encoder.encode(X)
 
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The columns of a table that are used."""
+        return np.array([rule.source for rule in self.encoder.rules], dtype=object)
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the encoded columns."""
         return np.asarray(self.encoder.names, dtype=object)
