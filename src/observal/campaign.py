@@ -86,6 +86,9 @@ class Campaign(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        images: str | Path | None = None,
+        image_column: str | None = None,
+        pixels: tuple[int, int] | None = None,
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -104,6 +107,11 @@ class Campaign(LabelLoop):
             How many rows were logged, if the log kept only its labelled rows.
         label_budget, method, random_state, overlap, population, looks, tolerance, width
             As for :meth:`create_from_arrays`.
+        images, image_column : path, str, optional
+            What the labelling page shows as images: a column of paths inside the folder `images`, or of base64 without a folder. The
+            column is no feature unless it is named in `features`.
+        pixels : (int, int), optional
+            Lines and columns of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -118,6 +126,7 @@ class Campaign(LabelLoop):
         >>> sorted(campaign.ask(2).ids)
         [7, 8]
         """
+        from observal.journal.display import shown_as, without
         from observal.tables import TableRoles, load_problem, read_table
 
         refuse_existing(where)
@@ -126,9 +135,11 @@ class Campaign(LabelLoop):
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
         roles = TableRoles(label, None, id, cost, None if features is None else tuple(features))
         rows = read_table(pool, id)
+        show = shown_as(rows, images, image_column, pixels)
+        unused = [image_column] if image_column and image_column not in (features or ()) else []
         loaded = load_problem(
-            [read_table(log, id) for log in logs],
-            rows,
+            [without(read_table(log, id), unused) for log in logs],
+            without(rows, unused),
             roles,
             propensity=propensity,
             classes=classes,
@@ -143,6 +154,7 @@ class Campaign(LabelLoop):
             "features": list(loaded.encoder.names),
             "encoder": loaded.encoder.to_dict(),
             "notes": list(loaded.notes),
+            "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
         goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}

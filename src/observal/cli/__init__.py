@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from observal.cli import campaigns, experiments, reports
+from observal.cli import campaigns, experiments, reports, serving
 from observal.cli.output import print_table, printable, progress_bar, say
 from observal.errors import ObservalError
 
@@ -65,6 +65,7 @@ for _command in (
     campaigns.history,
     campaigns.check,
     campaigns.release,
+    serving.serve,
     reports.report,
     campaigns.export,
     experiments.demo,
@@ -74,6 +75,7 @@ for _command in (
     experiments.benchmark,
 ):
     app.command()(_command)
+app.add_typer(serving.annotator, name="annotator")
 
 
 def main() -> None:

@@ -82,6 +82,15 @@ def init(
         typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images that --image-column has paths of, for the labelling page.")
+    ] = None,
+    image_column: Annotated[
+        str | None, typer.Option(help="Column of image paths inside --images, or of base64; not a feature.")
+    ] = None,
+    pixels: Annotated[
+        str | None, typer.Option(help="Size of a picture made of columns of numbers, LINESxCOLUMNS such as 8x8.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -119,6 +128,9 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
+            images=images,
+            image_column=image_column,
+            pixels=None if pixels is None else _picture(pixels),
             progress=progress,
         )
     _show_status(made.status(), as_json)
@@ -321,6 +333,13 @@ def _line(entry: Any) -> tuple[Any, ...]:
 def listed(text: str | None) -> list[str] | None:
     """Return the parts of A,B,C."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _picture(text: str) -> tuple[int, int]:
+    lines, _, columns = text.lower().replace("×", "x").partition("x")
+    if not (lines.isdecimal() and columns.isdecimal()):
+        raise typer.BadParameter(f"--pixels must be LINESxCOLUMNS such as 8x8, but is {text!r}.")
+    return int(lines), int(columns)
 
 
 def _number(text: str) -> Any:

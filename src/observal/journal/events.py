@@ -10,6 +10,9 @@ asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
+late       as answered, for rows that somebody else had answered by then: they keep their labels
+decided    as corrected, by an owner: what others answer no longer changes the label
+undone     rows and the code that an annotator took back; the row is open, and they hold it
 finished   why the method has nothing left to ask
 ========== =====================================================================================
 
@@ -25,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
+from observal.journal.display import check_show
 from observal.types import Goals, Plan
 
 OBSERVAL = "observal"
@@ -91,7 +95,13 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
-    elif kind in ("answered", "corrected"):  # the ledger refuses kinds that it does not know
+    elif kind in (
+        "answered",
+        "corrected",
+        "late",
+        "decided",
+        "undone",
+    ):  # the ledger refuses kinds that it does not know
         _check_rows([answer[0] for answer in payload["answers"]], settings)
         codes = [code for answer in payload["answers"] for code in answer[1:]]
         most = len(settings["classes"])
@@ -115,6 +125,7 @@ def _check_created(payload: Mapping[str, Any]) -> None:
     counts = (payload["seed"], payload["overlap"] - 1, payload["log_rows"] - 1, payload["pool_rows"] - 1)
     require(min(counts) >= 0, "a count is too small")
     require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
+    require(check_show(payload.get("show")), "how its rows are shown is not valid")
     texts = [*payload["features"], *payload["notes"]]
     require(all(isinstance(text, str) for text in texts), "a name is not text")
     try:

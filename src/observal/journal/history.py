@@ -55,13 +55,18 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     def word(code: int | None) -> str:
         return "skipped" if code is None else str(classes[code])
 
-    if event.kind == "corrected":
+    if event.kind == "undone":
+        taken = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
+        said = [f"{id_}: {word(code)} taken back" for id_, code in taken]
+        return _some(said), {"answers": [{"id": id_, "was": label(code)} for id_, code in taken]}
+    if event.kind in ("corrected", "decided"):
         rows = [(ledger.ids[p], old, new) for p, old, new in event.payload["answers"]]
         said = [f"{id_}: {word(old)} → {word(new)}" for id_, old, new in rows]
         return _some(said), {"answers": [{"id": i, "was": label(old), "label": label(new)} for i, old, new in rows]}
     answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
     counts = Counter(word(code) for _, code in answers)
-    text = f"{len(answers)} answers: " + ", ".join(f"{count} {what}" for what, count in counts.items())
+    late = ", after somebody else's" if event.kind == "late" else ""
+    text = f"{len(answers)} answers{late}: " + ", ".join(f"{count} {what}" for what, count in counts.items())
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 

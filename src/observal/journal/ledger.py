@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import Any
 
 from observal.errors import NotACampaign
@@ -30,6 +31,16 @@ class Ledger:
         Pool position → class code, or None for a skipped row; only rows that are no longer open.
     holders : dict
         Pool position → the annotators who hold the row and have not answered.
+    given : dict
+        Pool position → everybody whom the row was ever handed to.
+    round_of : dict
+        Pool position → the number of the round that asked about it.
+    times : dict
+        Pool position → annotator → when their answer was told.
+    told : list of str
+        When each answer was told, in order.
+    decided : dict
+        Pool position → the class code that an owner decided, whatever others answered.
 
     Examples
     --------
@@ -54,9 +65,20 @@ class Ledger:
         self.responses: dict[int, dict[str, int | None]] = {}
         self.labels: dict[int, int | None] = {}
         self.holders: dict[int, list[str]] = {}
+        self.given: dict[int, set[str]] = {}
+        self.round_of: dict[int, int] = {}
+        self.times: dict[int, dict[str, str]] = {}
+        self.told: list[str] = []
+        self.decided: dict[int, int | None] = {}
+        self.bought = 0  # rows that have a label
         self.corrections = 0
         self.recorded_stop = ""
         self.to_gain: float | None = None  # when the last round was opened
+        # Kept along the way, so that no verb goes through all rows: dictionaries as sets that keep their order.
+        self._open: dict[int, None] = {}  # rows of the last round
+        self._reopened: dict[int, None] = {}  # rows whose answer was undone, in the order of undoing
+        self._held: dict[str, dict[int, None]] = {}
+        self._trail: dict[str, dict[int, None]] = {}  # each annotator's rows, in the order in which they answered
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -64,11 +86,6 @@ class Ledger:
     def overlap(self) -> int:
         """How many annotators label each row."""
         return int(self.settings["overlap"])
-
-    @property
-    def bought(self) -> int:
-        """Rows that have a label."""
-        return sum(code is not None for code in self.labels.values())
 
     @property
     def stopped(self) -> str:
@@ -80,20 +97,30 @@ class Ledger:
 
     @property
     def open_rows(self) -> list[int]:
-        """Pool positions of the current round that still need an answer, in the order of the plan."""
-        return [p for p in self.plans[-1].asked.tolist() if p not in self.labels] if self.plans else []
+        """Pool positions that need an answer: undone ones first, the latest leading, then the round's in the order of its plan."""
+        return [*reversed(self._reopened), *self._open]
 
     def held_by(self, annotator: str) -> list[int]:
         """Return the open rows that an annotator holds and has not answered."""
-        return [p for p in self.open_rows if annotator in self.holders.get(p, ())]
+        held = self._held.get(annotator, {})
+        return [p for p in reversed(self._reopened) if p in held] + [p for p in held if p in self._open]
 
-    def free_for(self, annotator: str) -> list[int]:
-        """Return the open rows that can be handed to an annotator now."""
-        return [p for p in self.open_rows if self._free(p, annotator)]
+    def free_for(self, annotator: str, most: int | None = None) -> list[int]:
+        """Return the open rows, at most so many, that can be handed to an annotator now."""
+        return list(islice((p for p in chain(reversed(self._reopened), self._open) if self._free(p, annotator)), most))
 
     def held(self) -> Counter[str]:
         """Return how many open rows each annotator holds."""
-        return Counter(name for p in self.open_rows for name in self.holders.get(p, ()))
+        counts = {name: len(self.held_by(name)) for name in self._held}
+        return Counter({name: count for name, count in counts.items() if count})
+
+    def answers_of(self, annotator: str) -> int:
+        """Return how many rows an annotator has answered or skipped, of those whose answer can be undone."""
+        return len(self._trail.get(annotator, {}))
+
+    def latest_of(self, annotator: str) -> int | None:
+        """Return the row that an annotator answered last, of those whose answer can be undone."""
+        return next(reversed(self._trail.get(annotator, {})), None)
 
     def _free(self, position: int, annotator: str) -> bool:
         responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
@@ -158,6 +185,8 @@ class Ledger:
             if position in self.ids:
                 raise ValueError(f"pool row {position} was asked about before")
             self.ids[position] = id_
+            self._open[position] = None
+            self.round_of[position] = len(self.plans)
             self._position_of[id_] = position
             self._position_of.setdefault(str(id_), position)
 
@@ -166,37 +195,99 @@ class Ledger:
 
     def _on_asked(self, event: Event) -> None:
         for position in event.payload["rows"]:
-            self.holders.setdefault(position, []).append(event.actor)
+            self._hand(position, event.actor)
+
+    def _hand(self, position: int, annotator: str) -> None:
+        self.holders.setdefault(position, []).append(annotator)
+        self.given.setdefault(position, set()).add(annotator)
+        self._held.setdefault(annotator, {})[position] = None
+
+    def _take_back(self, position: int, annotator: str) -> None:
+        self.holders[position].remove(annotator)
+        self._held[annotator].pop(position, None)
 
     def _on_released(self, event: Event) -> None:
         for position in event.payload["rows"]:
-            self.holders[position].remove(event.payload["annotator"])
+            self._take_back(position, event.payload["annotator"])
 
     def _on_answered(self, event: Event) -> None:
         for position, code in event.payload["answers"]:
-            self._respond(position, event.actor, code)
+            self._respond(position, event, code)
 
     def _on_corrected(self, event: Event) -> None:
         for position, _, code in event.payload["answers"]:
-            self._respond(position, event.actor, code)
+            self._respond(position, event, code)
             self.corrections += 1
 
-    def _respond(self, position: int, annotator: str, code: int | None) -> None:
+    def _on_late(self, event: Event) -> None:
+        for position, code in event.payload["answers"]:
+            self._note(position, event, code)  # the row keeps the label that it already has
+
+    def _on_decided(self, event: Event) -> None:
+        for position, _, code in event.payload["answers"]:
+            self._asked_before(position)
+            self.decided[position] = code
+            for trail in self._trail.values():
+                trail.pop(position, None)
+            self._settle(position)
+            self.corrections += 1
+            self.recorded_stop = ""
+
+    def _on_undone(self, event: Event) -> None:
+        for position, _ in event.payload["answers"]:
+            del self.responses[position][event.actor], self.times[position][event.actor]
+            self._trail[event.actor].pop(position)
+            before = self.labels.pop(position, None)
+            self.bought -= before is not None
+            self._settle(position)
+            if position not in self.labels:  # it may have another's answer
+                self._open.pop(position, None)
+                self._reopened[position] = None
+                self._hand(position, event.actor)
+            self.corrections += 1
+            self.recorded_stop = ""
+
+    def _asked_before(self, position: int) -> None:
         if position not in self.ids:
             raise ValueError(f"pool row {position} was never asked about")
-        responses = self.responses.setdefault(position, {})
-        if self.overlap == 1:
-            responses.clear()
-        responses[annotator] = code
-        holders = self.holders.get(position, [])
-        if annotator in holders:
-            holders.remove(annotator)
+
+    def _note(self, position: int, event: Event, code: int | None) -> None:
+        """Write down who answered what and when."""
+        self._asked_before(position)
+        annotator = event.actor
+        self.responses.setdefault(position, {})[annotator] = code
+        self.times.setdefault(position, {})[annotator] = event.time
+        self.told.append(event.time)
+        trail = self._trail.setdefault(annotator, {})
+        trail.pop(position, None)
+        trail[position] = None
+        if annotator in self.holders.get(position, ()):
+            self._take_back(position, annotator)
+
+    def _respond(self, position: int, event: Event, code: int | None) -> None:
+        if self.overlap == 1 and event.actor not in self.responses.get(position, {}):
+            for other in self.responses.pop(position, {}):  # a row has a single answer, whoever gives it
+                self._trail[other].pop(position, None)
+                del self.times[position][other]
+        self._note(position, event, code)
         self.recorded_stop = ""  # after another answer there may be more to ask
-        if len(responses) < self.overlap:
+        self._settle(position)
+
+    def _settle(self, position: int) -> None:
+        """Give a row the label that its answers add up to; a tie leaves it unchanged: open, or with its earlier label."""
+        responses = self.responses.get(position, {})
+        if position in self.decided:
+            code = self.decided[position]
+        elif len(responses) < self.overlap:
             return
-        ranked = Counter(c for c in responses.values() if c is not None).most_common(2)
-        if not ranked:
-            self.labels[position] = None
-        elif len(ranked) == 1 or ranked[0][1] > ranked[1][1]:
-            self.labels[position] = ranked[0][0]
-        # A tie leaves the row unchanged: open, or with its earlier label.
+        elif self.overlap == 1:
+            code = next(iter(responses.values()))  # later ones came too late
+        else:
+            ranked = Counter(c for c in responses.values() if c is not None).most_common(2)
+            if len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
+                return
+            code = ranked[0][0] if ranked else None
+        self.bought += (code is not None) - (self.labels.get(position) is not None)
+        self.labels[position] = code
+        self._open.pop(position, None)
+        self._reopened.pop(position, None)

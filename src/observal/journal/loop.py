@@ -20,10 +20,10 @@ from observal.journal.events import OBSERVAL, Event, goals_of
 from observal.journal.history import entries
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
-from observal.journal.results import Entry, Receipt, Status
+from observal.journal.results import Entry, Receipt, Status, Undone
 from observal.journal.settings import ANYONE, check_annotator, observal_version
 from observal.journal.status import status_of, why_nothing
-from observal.journal.telling import validate_answers
+from observal.journal.telling import Changes, read_one, validate_answers
 from observal.problem import Problem
 from observal.types import ACTION_NAMES, Interval, Plan, Round, RunResult, Stop, Table
 
@@ -90,7 +90,7 @@ class LabelLoop:
         if not ledger.open_rows and not ledger.recorded_stop:
             self._open_round(transaction)
         rows = ledger.held_by(annotator)
-        more = ledger.free_for(annotator)[: None if n is None else max(0, n - len(rows))]
+        more = ledger.free_for(annotator, None if n is None else max(0, n - len(rows)))
         if more:
             self._append(transaction, annotator, "asked", {"rows": more})
         return self._shown(ledger.held_by(annotator)[:n], annotator)
@@ -99,12 +99,13 @@ class LabelLoop:
         ledger = self._ledger
         if not positions:
             return Asked([], [], len(ledger.plans), [], [], why_nothing(ledger, annotator))
-        plan = ledger.plans[-1]
-        place = {p: i for i, p in enumerate(plan.positions.tolist())}
-        at = [place[p] for p in positions]
-        reasons = [plan.reasons[code] for code in plan.reason[at]]
-        ids = [ledger.ids[p] for p in positions]
-        return Asked(positions, ids, len(ledger.plans), plan.query_probability[at].tolist(), reasons, "")
+        chances, reasons = [], []
+        for position in positions:
+            plan = ledger.plans[ledger.round_of[position] - 1]  # an undone row may be of an earlier round
+            at = int(np.flatnonzero(plan.positions == position)[0])
+            chances.append(float(plan.query_probability[at]))
+            reasons.append(plan.reasons[plan.reason[at]])
+        return Asked(positions, [ledger.ids[p] for p in positions], len(ledger.plans), chances, reasons, "")
 
     def tell(
         self, ids: Iterable[Any], labels: Iterable[Any], annotator: str = ANYONE, correct: bool = False
@@ -139,14 +140,47 @@ class LabelLoop:
     def _tell(self, answers: list[WrittenAnswer], blank: int, annotator: str, correct: bool) -> Receipt:
         with self._writing() as transaction:
             check_annotator(annotator, self._ledger.overlap)
-            changes = validate_answers(answers, self._ledger, annotator, correct)
-            if changes.new:
-                self._append(transaction, annotator, "answered", {"answers": changes.new})
-            if changes.corrected:
-                self._append(transaction, annotator, "corrected", {"answers": changes.corrected})
-        skips = sum(code is None for _, code in changes.new)
-        stored = len(changes.new) - skips
+            return self._store(
+                transaction, validate_answers(answers, self._ledger, annotator, correct), annotator, blank
+            )
+
+    def _store(self, transaction: Transaction, changes: Changes, annotator: str, blank: int = 0) -> Receipt:
+        kinds = {"answered": changes.new, "late": changes.late, "corrected": changes.corrected}
+        for kind, answers in kinds.items():
+            if answers:
+                self._append(transaction, annotator, kind, {"answers": answers})
+        skips = sum(code is None for _, code in changes.new + changes.late)
+        stored = len(changes.new) + len(changes.late) - skips
         return Receipt(stored, skips, len(changes.corrected), changes.unchanged, blank + changes.blank)
+
+    def undo(self, annotator: str = ANYONE) -> Undone | None:
+        """Take back an annotator's latest answer or skip that still stands; None if there is none.
+
+        The row is open again, and the annotator holds it. What was told stays in the journal. Undoing again takes back the answer
+        before. A row that :meth:`decide` settled is left alone.
+        """
+        with self._writing() as transaction:
+            return self._undo(transaction, annotator)
+
+    def _undo(self, transaction: Transaction, annotator: str) -> Undone | None:
+        ledger = self._ledger
+        position = ledger.latest_of(annotator)
+        if position is None:
+            return None
+        code = ledger.responses[position][annotator]
+        self._append(transaction, annotator, "undone", {"answers": [(position, code)]})
+        return Undone(ledger.ids[position], None if code is None else ledger.settings["classes"][code])
+
+    def decide(self, id_: Any, label: Any, annotator: str = ANYONE) -> None:
+        """Settle a row's label, whatever others answered or will answer; None skips it."""
+        with self._writing() as transaction:
+            self._decide(transaction, id_, label, annotator)
+
+    def _decide(self, transaction: Transaction, id_: Any, label: Any, annotator: str) -> None:
+        check_annotator(annotator, 1)
+        position, code = read_one(WrittenAnswer(id_, label, "the decision"), self._ledger)
+        answer = (position, self._ledger.labels.get(position), code)
+        self._append(transaction, annotator, "decided", {"answers": [answer]})
 
     def release(self, annotator: str) -> int:
         """Take back the open rows that an annotator holds, so others can label them; return how many."""
@@ -184,6 +218,12 @@ class LabelLoop:
     def labels(self) -> int:
         """Labels bought so far, including those of the open round."""
         return self._read().bought
+
+    def labels_after(self, round_: int) -> int:
+        """Return how many labels were bought up to a round."""
+        ledger = self._read()
+        rows = (p for plan in ledger.plans[:round_] for p in plan.asked.tolist())
+        return sum(ledger.labels.get(p) is not None for p in rows)
 
     @property
     def stopped(self) -> str:
@@ -265,12 +305,14 @@ class LabelLoop:
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
+        before = -1
         try:
             with self._journal.writing() as transaction:
-                self._follow(transaction)
+                before = self._follow(transaction).sequence
                 yield transaction
         except BaseException:
-            self._ledger = Ledger()  # it may have followed events that were then not stored
+            if self._ledger.sequence != before:
+                self._ledger = Ledger()  # it followed events that were then not stored
             raise
 
     def _append(self, transaction: Transaction, actor: str, kind: str, payload: Mapping[str, Any]) -> None:
@@ -290,24 +332,42 @@ class LabelLoop:
         self._replay.follow(self._ledger.plans, self._ledger.labels)
         return self._replay
 
+    def open_round(self) -> bool:
+        """Open the next round if none is open, and return whether there are rows to ask about.
+
+        ``ask`` does this by itself, and nobody can write while it fits. Here others can: what was chosen is stored only if no answer
+        changed in the meantime.
+        """
+        while True:
+            with self._journal.reading() as reading:
+                ledger = self._follow(reading)
+                if ledger.open_rows or ledger.recorded_stop:
+                    return not ledger.recorded_stop
+                answers = dict(ledger.labels)
+                kind, payload = self._next_round(reading)
+            with self._writing() as writing:
+                if self._ledger.labels == answers and not self._ledger.open_rows:
+                    self._append(writing, OBSERVAL, kind, payload)
+
     def _open_round(self, transaction: Transaction) -> None:
         """Record the method's next plans, until one has rows to ask about or nothing is left to ask."""
+        while not self._ledger.open_rows and not self._ledger.recorded_stop:
+            self._append(transaction, OBSERVAL, *self._next_round(transaction))
+
+    def _next_round(self, transaction: Transaction) -> tuple[str, dict[str, Any]]:
+        """Return the kind and payload of the next event: the method's next plan, or why there is none."""
         ledger = self._ledger
-        while not ledger.open_rows:
-            reason, budget = ledger.stopped, ledger.settings["label_budget"]
-            to_gain = None if reason else self._still_to_gain(transaction)
-            reason = reason or self._enough(transaction, to_gain)
-            plan = Stop(reason) if reason else self._replayed(transaction).next_plan()
-            if isinstance(plan, Stop):
-                self._append(transaction, OBSERVAL, "finished", {"reason": plan.reason})
-                return
-            if budget is not None:
-                plan = plan.cut(budget - ledger.bought)
-            ids = transaction.pool_ids(plan.asked).tolist()
-            payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
-            if to_gain is not None:
-                payload["to_gain"] = to_gain
-            self._append(transaction, OBSERVAL, "round", payload)
+        reason, budget = ledger.stopped, ledger.settings["label_budget"]
+        to_gain = None if reason else self._still_to_gain(transaction)
+        reason = reason or self._enough(transaction, to_gain)
+        plan = Stop(reason) if reason else self._replayed(transaction).next_plan()
+        if isinstance(plan, Stop):
+            return "finished", {"reason": plan.reason}
+        if budget is not None:
+            plan = plan.cut(budget - ledger.bought)
+        ids = transaction.pool_ids(plan.asked).tolist()
+        payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
+        return "round", payload if to_gain is None else {**payload, "to_gain": to_gain}
 
     def _still_to_gain(self, transaction: Transaction) -> float | None:
         """Return what the labels that are left may gain, if the run is to stop by that."""

@@ -121,17 +121,21 @@ class Replay:
         """
         for k, plan in enumerate(plans):
             rows = plan.asked.tolist()
-            if any(row not in labels for row in rows):
-                return
-            codes = tuple(labels[row] for row in rows)
+            codes = None if any(row not in labels for row in rows) else tuple(labels[row] for row in rows)
             if k < self.closed and self._answers[k] == codes:
                 continue
             if k < self.closed:
-                del self._states[k + 1 :], self._answers[k:]
-                self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
-                self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
-                self._chances = {number: found for number, found in self._chances.items() if number <= k}
+                self._forget_after(k)
+            if codes is None:
+                return
             self._close(plan, codes)
+
+    def _forget_after(self, k: int) -> None:
+        """Keep what is known up to a round: an answer of the next one was changed or undone."""
+        del self._states[k + 1 :], self._answers[k:]
+        self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
+        self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
+        self._chances = {number: found for number, found in self._chances.items() if number <= k}
 
     def _close(self, plan: Plan, codes: Codes) -> None:
         answers = Answers(

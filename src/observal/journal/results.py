@@ -103,6 +103,14 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Undone:
+    """An answer that was taken back: the row's id, and the label; None if it was a skip."""
+
+    id: Any
+    label: Any
+
+
+@dataclass(frozen=True)
 class Status:
     """The progress of a session or campaign.
 
@@ -241,7 +249,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, upgraded, round, asked, answered, corrected, released or finished.
+        created, upgraded, round, asked, answered, corrected, late, decided, undone, released or finished.
     text : str
         What happened, in words.
     details : mapping

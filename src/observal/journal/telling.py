@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from observal.errors import ConflictingAnswer, InvalidLabel, UnknownRow
 from observal.journal.answers import LabelReader, WrittenAnswer
@@ -12,12 +12,13 @@ from observal.journal.ledger import Ledger
 
 @dataclass(frozen=True)
 class Changes:
-    """New answers, corrected answers, how many change nothing, and how many are blank."""
+    """New answers, corrected answers, how many change nothing, how many are blank, and answers that came too late to decide."""
 
     new: list[tuple[int, int | None]] = field(default_factory=list)
     corrected: list[tuple[int, int | None, int | None]] = field(default_factory=list)
     unchanged: int = 0
     blank: int = 0
+    late: list[tuple[int, int | None]] = field(default_factory=list)
 
 
 def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str, correct: bool) -> Changes:
@@ -52,6 +53,46 @@ def validate_answers(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator
         else:
             new.append((position, code))
     return Changes(new, corrected, len(told) - len(new) - len(corrected), blank)
+
+
+def own_changes(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str) -> Changes:
+    """Return what answers of somebody at their own desk would change: they may change their own, and never replace another's.
+
+    With an overlap of 1 a row may have been given to somebody else, who answered first. The answer is then kept beside theirs.
+
+    Parameters
+    ----------
+    answers : sequence of WrittenAnswer
+        The answers as they were given.
+    ledger : Ledger
+        The current state.
+    annotator : str
+        Who answers.
+    """
+    changes = Changes()
+    told, _ = _read(answers, ledger)
+    unchanged = 0
+    for position, (_, code) in told.items():
+        responses = ledger.responses.get(position, {})
+        first = next(iter(responses), annotator)
+        if annotator in responses and responses[annotator] == code:
+            unchanged += 1
+        elif ledger.overlap == 1 and first != annotator:
+            changes.late.append((position, code))
+        elif annotator in responses:
+            changes.corrected.append((position, responses[annotator], code))
+        else:
+            changes.new.append((position, code))
+    return replace(changes, unchanged=unchanged)
+
+
+def read_one(answer: WrittenAnswer, ledger: Ledger) -> tuple[int, int | None]:
+    """Return the row and the class code of a single answer, which must not be blank."""
+    told, blank = _read([answer], ledger)
+    if blank:
+        raise InvalidLabel(f"Row {str(answer.id)!r} needs a label, but none was given; name a class.")
+    ((position, (_, code)),) = told.items()
+    return position, code
 
 
 def _read(answers: Sequence[WrittenAnswer], ledger: Ledger) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:

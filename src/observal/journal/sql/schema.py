@@ -2,7 +2,8 @@
 
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
 (:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
-the journal's last entry (:mod:`observal.journal.sql.integrity`).
+the journal's last entry (:mod:`observal.journal.sql.integrity`). Four serve the labelling page: people, hashes of their tokens, until
+when they keep the rows they hold, and replies to requests that may be sent twice. Nothing of a result depends on these.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import sqlalchemy as sa
 
 from observal.errors import NotACampaign
 
-NEWEST = "0002"
+NEWEST = "0003"
+READABLE = ("0002", NEWEST)
+"""Schemas that can be read as they are, where a campaign cannot be written."""
 VERSION_TABLE = "observal_version"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -49,6 +52,36 @@ data = sa.Table(
     sa.Column("chunk", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("first_row", sa.BigInteger, nullable=False),
     sa.Column("content", sa.LargeBinary, nullable=False),
+)
+person = sa.Table(
+    "observal_person",
+    _metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("added", sa.Text, nullable=False),
+    sa.Column("revoked", sa.Text),
+)
+token = sa.Table(
+    "observal_token",
+    _metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("until", sa.Text, nullable=False),
+)
+lease = sa.Table(
+    "observal_lease",
+    _metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("until", sa.Text, nullable=False),
+)
+reply = sa.Table(
+    "observal_reply",
+    _metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
 )
 
 

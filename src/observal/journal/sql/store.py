@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
 from observal.journal.events import Event
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
-from observal.journal.sql.schema import NEWEST, data, digest_of_chunk, head, journal, migrate, schema_version
+from observal.journal.sql.schema import NEWEST, READABLE, data, digest_of_chunk, head, journal, migrate, schema_version
 from observal.writing import check_target, remove_stale
 
 PATIENCE = 120  # seconds that a command waits for other writers
@@ -36,6 +36,10 @@ class Transaction:
     def __init__(self, connection: sa.Connection, name: str) -> None:
         self._connection = connection
         self._name = name
+
+    def execute(self, statement: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
+        """Run a statement on one of the tables that serve the labelling page."""
+        return self._connection.execute(statement, values)
 
     def events(self, after: int = 0, digest: str = START) -> list[Event]:
         """Return the journal's events after a sequence number, in order; `digest` is that of the event before them.
@@ -149,6 +153,10 @@ class Store:
         self._read_only = read_only
         self.name = name
 
+    def close(self) -> None:
+        """Close the connections that were kept open."""
+        self._engine.dispose()
+
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Yield a transaction that sees one state of the campaign and changes nothing."""
@@ -214,22 +222,22 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
     return Store(_engine(_sqlite_url(address)), str(address))
 
 
-def open_store(where: str | Path) -> Store:
-    """Open a database and upgrade an older schema."""
+def open_store(where: str | Path, keep: bool = False) -> Store:
+    """Open a database and upgrade an older schema; `keep` keeps connections open, for a server that needs them again and again."""
     address = _address(where)
     if isinstance(address, sa.URL):
-        store = Store(_engine(address), _name(address))
+        store = Store(_engine(address, keep=keep), _name(address))
     elif not address.is_file():
         raise NotACampaign(f"There is no campaign file at {address}; make one with `observal init {address} …`.")
     elif _can_write(address) and _can_write(address.parent):
-        store = Store(_engine(_sqlite_url(address)), str(address))
+        store = Store(_engine(_sqlite_url(address), keep=keep), str(address))
     else:
         store = Store(_read_only_engine(address), str(address), read_only=True)
     with sentences(store.name), store._engine.connect() as connection, connection.begin():
         version = schema_version(connection)
     if version is None:
         raise NotACampaign(f"{store.name} contains no campaign; make one with `observal init`.")
-    if version != NEWEST:
+    if version != NEWEST and not (store._read_only and version in READABLE):
         _upgrade(store)
     return store
 
@@ -343,12 +351,13 @@ def _sqlite_url(path: Path, **options: str) -> sa.URL:
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={**options, "uri": "true"})
 
 
-def _engine(url: sa.URL, new: bool = False) -> sa.Engine:
+def _engine(url: sa.URL, new: bool = False, keep: bool = False) -> sa.Engine:
     sqlite = url.get_backend_name() == "sqlite"
     try:
         engine = sa.create_engine(
             url,
-            poolclass=sa.pool.NullPool,
+            poolclass=sa.pool.QueuePool if keep else sa.pool.NullPool,
+            pool_pre_ping=keep and not sqlite,
             connect_args={"timeout": PATIENCE, "isolation_level": None} if sqlite else {"connect_timeout": PATIENCE},
         )
     except ModuleNotFoundError as error:

@@ -1,0 +1,108 @@
+"""The people of a campaign: who may sign in to the labelling page, as what, and the hashes of their tokens.
+
+A link's token can be used once, and is swapped for a cookie's. Neither is stored: only its hash is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import sqlalchemy as sa
+
+from observal.errors import InvalidInput
+from observal.journal.settings import ANYONE, check_annotator
+from observal.journal.sql.schema import person, token
+from observal.journal.sql.store import Transaction
+
+Role = Literal["owner", "annotator"]
+ROLES = ("owner", "annotator")
+_DAYS = {"link": 7, "cookie": 30}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who may sign in, and when they were added or revoked."""
+
+    name: str
+    role: str
+    added: str = ""
+    revoked: str | None = None
+
+
+def now() -> datetime:
+    """Return the time; tests replace it."""
+    return datetime.now(UTC)
+
+
+def stamp(later: timedelta = timedelta(0)) -> str:
+    """Return the time, or a later one, as text that sorts by time."""
+    return (now() + later).isoformat(timespec="microseconds")
+
+
+def add_person(transaction: Transaction, name: str, role: Role | None = None) -> str:
+    """Add somebody, or let them in again, and return a token for a link; without a role they keep theirs."""
+    check_annotator(name, 1)
+    if name == ANYONE:
+        raise InvalidInput(f"{ANYONE!r} stands for people without a name; give a name.")
+    if role not in (*ROLES, None):
+        raise InvalidInput(f"A role is owner or annotator, but {role!r} was given; name one of the two.")
+    known = _find(transaction, name)
+    kept = role or (known.role if known else "annotator")
+    transaction.execute(sa.delete(person).where(person.c.name == name))
+    added = known.added if known else stamp()
+    transaction.execute(sa.insert(person), {"name": name, "role": kept, "added": added, "revoked": None})
+    return _new_token(transaction, name, "link")
+
+
+def revoke_person(transaction: Transaction, name: str) -> None:
+    """Sign somebody out everywhere, for good; what they answered stays."""
+    known = _find(transaction, name)
+    if known is None or known.revoked:
+        raise InvalidInput(f"{name!r} is not among the people of this campaign; see `observal annotator list`.")
+    transaction.execute(sa.update(person).where(person.c.name == name).values(revoked=stamp()))
+    transaction.execute(sa.delete(token).where(token.c.name == name))
+
+
+def list_people(transaction: Transaction) -> list[Person]:
+    """Return everybody who was ever added, in that order."""
+    rows = transaction.execute(sa.select(person).order_by(person.c.added, person.c.name))
+    return [Person(row.name, row.role, row.added, row.revoked) for row in rows]
+
+
+def sign_in(transaction: Transaction, link: str) -> tuple[Person, str] | None:
+    """Swap a link's token for a cookie's; None if it is wrong, was used before, or is too old."""
+    found = who(transaction, link, "link")
+    if found is None:
+        return None
+    transaction.execute(sa.delete(token).where(token.c.hash == _hash(link)))
+    transaction.execute(sa.delete(token).where(token.c.until < stamp()))
+    return found, _new_token(transaction, found.name, "cookie")
+
+
+def who(transaction: Transaction, secret: str, kind: str = "cookie") -> Person | None:
+    """Return whose token it is; None if it is nobody's, too old or revoked."""
+    query = sa.select(token.c.name).where(token.c.hash == _hash(secret), token.c.kind == kind, token.c.until > stamp())
+    name = transaction.execute(query).scalar()
+    found = None if name is None else _find(transaction, name)
+    return None if found is None or found.revoked else found
+
+
+def _find(transaction: Transaction, name: str) -> Person | None:
+    row = transaction.execute(sa.select(person).where(person.c.name == name)).one_or_none()
+    return None if row is None else Person(row.name, row.role, row.added, row.revoked)
+
+
+def _new_token(transaction: Transaction, name: str, kind: str) -> str:
+    secret = secrets.token_urlsafe(32)
+    until = stamp(timedelta(days=_DAYS[kind]))
+    transaction.execute(sa.insert(token), {"hash": _hash(secret), "name": name, "kind": kind, "until": until})
+    return secret
+
+
+def _hash(secret: str) -> str:
+    # Tokens have 256 random bits, so a plain hash cannot be searched through.
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,351 @@
+"""What the page asks for, over a campaign: each request is one transaction, in which it is also checked who asks.
+
+All of it runs in one thread, so nothing here needs a lock. Fitting happens in another process (:mod:`observal.server.worker`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from observal.campaign import Campaign
+from observal.errors import ObservalError
+from observal.journal.answers import WrittenAnswer
+from observal.journal.events import OBSERVAL, goals_of
+from observal.journal.sql import people
+from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.leases import ran_out, recall, remember, renew
+from observal.journal.sql.people import Person
+from observal.journal.sql.store import open_store
+from observal.journal.sql.stored_problem import ROWS
+from observal.journal.status import status_of, why_nothing
+from observal.journal.telling import own_changes
+from observal.server.rows import Rows
+from observal.server.worker import Worker
+
+CHOOSING = "Choosing the next rows…"
+HOUR = timedelta(hours=1)
+MOST_REVIEWED = 200  # rows in one answer
+MOST_ENTRIES = 1000  # of the history in one answer
+
+
+class Refused(ObservalError):
+    """A request that this person may not make, with its HTTP status."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Desk(Campaign):
+    """A campaign as the server sees it.
+
+    Parameters
+    ----------
+    where : str
+        The campaign, as a path or address.
+    title : str
+        What the page is called.
+    lease : float
+        Minutes after which somebody who is gone loses the rows they hold.
+    images : Path, optional
+        The folder of images, if it is no longer where it was when the campaign was made.
+    """
+
+    def __init__(self, where: str, title: str = "", lease: float = 15.0, images: Path | None = None) -> None:
+        self.store = open_store(where, keep=True)
+        super().__init__(self.store)
+        self._lease = lease
+        self.worker = Worker(where)
+        settings = self.settings
+        with self.store.reading() as transaction:
+            self.rows = Rows(read_whole_table(transaction, ROWS), settings)
+        folder = images or (settings.get("show") or {}).get("images")
+        self.images = None if folder is None else Path(folder)
+        self.title = title or settings["label"]
+        self.cookie = f"observal_{self._read().data_digest[:12]}"  # two campaigns on one machine are two sites
+        self.worker.look()
+
+    def close(self) -> None:
+        """End the other process and close the database."""
+        self.worker.stop()
+        self.store.close()
+
+    # -- people -------------------------------------------------------------------------------------------------
+
+    def sign_in(self, link: str) -> str:
+        """Swap a link's token for a cookie's."""
+        with self.store.writing() as transaction:
+            found = people.sign_in(transaction, link)
+        if found is None:
+            raise Refused(401, "This link is wrong, too old or was already used; ask for a new one.")
+        return found[1]
+
+    @contextmanager
+    def _as(self, cookie: str | None, owner: bool = False, write: bool = False) -> Iterator[tuple[Any, Person]]:
+        """Yield a transaction and the person whose cookie it is."""
+        with self._writing() if write else self._journal.reading() as transaction:
+            me = people.who(transaction.stored, cookie) if cookie else None
+            if me is None:
+                raise Refused(401, "You are not signed in; open the link that you were given, or ask for a new one.")
+            if owner and me.role != "owner":
+                raise Refused(403, "Only an owner of the campaign may do this; ask one of them.")
+            if not write:
+                self._follow(transaction)
+            yield transaction, me
+
+    def me(self, cookie: str | None) -> dict[str, Any]:
+        """Return who is signed in, and what the campaign is about."""
+        with self._as(cookie) as (_, person):
+            settings = self._ledger.settings
+            classes = [str(value) for value in settings["classes"]]
+            about = {
+                "title": self.title,
+                "label": settings["label"],
+                "classes": classes,
+                "positive": classes[-1] if len(classes) == 2 else None,
+                "label_budget": settings["label_budget"],
+                "overlap": settings["overlap"],
+                "columns": self.rows.columns,
+                "image_column": self.rows.image_column,
+            }
+            return {"name": person.name, "role": person.role, "campaign": about}
+
+    def check_owner(self, cookie: str | None) -> None:
+        """Refuse anybody who is not an owner."""
+        with self._as(cookie, owner=True):
+            pass
+
+    # -- labelling ----------------------------------------------------------------------------------------------
+
+    def next_rows(self, cookie: str | None, n: int) -> dict[str, Any]:
+        """Return at most `n` rows, first those the person already holds, and let them keep these for a while."""
+        with self._as(cookie, write=True) as (transaction, me):
+            ledger = self._ledger
+            renew(transaction.stored, me.name, self._lease)
+            missing = n - len(ledger.held_by(me.name))
+            if missing > 0:
+                free = ledger.free_for(me.name, missing)
+                if len(free) < missing and self._release_idle(transaction, me.name):
+                    free = ledger.free_for(me.name, missing)
+                if free:
+                    self._append(transaction, me.name, "asked", {"rows": free})
+            held = ledger.held_by(me.name)[:n]
+            choosing = self._to_choose()
+            if choosing and (not self.worker.fitting or self.worker.failure):
+                self.worker.look()
+            note = "" if held else self._why_no_rows(me.name, choosing)
+            return {
+                "round": len(ledger.plans),
+                "finished": bool(ledger.stopped),
+                "fitting": choosing,
+                "note": note,
+                "rows": self._shown_rows(held, me.name),
+                "progress": self._progress(me.name),
+            }
+
+    def _to_choose(self) -> bool:
+        return not self._ledger.open_rows and not self._ledger.stopped
+
+    def _why_no_rows(self, name: str, choosing: bool) -> str:
+        if not choosing:
+            return why_nothing(self._ledger, name)
+        failure = self.worker.failure
+        return f"The next rows could not be chosen ({failure}); it is being tried again." if failure else CHOOSING
+
+    def _release_idle(self, transaction: Any, but: str) -> bool:
+        """Take back the rows of people who are gone; return whether there were any."""
+        idle = [(name, self._ledger.held_by(name)) for name in ran_out(transaction.stored, but)]
+        for name, rows in idle:
+            if rows:
+                self._append(transaction, OBSERVAL, "released", {"annotator": name, "rows": rows})
+        return any(rows for _, rows in idle)
+
+    def _shown_rows(self, positions: list[int], name: str) -> list[dict[str, Any]]:
+        asked, ledger = self._shown(positions, name), self._ledger
+        return [
+            {
+                "id": str(id_),
+                "round": ledger.round_of[position],
+                "model_round": ledger.round_of[position] - 1,
+                "reason": reason,
+                "query_probability": chance,
+                "fields": self.rows.fields(position),
+            }
+            for position, id_, reason, chance in zip(
+                asked.positions, asked.ids, asked.reason, asked.query_probability, strict=True
+            )
+        ]
+
+    def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
+        """Store somebody's answers; None skips a row."""
+
+        def work(transaction: Any, me: Person) -> dict[str, Any]:
+            for id_, _ in answers:
+                position = self._ledger.find(id_)
+                if position is not None and me.name not in self._ledger.given.get(position, ()):
+                    raise Refused(
+                        403, f"Row {id_!r} was never given to you and nothing was stored; ask for rows first."
+                    )
+            written = [WrittenAnswer(id_, label, f"answer {k}") for k, (id_, label) in enumerate(answers, start=1)]
+            receipt = self._store(transaction, own_changes(written, self._ledger, me.name), me.name)
+            stored = {name: getattr(receipt, name) for name in ("labels", "skips", "corrected", "unchanged")}
+            return {**stored, "progress": self._progress(me.name)}
+
+        return self._once(cookie, key, ["tell", [list(answer) for answer in answers]], work)
+
+    def take_back(self, cookie: str | None, key: str) -> dict[str, Any]:
+        """Undo somebody's latest answer or skip, and hand them the row again."""
+
+        def work(transaction: Any, me: Person) -> dict[str, Any]:
+            undone = self._undo(transaction, me.name)
+            row, said = None, None
+            if undone is not None:
+                said = {"id": str(undone.id), "label": None if undone.label is None else str(undone.label)}
+                position = self._ledger.find(undone.id)
+                held = [p for p in self._ledger.held_by(me.name) if p == position]
+                row = next(iter(self._shown_rows(held, me.name)), None)
+            return {"undone": said, "row": row, "progress": self._progress(me.name)}
+
+        return self._once(cookie, key, ["undo"], work)
+
+    def settle(self, cookie: str | None, key: str, id_: str, label: str | None) -> dict[str, Any]:
+        """Decide a row, for an owner."""
+
+        def work(transaction: Any, me: Person) -> dict[str, Any]:
+            self._decide(transaction, id_, label, me.name)
+            return {"id": id_, "decided": label, "progress": self._progress(me.name)}
+
+        return self._once(cookie, key, ["review", id_, label], work, owner=True)
+
+    def _once(
+        self,
+        cookie: str | None,
+        key: str,
+        request: list[Any],
+        work: Callable[[Any, Person], dict[str, Any]],
+        owner: bool = False,
+    ) -> dict[str, Any]:
+        """Do something once for each key; the reply is stored in the same transaction, and given again."""
+        with self._as(cookie, owner, write=True) as (transaction, me):
+            first = recall(transaction.stored, me.name, key, request)
+            if first is not None:
+                return first
+            closed = not self._ledger.open_rows
+            renew(transaction.stored, me.name, self._lease)
+            content = work(transaction, me)
+            remember(transaction.stored, me.name, key, request, content)
+        if closed or not self._ledger.open_rows or request[0] != "tell":
+            self.worker.look()  # a round closed, or an answer of a closed one changed
+        return content
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def _progress(self, name: str) -> dict[str, Any]:
+        ledger = self._ledger
+        return {
+            "labels": ledger.bought,
+            "label_budget": ledger.settings["label_budget"],
+            "open_rows": len(ledger.open_rows),
+            "round": len(ledger.plans),
+            "round_rows": int(ledger.plans[-1].asked.size) if ledger.plans else 0,
+            "your_answers": ledger.answers_of(name),
+            "labels_per_hour": self._per_hour(),
+            "model_round": self.worker.model_round,
+            "fitting": self.worker.fitting,
+        }
+
+    def _per_hour(self) -> float | None:
+        """Return how many answers an hour come in, from those of the last hour."""
+        told, now = self._ledger.told, people.now()
+        recent = len(told) - bisect_left(told, people.stamp(-HOUR))
+        if recent < 2:
+            return None
+        since = max((now - datetime.fromisoformat(told[-recent])).total_seconds(), 60.0)
+        return round(recent * 3600.0 / since, 1)
+
+    def progress(self, cookie: str | None) -> dict[str, Any]:
+        """Return how far the campaign is, and who did what."""
+        with self._as(cookie) as (_, me):
+            found = status_of(self._ledger)
+            names = sorted({*found.answers, *found.held})
+            return {
+                "progress": self._progress(me.name),
+                "stopped": found.stopped,
+                "annotators": [
+                    {"name": name, "answers": found.answers.get(name, 0), "held": found.held.get(name, 0)}
+                    for name in names
+                ],
+                "agreement": None if found.agreement is None else asdict(found.agreement),
+                "notes": [*found.notes, *([self.worker.failure] if self.worker.failure else [])],
+            }
+
+    def measured(self, cookie: str | None) -> dict[str, Any]:
+        """Return the error after each closed round, as far as it is known, and what the stopping rule says."""
+        with self._as(cookie):
+            goals, to_gain = goals_of(self._ledger.settings), self._ledger.to_gain
+            if self._ledger.stopped:
+                sentence = f"Nothing is left to ask: {self._ledger.stopped}."
+            elif goals.tolerance is None:
+                sentence = "Labelling goes on until the budget is spent."
+            elif to_gain is None:
+                sentence = "It is too early to say what more labels would gain."
+            else:
+                sentence = (
+                    f"More labels may lower the error by about {100 * to_gain:.2g} points; "
+                    f"labelling stops when that is below {100 * goals.tolerance:g} points twice in a row."
+                )
+            stopping = {"to_gain": to_gain, "tolerance": goals.tolerance, "sentence": sentence}
+            return {"rounds": self.worker.rounds, "stopping": stopping}
+
+    def answered(self, cookie: str | None, every: bool, first: int = 0) -> dict[str, Any]:
+        """Return the rows on which people disagree, undecided ones first; or all answered rows, the newest first."""
+        with self._as(cookie, owner=True):
+            ledger = self._ledger
+            if every:
+                rows = sorted(ledger.times, key=lambda p: max(ledger.times[p].values(), default=""), reverse=True)
+                rows = [p for p in rows if ledger.responses.get(p)]
+            else:
+                split = (p for p, told in ledger.responses.items() if len(set(told.values()) - {None}) > 1)
+                rows = sorted(split, key=lambda p: p in ledger.decided)
+            return {"rows": [self._reviewed(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
+
+    def _reviewed(self, position: int) -> dict[str, Any]:
+        ledger = self._ledger
+
+        def label(code: int | None) -> str | None:
+            return None if code is None else str(ledger.settings["classes"][code])
+
+        answers = [
+            {"annotator": name, "label": label(code), "time": ledger.times[position][name]}
+            for name, code in ledger.responses[position].items()
+        ]
+        decided = label(ledger.decided.get(position))
+        fields = self.rows.fields(position)
+        return {"id": str(ledger.ids[position]), "fields": fields, "answers": answers, "decided": decided}
+
+    def entries(self, cookie: str | None) -> dict[str, Any]:
+        """Return the last entries of the journal in words, for an owner."""
+        self.check_owner(cookie)
+        found = Campaign(self.store).history()[-MOST_ENTRIES:]
+        names = ("sequence", "time", "actor", "kind", "text")
+        return {"entries": [{name: getattr(entry, name) for name in names} for entry in found]}
+
+    def image_cell(self, cookie: str | None, position: int, number: int) -> str:
+        """Return the text in a cell of images, if this person was given the row."""
+        with self._as(cookie) as (_, me):
+            given = me.name in self._ledger.given.get(position, ())
+            if not given and (me.role != "owner" or position not in self._ledger.ids):
+                raise Refused(403, "This row was never given to you; ask for rows first.")
+        try:
+            cell = self.rows.cell(position, number)
+        except IndexError:
+            cell = None
+        if not isinstance(cell, str):
+            raise Refused(404, "There is no image here.")
+        return cell

@@ -1,0 +1,96 @@
+"""Images for the page: files inside one folder, or base64 in a cell. Only raster types are returned, recognised by their content."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+MOST_BYTES = 20 * 2**20
+_STARTS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"BM": "image/bmp",
+}
+_DATA_ADDRESS = re.compile(r"data:image/[\w.+-]{1,40};base64,")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{32,}={0,2}\s*")
+
+
+def image_type(content: bytes) -> str | None:
+    r"""Return the type of an image by its first bytes; None for anything else, such as SVG or HTML.
+
+    Examples
+    --------
+    >>> image_type(b"\x89PNG\r\n\x1a\n"), image_type(b"<svg onload='alert(1)'>")
+    ('image/png', None)
+    """
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _STARTS.items() if content.startswith(start)), None)
+
+
+def is_inline(cell: str) -> bool:
+    """Return whether a cell holds an image itself, as base64.
+
+    Examples
+    --------
+    >>> is_inline("data:image/png;base64,iVBORw0KGgo="), is_inline("photos/a.png")
+    (True, False)
+    """
+    return bool(_DATA_ADDRESS.match(cell))
+
+
+def decode_inline(cell: str) -> bytes | None:
+    """Return the bytes of an image in base64, with or without ``data:image/…;base64,`` in front; None if it is neither."""
+    text = _DATA_ADDRESS.sub("", cell, count=1)
+    if len(text) > 2 * MOST_BYTES or not (is_inline(cell) or _BASE64.fullmatch(text)):
+        return None
+    try:
+        return base64.b64decode(text)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def read_image(folder: Path, cell: str) -> bytes | None:
+    """Return the content of a file inside a folder; None if there is none, or if its path leaves the folder or follows a link.
+
+    Parameters
+    ----------
+    folder : Path
+        The only folder that is read.
+    cell : str
+        A path within it; a whole path works too if it begins with the folder.
+    """
+    with suppress(ValueError):
+        cell = str(PurePosixPath(cell).relative_to(folder))
+    path = PurePosixPath(cell)
+    if "\0" in cell or "\\" in cell or path.is_absolute() or ".." in path.parts or not path.parts:
+        return None
+    try:
+        return _read(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), path.parts)
+    except (OSError, ValueError):  # a name that cannot be one of a file
+        return None
+
+
+def _read(at: int, parts: tuple[str, ...]) -> bytes | None:
+    """Read a file by going down from an open folder, one name at a time and through no symbolic link."""
+    try:
+        for part in parts:
+            below = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+            os.close(at)
+            at = below
+        about = os.fstat(at)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+            return None
+        content = b""
+        while piece := os.read(at, MOST_BYTES):
+            content += piece
+        return content
+    finally:
+        os.close(at)

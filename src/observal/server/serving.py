@@ -1,0 +1,123 @@
+"""Starting the server: a free port, people who may come in, a link for the owner."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from observal.errors import InvalidInput
+from observal.journal.sql import people
+from observal.journal.sql.store import Store, open_store
+from observal.server.guard import LOOPBACK, Guard, is_loopback
+
+OWNER = "owner"
+_MISSING = (
+    "The labelling page needs the package {}, which is not installed; install it with `pip install 'observal[server]'`."
+)
+
+
+def serve(
+    where: str,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    *,
+    title: str = "",
+    lease: float = 15.0,
+    images: Path | None = None,
+    names: Sequence[str] = (),
+    ready: Callable[[str], None] = print,
+) -> None:
+    """Serve a campaign until interrupted.
+
+    Parameters
+    ----------
+    where : str
+        The campaign, as a path or address.
+    host, port : str, int
+        Where to listen; other machines are let in only if people were added. Port 0 takes a free one.
+    title : str
+        What the page is called; the name of the campaign by default.
+    lease : float
+        Minutes after which somebody who is gone loses the rows they hold.
+    images : Path, optional
+        The folder of images, if it was moved.
+    names : sequence of str
+        Further names by which browsers may call the server.
+    ready : callable
+        Called with the owner's link once the server listens.
+    """
+    try:
+        import uvicorn
+
+        from observal.server.app import create_app
+        from observal.server.desk import Desk
+    except ModuleNotFoundError as error:
+        raise InvalidInput(_MISSING.format(error.name)) from None
+    store = open_store(where)
+    check_host(store, host)
+    with listen(host, port) as listening:
+        desk = Desk(where, title or _title(where), lease, images)
+        app = create_app(desk)
+        guarded = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host))
+        # No access log: it would have the tokens of links in it.
+        config = uvicorn.Config(guarded, log_level="warning", access_log=False, server_header=False, lifespan="on")
+        ready(owner_link(store, host, listening.getsockname()[1]))
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def check_host(store: Store, host: str) -> None:
+    """Refuse to let other machines in before anybody was added."""
+    with store.reading() as transaction:
+        known = [person for person in people.list_people(transaction) if not person.revoked]
+    if not is_loopback(host) and not known:
+        raise InvalidInput(
+            f"--host {host} lets other machines in, but nobody was added to the campaign; "
+            "add people first with `observal annotator add CAMPAIGN NAME`."
+        )
+
+
+def owner_link(store: Store, host: str, port: int) -> str:
+    """Return a link that signs the first owner in once; an owner is added if there is none."""
+    with store.writing() as transaction:
+        owners = [p.name for p in people.list_people(transaction) if p.role == "owner" and not p.revoked]
+        token = people.add_person(transaction, owners[0] if owners else OWNER, "owner")
+    return link(token, host, port)
+
+
+def link(token: str, host: str, port: int) -> str:
+    """Return the address at which a token signs in.
+
+    Examples
+    --------
+    >>> link("t0", "0.0.0.0", 8787)
+    'http://127.0.0.1:8787/login?token=t0'
+    """
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}/login?token={token}"
+
+
+def allowed_hosts(host: str, names: Sequence[str] = ()) -> set[str]:
+    """Return the names by which browsers may call the server."""
+    ours = {socket.gethostname(), socket.getfqdn()} if not is_loopback(host) else set()
+    return {*LOOPBACK, host, *names, *ours}
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket, or say in one sentence why there is none."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(128)
+    except OSError as error:
+        said = error.strerror or error
+        raise InvalidInput(
+            f"The server cannot listen on {host}, port {port} ({said}); give another --port or --host."
+        ) from None
+    return found
+
+
+def _title(where: str) -> str:
+    return Path(where.split("?", maxsplit=1)[0]).stem

@@ -1,0 +1,165 @@
+"""Fitting in another process, so that no page waits for it: opens rounds, measures them, writes the model.
+
+The process keeps what it has fitted. It ends when the server does, because the pipe between them closes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from observal.campaign import Campaign
+from observal.errors import CampaignUnavailable, ObservalError
+
+
+class Worker:
+    """The server's side: asks the other process to look at the campaign, and keeps what it last said.
+
+    Parameters
+    ----------
+    where : str
+        The campaign, as a path or address.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._lock = threading.Lock()
+        self._pipe: Connection | None = None
+        self._process: Any = None
+        self._looks = self._seen = 0
+        self._exports: dict[str, Future[None]] = {}
+        self.model_round: int | None = None
+        self.rounds: list[dict[str, Any]] = []
+        self.failure = ""
+
+    @property
+    def fitting(self) -> bool:
+        """Whether the other process is still choosing rows or fitting the last closed round."""
+        return self._seen < self._looks
+
+    def look(self) -> None:
+        """Have the other process open a round if none is open, and measure what is closed; this returns at once."""
+        with self._lock:
+            self._looks += 1
+            self._send(("look", self._looks))
+
+    def export(self, path: str) -> Future[None]:
+        """Have the other process write the model to a new file."""
+        with self._lock:
+            done = self._exports[path] = Future()
+            self._send(("export", path))
+        return done
+
+    def stop(self) -> None:
+        """End the other process."""
+        with self._lock:
+            if self._pipe is not None:
+                self._pipe.close()
+                self._process.terminate()
+                self._process.join(10)
+            self._pipe = self._process = None
+
+    def _send(self, message: tuple[str, Any]) -> None:
+        if self._process is None or not self._process.is_alive():
+            context = get_context("spawn")  # a fork of a process with threads may never wake up
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_work, args=(self._where, theirs), daemon=True)
+            self._process.start()
+            theirs.close()
+            threading.Thread(target=self._listen, args=(self._pipe,), daemon=True).start()
+        with suppress(OSError):  # it died just now; the listener notices
+            assert self._pipe is not None
+            self._pipe.send(message)
+
+    def _listen(self, pipe: Connection) -> None:
+        while True:
+            try:
+                kind, content = pipe.recv()
+            except (EOFError, OSError):
+                break
+            if kind == "looked":
+                self._seen, self.failure = content, ""
+            elif kind == "failed":
+                self._seen, self.failure = content
+            elif kind == "rounds":
+                self.rounds, self.model_round = content, content[-1]["round"]
+            else:
+                path, refusal = content
+                self._exports.pop(path).set_result(None) if not refusal else self._exports.pop(path).set_exception(
+                    refusal
+                )
+        with self._lock:
+            if pipe is self._pipe:
+                self._seen = self._looks
+                self.failure = self.failure or "the process that fits ended unexpectedly"
+            for left in self._exports.values():
+                left.set_exception(
+                    CampaignUnavailable("The model could not be written, because the process ended; try again.")
+                )
+            self._exports.clear()
+
+
+def _work(where: str, pipe: Connection) -> None:
+    """Do what the server asks until it ends; looks at rounds come before measuring earlier ones."""
+    os.nice(5)  # answers go first
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        _Process(where, pipe).run()
+
+
+class _Process:
+    def __init__(self, where: str, pipe: Connection) -> None:
+        self._campaign = Campaign.open(where)
+        self._pipe = pipe
+
+    def run(self) -> None:
+        while True:
+            kind, content = self._pipe.recv()
+            while kind == "look" and self._pipe.poll():  # several looks are one
+                later = self._pipe.recv()
+                if later[0] != "look":
+                    self._export(later[1])
+                else:
+                    content = later[1]
+            if kind == "export":
+                self._export(content)
+            else:
+                self._look(content)
+
+    def _export(self, path: str) -> None:
+        refusal = None
+        try:
+            self._campaign.export(path, force=True)
+        except ObservalError as error:
+            refusal = error
+        self._pipe.send(("exported", (path, refusal)))
+
+    def _look(self, number: int) -> None:
+        try:
+            self._campaign.open_round()
+            self._pipe.send(("looked", number))
+            self._measure()
+        except ObservalError as error:
+            self._pipe.send(("failed", (number, str(error))))
+        except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # a method that cannot go on
+            self._pipe.send(("failed", (number, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")))
+
+    def _measure(self) -> None:
+        """Send the error of each closed round, the latest first; stop when the server asks for something else."""
+        replay = self._campaign._replayed()
+        rounds: dict[int, dict[str, Any]] = {k: self._row(k, None) for k in range(replay.closed + 1)}
+        for k in reversed(range(replay.closed + 1)):
+            error = replay.intervals(k)["error"]
+            rounds[k] = self._row(k, error)
+            self._pipe.send(("rounds", list(rounds.values())))
+            if self._pipe.poll():
+                return
+
+    def _row(self, k: int, error: Any) -> dict[str, Any]:
+        names = ("estimate", "low", "high", "confidence")
+        found = None if error is None else {name: float(getattr(error, name)) for name in names}
+        return {"round": k, "labels": self._campaign.labels_after(k), "error": found}
