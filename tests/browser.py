@@ -7,6 +7,7 @@ security policy, fails its test when it ends.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 STATIC = Path(__file__).parents[1] / "src" / "observal" / "server" / "static"
-AXE = (Path(__file__).parent / "fixtures" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+AXE = Path(__file__).parent / "fixtures" / "axe" / "axe.min.js"
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 POLICY = (
@@ -43,7 +44,9 @@ class Windows:
         self._browser, self._contexts = browser, []
         self.errors: list[str] = []
 
-    def open(self, url: str | None = None, *, expected: tuple[str, ...] = (), static: bool = False, **options: Any) -> Any:
+    def open(
+        self, url: str | None = None, *, expected: tuple[str, ...] = (), static: bool = False, **options: Any
+    ) -> Any:
         """Open a page in a profile of its own; `expected` are parts of error messages that the test provokes."""
         context = self._browser.new_context(**{"viewport": DESKTOP, "reduced_motion": "reduce", **options})
         self._contexts.append(context)
@@ -92,8 +95,16 @@ def _serve_static(route: Any) -> None:
     route.fulfill(body=file.read_bytes(), content_type=TYPES[file.suffix], headers=headers)
 
 
+def until(page: Any, condition: str, seconds: float = 30.0) -> None:
+    """Wait until a JavaScript expression is true; Playwright's own way of waiting is forbidden by the page's policy."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, f"still not so after {seconds:.0f} s: {condition}"
+        page.wait_for_timeout(20)
+
+
 def violations(page: Any) -> list[str]:
     """Return what axe-core finds wrong for people who use a screen reader or a keyboard, or need contrast."""
-    page.evaluate(AXE)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     return [f"{one['id']}: {one['help']}: {[node['html'] for node in one['nodes']][:3]}" for one in found]

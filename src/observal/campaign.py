@@ -154,6 +154,7 @@ class Campaign(LabelLoop):
             "features": list(loaded.encoder.names),
             "encoder": loaded.encoder.to_dict(),
             "notes": list(loaded.notes),
+            "propensity": propensity if isinstance(propensity, str) and propensity in rows.column_names else None,
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)

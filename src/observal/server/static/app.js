@@ -26,12 +26,12 @@ function signedOut(waiting = 0) {
 function labelView(me) {
   const model = new ServerModel(me);
   model.onSignedOut = signedOut;
-  const stop = labeller.render({ model, el: main });
+  const rows = h("div");
+  const below = h("section", { class: "effort card", "aria-label": "Error so far", hidden: true });
+  fill(main, rows, below);
+  const stops = [labeller.render({ model, el: rows }), progress.effort(below, me.campaign.label_budget), () => model.stop()];
   model.start();
-  return () => {
-    stop();
-    model.stop();
-  };
+  return () => stops.forEach((stop) => stop());
 }
 
 function show(me) {

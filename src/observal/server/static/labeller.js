@@ -72,18 +72,20 @@ export function shownValue(field) {
 function pixelPicture(field) {
   const rows = field.pixels;
   const canvas = h("canvas", { class: "picture", role: "img", "aria-label": `${field.name}: a picture of ${rows[0].length} by ${rows.length} pixels` });
-  canvas.width = rows[0].length;
-  canvas.height = rows.length;
+  canvas.width = rows[0].length + 2; // a margin of one pixel
+  canvas.height = rows.length + 2;
   const numbers = rows.flat();
   const low = Math.min(0, ...numbers);
   const range = Math.max(1, ...numbers) - low;
   const context = canvas.getContext("2d");
-  const image = context.createImageData(canvas.width, canvas.height);
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  const image = context.createImageData(rows[0].length, rows.length);
   numbers.forEach((number, place) => {
     const paper = Math.round(255 - 235 * ((number - low) / range));
     image.data.set([paper, paper, Math.min(255, paper + 6), 255], 4 * place);
   });
-  context.putImageData(image, 0, 0);
+  context.putImageData(image, 1, 1);
   return canvas;
 }
 
@@ -374,7 +376,7 @@ class LabelView {
   why(row) {
     const chance = typeof row.query_probability === "number" ? ` Its chance of being asked was ${percent(row.query_probability, row.query_probability < 0.01 ? 2 : 0)}.` : "";
     const reason = (row.reason ?? "").replace(/^./, (letter) => letter.toUpperCase()).replace(/\.?$/, ".");
-    return h("p", { class: "why" }, h("strong", {}, "Why this row? "), reason + chance, h("span", { class: "id" }, `Row ${row.id}`));
+    return h("p", { class: "why" }, h("strong", {}, "Why this row? "), reason + chance, h("span", { class: "id" }, `Row ${row.id}`), h("span", { class: "id" }, `Model of round ${row.model_round}`));
   }
 
   /** Draw the buttons, unless the same ones are there: whoever has the focus on one keeps it from row to row. */

@@ -6,7 +6,8 @@ import { api, Refused } from "./outbox.js";
 const EVERY = 3000;
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 800;
-const HEIGHT = 320;
+const TALL = 320;
+const LOW = 210; // below the row that is being labelled
 const EDGE = { left: 58, right: 16, top: 14, bottom: 44 };
 
 function svg(tag, attributes, text) {
@@ -24,22 +25,22 @@ export function ticks(most, count) {
   return Array.from({ length: Math.ceil(most / step - 1e-9) + 1 }, (_, place) => Number((place * step).toPrecision(12)));
 }
 
-function chart(rounds, budget) {
+function chart(rounds, budget, height) {
   const known = rounds.filter((round) => round.error);
   const last = known.at(-1).error;
   const most = Math.max(budget ?? 0, ...known.map((round) => round.labels), 1);
   const across = ticks(most, 6);
   const up = ticks(Math.min(1, Math.max(...known.map((round) => round.error.high)) * 1.05), 4);
   const x = (labels) => EDGE.left + ((WIDTH - EDGE.left - EDGE.right) * labels) / Math.max(most, across.at(-1));
-  const y = (error) => HEIGHT - EDGE.bottom - ((HEIGHT - EDGE.top - EDGE.bottom) * error) / up.at(-1);
+  const y = (error) => height - EDGE.bottom - ((height - EDGE.top - EDGE.bottom) * error) / up.at(-1);
   const words = `The estimated error is ${percent(last.estimate)} after ${plural(known.at(-1).labels, "label")}, between ${percent(last.low)} and ${percent(last.high)}.`;
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words });
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": words });
   for (const value of up) {
     picture.append(svg("line", { class: "axis", x1: EDGE.left, x2: WIDTH - EDGE.right, y1: y(value), y2: y(value) }));
     picture.append(svg("text", { x: EDGE.left - 10, y: y(value) + 5, "text-anchor": "end" }, `${Number((100 * value).toFixed(2))} %`));
   }
-  for (const value of across) picture.append(svg("text", { x: x(value), y: HEIGHT - EDGE.bottom + 22, "text-anchor": "middle" }, String(value)));
-  picture.append(svg("text", { x: WIDTH - EDGE.right, y: HEIGHT - 4, "text-anchor": "end" }, "labels bought"));
+  for (const value of across) picture.append(svg("text", { x: x(value), y: height - EDGE.bottom + 22, "text-anchor": "middle" }, String(value)));
+  picture.append(svg("text", { x: WIDTH - EDGE.right, y: height - 4, "text-anchor": "end" }, "labels bought"));
   const high = known.map((round) => `${x(round.labels)},${y(Math.min(up.at(-1), round.error.high))}`);
   const low = known.map((round) => `${x(round.labels)},${y(round.error.low)}`).reverse();
   picture.append(svg("polygon", { class: "band", points: [...high, ...low].join(" ") }));
@@ -83,12 +84,41 @@ function draw(el, status, { rounds, stopping }) {
   details.open = open;
   fill(el, h("h1", {}, "Progress"), facts(status, rounds),
     h("div", { class: "card" },
-      known.length ? h("figure", { class: "chart" }, chart(known, progress.label_budget), h("figcaption", { class: "quiet" }, `The estimated error with its ${percent(known.at(-1).error.confidence ?? 0.95, 0)} interval, after each round. ${from}${model}`))
+      known.length ? h("figure", { class: "chart" }, chart(known, progress.label_budget, TALL), h("figcaption", { class: "quiet" }, `The estimated error with its ${percent(known.at(-1).error.confidence ?? 0.95, 0)} interval, after each round. ${from}${model}`))
         : h("p", { class: "quiet" }, "The error is being estimated from the log. This takes a moment."),
       h("p", { class: "stopping" }, status.stopped ? `Finished: ${status.stopped}.` : stopping?.sentence ?? ""), known.length ? details : null),
     h("h2", {}, "People"),
     status.annotators.length ? table(["Name", "Answers", "Rows in hand"], status.annotators.map((one) => [one.name, String(one.answers), String(one.held)])) : h("p", { class: "quiet" }, "Nobody has answered yet."),
     status.notes.length ? h("h2", {}, "Notes") : null, status.notes.length ? h("ul", { class: "quiet" }, status.notes.map((note) => h("li", {}, note))) : null);
+}
+
+/** A small chart below the label view, so that people see what their answers are good for; returns how to stop it. */
+export function effort(el, budget) {
+  let drawn = "";
+  let timer;
+  async function update() {
+    try {
+      const { rounds } = document.visibilityState === "visible" ? await api("rounds") : { rounds: [] };
+      const known = rounds.filter((round) => round.error);
+      const now = JSON.stringify(known);
+      if (known.length && now !== drawn) {
+        drawEffort(el, known, budget);
+        drawn = now;
+      }
+    } catch {
+      // The label view says when the server is away.
+    }
+    timer = setTimeout(update, EVERY);
+  }
+  update();
+  return () => clearTimeout(timer);
+}
+
+function drawEffort(el, known, budget) {
+  const { labels, error } = known.at(-1);
+  const words = `Our best guess after ${plural(labels, "label")} is ${percent(error.estimate)}. Your answers make the interval narrower.`;
+  fill(el, h("h2", {}, `Error: ${percent(error.low)} to ${percent(error.high)}`), h("p", { class: "quiet" }, words), h("div", { class: "chart" }, chart(known, budget, LOW)));
+  el.hidden = false;
 }
 
 export function render({ el, onSignedOut }) {

@@ -17,6 +17,14 @@ function glimpse(row) {
   return row.fields.slice(0, 3).map((field) => `${field.name} ${shownValue(field).slice(0, 60)}`).join(" · ");
 }
 
+/** What most people said; null where nobody knows or two labels are said equally often. */
+function majority(answers) {
+  const counts = new Map();
+  for (const { label } of answers) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const ranked = [...counts].sort((one, other) => other[1] - one[1]);
+  return ranked.length && ranked[0][1] !== ranked[1]?.[1] ? ranked[0][0] : null;
+}
+
 class Review {
   constructor(el, me, onSignedOut) {
     Object.assign(this, { me, onSignedOut, rows: [], all: [], entries: [], at: 0 });
@@ -113,7 +121,7 @@ class Review {
   }
 
   chooser(row) {
-    const now = row.decided ?? (row.answers.length === 1 ? row.answers[0].label : null);
+    const now = row.decided ?? majority(row.answers);
     const select = h("select", { class: "change", "aria-label": `What row ${row.id} counts as`, onchange: (event) => this.decide(row, event.target.value) },
       now === null ? h("option", { value: "" }, row.answers.every((answer) => answer.label === null) ? "skipped" : "undecided") : null,
       this.me.campaign.classes.map((name) => h("option", { value: name }, name)));
