@@ -1,93 +1,122 @@
-"""``observal serve`` as a process of its own, for tests in a browser: it can be killed and started again."""
+"""The labelling page's server for tests: in this process with a browser's manners, or as a process of its own."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+import threading
+import time
 
-import numpy as np
+from starlette.testclient import TestClient
 
-from observal.campaign import Campaign
-from observal.methods import NewtonVC
+from observal.journal.sql import people
+from observal.journal.sql.store import open_store
+from observal.server import desk as desk_module
+from observal.server.app import create_app
+from observal.server.desk import Desk
+from observal.server.guard import Guard
+from observal.server.worker import Worker, work
+
+ADDRESS = "http://127.0.0.1:8787"
+_keys = itertools.count()
+
+
+class InThread(Worker):
+    """The same worker in a thread: starting a process takes seconds, and one test of it is enough."""
+
+    def _start(self, context, theirs):
+        thread = threading.Thread(target=work, args=(self._where, theirs), daemon=True)
+        thread.terminate = lambda: None
+        thread.start()
+        return thread
+
+
+class Browser:
+    """Somebody's browser: sends what the page sends."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def get(self, path, **options):
+        return self.client.get(f"/api/v1/{path}", **options)
+
+    def post(self, path, /, **body):
+        headers = {"X-Observal": "1", "Origin": ADDRESS, "Content-Type": "application/json"}
+        return self.client.post(f"/api/v1/{path}", content=json.dumps(body), headers=headers)  # escapes lone surrogates
+
+    def ask(self, n=10):
+        """Return the rows, waiting for the next round as the page does."""
+        deadline = time.monotonic() + 60
+        while True:
+            reply = self.post("ask", n=n)
+            assert reply.status_code == 200, reply.text
+            if reply.json()["rows"] or not reply.json()["fitting"]:
+                return reply.json()
+            assert time.monotonic() < deadline, reply.text
+            time.sleep(0.02)
+
+    def tell(self, answers, key=None):
+        return self.post("tell", key=key or new_key(), answers=[{"id": i, "label": label} for i, label in answers])
+
+
+def new_key():
+    return f"key-{next(_keys)}"
+
+
+class Site:
+    """A served campaign, and browsers of people who have signed in."""
+
+    def __init__(self, where, **options):
+        self.where = str(where)
+        self.desk = Desk(self.where, **options)
+        self.app = create_app(self.desk)
+        self.guarded = Guard(self.app)
+
+    def visitor(self):
+        """Return the browser of somebody who is not signed in."""
+        client = TestClient(self.guarded, base_url=ADDRESS, raise_server_exceptions=False, follow_redirects=False)
+        return Browser(client)
+
+    def link(self, name, role="annotator"):
+        with open_store(self.where).writing() as transaction:
+            return people.add_person(transaction, name, role)
+
+    def browser(self, name, role="annotator"):
+        found = self.visitor()
+        reply = found.client.get("/login", params={"token": self.link(name, role)})
+        assert reply.status_code == 303
+        return found
+
+
+@contextlib.contextmanager
+def site(monkeypatch, where, **options):
+    monkeypatch.setattr(desk_module, "Worker", InThread)
+    found = Site(where, **options)
+    try:
+        yield found
+    finally:
+        found.desk.close()
 
 
 class Server:
-    """A served campaign.
+    """``observal serve`` as a process of its own."""
 
-    Parameters
-    ----------
-    campaign : Path
-        The campaign.
-    arguments : str
-        Further arguments of ``observal serve``.
-    """
+    def __init__(self, where, *options):
+        command = [sys.executable, "-m", "observal", "serve", str(where), *map(str, options)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        assert "http://" in line, (line, self.process.stderr.read() if self.process.poll() is not None else "")
+        self.link = line.split(": ", 1)[1].strip()
+        self.address = self.link.split("/login")[0]
 
-    def __init__(self, campaign: Path, *arguments: str) -> None:
-        self.campaign, self._arguments = campaign, arguments
-        self.port = 0
-        self.start()
+    def kill(self):
+        self.process.kill()
+        self.process.wait(30)
 
-    def start(self) -> None:
-        """Start the server, after the first time on the same port, and note its link."""
-        command = [sys.executable, "-m", "observal", "serve", str(self.campaign), "--port", str(self.port)]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen([*command, *self._arguments], stdout=pipe, text=True, env=os.environ)
-        assert self._process.stdout is not None
-        said = ""
-        while "token=" not in said:
-            line = self._process.stdout.readline()
-            assert line, f"the server ended: {said}"
-            said += line.strip()  # the terminal may break a long line
-        self.link = re.search(r"http://\S+token=\S+", said)[0]  # type: ignore[index]
-        self.port = int(re.search(r":(\d+)/", self.link)[1])  # type: ignore[index]
-        self.address = f"http://127.0.0.1:{self.port}"
-
-    def kill(self) -> None:
-        """End the server as a power cut would."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait(timeout=30)
-
-    def stop(self) -> None:
-        """End the server as Ctrl+C would."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-    def add(self, name: str) -> str:
-        """Add an annotator and return their link."""
-        command = [sys.executable, "-m", "observal", "annotator", "add", str(self.campaign), name, "--json"]
-        done = subprocess.run([*command, "--url", self.address], capture_output=True, text=True, check=True)
-        return str(json.loads(done.stdout)["link"])
-
-
-def make_loans(path: Path, labels: int = 40, batch: int = 40, overlap: int = 1, **more: Any) -> Campaign:
-    """Make a small campaign whose rounds are quick to fit."""
-    import pyarrow as pa
-
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 3)).round(2)
-    repaid = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
-    chance = np.where(X[:, 0] > 0, 0.7, 0.2)
-    shown = rng.random(200) < chance[:200]
-    purpose = rng.choice(["car", "house", "<b>holiday</b>"], 400)
-
-    def table(rows: slice) -> Any:
-        names = {"income": X[rows, 0], "debt": X[rows, 1], "age": X[rows, 2], "purpose": purpose[rows]}
-        return pa.table({"loan": [f"L{n}" for n in range(400)[rows]], **names, "q0": chance[rows]})
-
-    log, pool = slice(0, 200), slice(200, 400)
-    answers = pa.array(np.where(shown, repaid[log], None).tolist(), pa.string())
-    settings = {"label": "repaid", "propensity": "q0", "id": "loan", "label_budget": labels, "overlap": overlap}
-    method = NewtonVC(batch=batch)
-    return Campaign.create(
-        path, table(log).append_column("repaid", answers), table(pool), method=method, **settings, **more
-    )
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+        return self.process.stderr.read()

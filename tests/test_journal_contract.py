@@ -269,3 +269,122 @@ def test_what_was_just_written_is_not_read_back(backend, monkeypatch):
     now.ask(3)
     assert kinds[-2:] == [["round"], ["asked"]]
     assert all("round" not in some for some in kinds[:-2])
+
+
+def test_undo_takes_back_answers_and_skips_in_order_across_restarts(backend):
+    backend.make()
+    ids = ids_of(backend.now.ask(3, "ann"))
+    backend.now.tell(ids[:1], labels_of(ids[:1]), "ann")
+    backend.now.tell(ids[1:2], [None], "ann")
+    backend.now.tell(ids[2:], labels_of(ids[2:]), "ann")
+    undone = [backend.now.undo("ann") for _ in range(4)]
+    assert [u and (u.id, u.label) for u in undone] == [
+        (ids[2], truth_of(int(ids[2]))),
+        (ids[1], None),
+        (ids[0], truth_of(int(ids[0]))),
+        None,
+    ]
+    assert (backend.now.labels, backend.now.status().skipped) == (0, 0)
+    assert dict(backend.now.status().held) == {"ann": 3}
+    assert not set(ids) & set(ids_of(backend.now.ask(None, "bob")))  # they are still ann's
+    assert ids_of(backend.now.ask(3, "ann")) == ids
+    kinds = [entry.kind for entry in backend.now.history()]
+    assert kinds[-4:] == ["undone", "undone", "undone", "asked"]
+    assert kinds.count("answered") == 3  # nothing that was told is lost
+
+
+def test_undo_takes_back_your_own_answers_only(backend):
+    backend.make()
+    ann, bob = ids_of(backend.now.ask(2, "ann")), ids_of(backend.now.ask(2, "bob"))
+    backend.now.tell(ann, labels_of(ann), "ann")
+    backend.now.tell(bob, labels_of(bob), "bob")
+    backend.now.tell(ann[1:], [OTHER[truth_of(int(ann[1]))]], "bob", correct=True)  # it is bob's answer now
+    assert backend.now.undo("ann").id == ann[0]
+    assert backend.now.undo("ann") is None
+    assert backend.now.undo("cleo") is None
+    assert backend.now.labels == 3
+
+
+def test_undo_in_a_closed_round_opens_the_row_and_keeps_decisions(backend):
+    before = finish(backend.make(label_budget=16), annotator="ann")
+    result, plans = before.result(), len(before.plans)
+    row = result.queries["id"].tolist()[0]
+    for _ in range(16):
+        last = backend.now.undo("ann")
+    assert last.id == row
+    assert (backend.now.labels, backend.now.finished) == (0, False)
+    assert backend.now.result().rounds[-1].labels == 0
+    ids = ids_of(backend.now.ask(None, "ann"))
+    assert sorted(ids) == sorted(result.queries["id"].tolist())
+    assert ids[0] == row  # what was undone last comes first
+    backend.now.tell(ids, labels_of(ids), "ann")
+    after = backend.now.result()
+    assert len(backend.now.plans) == plans
+    assert np.array_equal(after.estimator.coef_, result.estimator.coef_)
+    assert after.stopped == result.stopped
+
+
+def test_undo_where_several_people_answer_a_row(backend):
+    backend.make(overlap=2, label_budget=8)
+    ids = ids_of(backend.now.ask(2, "ann"))
+    backend.now.tell(ids, labels_of(ids), "ann")
+    backend.now.ask(2, "bob")
+    backend.now.tell(ids, labels_of(ids), "bob")
+    assert backend.now.labels == 2
+    assert backend.now.undo("ann").id == ids[1]
+    assert backend.now.labels == 1
+    assert ids_of(backend.now.ask(1, "ann")) == ids[1:]
+    backend.now.tell(ids[1:], [OTHER[truth_of(int(ids[1]))]], "ann")
+    assert backend.now.labels == 1  # a tie
+    assert ids[1] in ids_of(backend.now.ask(None, "cleo"))
+
+
+def test_a_decision_stands_whatever_others_answer(backend):
+    backend.make(overlap=2, label_budget=8)
+    ids = ids_of(backend.now.ask(1, "ann"))
+    truth = truth_of(int(ids[0]))
+    for name in ("ann", "bob"):
+        backend.now.ask(1, name)
+        backend.now.tell(ids, [OTHER[truth]], name)
+    backend.now.decide(ids[0], truth, "olga")
+    backend.now.ask(None, "cleo")
+    backend.now.tell(ids, [OTHER[truth]], "cleo")
+    assert backend.now._read().labels == {backend.now._read().find(ids[0]): ["bad", "good"].index(truth)}
+    assert backend.now.undo("ann") is None  # it is settled
+    assert backend.now.status().agreement.share == 1.0  # a decision is no vote
+    assert f"{OTHER[truth]} → {truth}" in next(e for e in backend.now.history() if e.kind == "decided").text
+    with pytest.raises(InvalidLabel):
+        backend.now.decide(ids[0], "", "olga")
+    with pytest.raises(UnknownRow):
+        backend.now.decide(9999, truth, "olga")
+
+
+def test_a_round_opened_apart_is_the_round_that_ask_opens(backend, alone):
+    backend.make()
+    while backend.now.open_round():
+        ids = ids_of(backend.now.ask())
+        backend.now.tell(ids, labels_of(ids))
+    assert backend.now.result().decisions["id"].tolist() == alone.decisions["id"].tolist()
+    assert not backend.now.open_round()
+
+
+def test_others_can_write_while_a_round_is_chosen(backend, monkeypatch):
+    """An answer that changes meanwhile counts: the round is chosen again."""
+    backend.make()
+    ids = ids_of(backend.now.ask())
+    backend.now.tell(ids, labels_of(ids))
+    now, asked = backend.now, []
+    other = now if backend.kind in ("memory", "file") else Campaign.open(now._journal.name)
+    plan = ob.NewtonVC.plan
+
+    def slow(*arguments):
+        if not asked:
+            other.tell(ids[:1], [OTHER[truth_of(int(ids[0]))]], correct=True)
+        asked.append(len(asked))
+        return plan(*arguments)
+
+    monkeypatch.setattr(ob.NewtonVC, "plan", slow)
+    assert now.open_round()
+    assert len(asked) == 2
+    kinds = [entry.kind for entry in backend.now.history()]
+    assert kinds[-2:] == ["corrected", "round"]

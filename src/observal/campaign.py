@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from observal.checks import check_whole
+from observal.compat.exchange import DrawnRow, read_exchange
 from observal.errors import InvalidLabel
 from observal.journal.agreement import Agreement, agreement
 from observal.journal.encoding import encode
@@ -254,6 +255,41 @@ class Campaign(LabelLoop):
                 finished=bool(self._ledger.stopped),
                 note=asked.note,
             )
+
+    def tell_file(
+        self, path: str | Path, annotator: str = ANYONE, correct: bool = False, text: str | bytes | None = None
+    ) -> Receipt:
+        """Store the answers in a file: CSV, JSON, or what Label Studio and Argilla export, with each annotator's answers apart."""
+        told = read_exchange(path, text)
+        return super().tell_file(path, annotator, correct, text) if told is None else self.tell_people(told)
+
+    def drawn(self, annotator: str) -> list[DrawnRow]:
+        """Return the open rows that nobody else holds, for labelling in another tool, with what the model thinks of them.
+
+        They are handed to `annotator`, the tool, so that nobody else gets them; :meth:`release` takes them back.
+        """
+        batch = self.ask(None, annotator)
+        replay = self._replayed()
+        positions = [self._ledger.find(id_) for id_ in batch.ids]
+        estimator = replay.round(replay.closed).estimator
+        chances = estimator.predict_proba(replay.problem.pool.X[positions]) if positions else []
+        hidden = (self._ledger.settings["id"], self._ledger.settings["label"])
+        cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
+        rounds = [self._ledger.round_of[position] for position in positions if position is not None]
+        parts = zip(batch.ids, rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
+        return [
+            DrawnRow(
+                str(id_),
+                round_,
+                chance,
+                reason,
+                row,
+                str(estimator.classes_[found.argmax()]),
+                float(found.max()),
+                replay.closed,
+            )
+            for id_, round_, chance, reason, row, found in parts
+        ]
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -292,24 +292,60 @@ def release(
 
 def export(
     campaign: Where,
-    model: Annotated[Path, typer.Argument(help="The file to write, such as model.skops.")],
+    model: Annotated[Path | None, typer.Argument(help="The file to write, such as model.skops.")] = None,
+    label_studio: Annotated[
+        Path | None,
+        typer.Option(help="Instead, write the open rows as tasks of Label Studio, and its config beside them."),
+    ] = None,
+    argilla: Annotated[Path | None, typer.Option(help="Instead, write the open rows as records of Argilla.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the classifier to a file. It takes rows as they are in the tables.
+    """Write the classifier to a file, or the open rows for another labelling tool.
 
-    Load it with observal.load_model("model.skops"). Example: observal export campaign.db model.skops
+    The classifier takes rows as they are in the tables; load it with observal.load_model("model.skops").
+    Examples: observal export campaign.db model.skops; observal export campaign.db --label-studio tasks.json
     """
+    if sum(path is not None for path in (model, label_studio, argilla)) != 1:
+        raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")
     from observal.campaign import Campaign
 
     with progress_bar("fitting", hidden=as_json):
         opened = Campaign.open(campaign)
+        if model is None:
+            _export_rows(opened, label_studio, argilla, force, as_json)
+            return
         opened.export(model, force)
     labels = opened.status().labels
     if as_json:
         print_json({"model": str(model), "labels": labels})
         return
     say(f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").')
+
+
+def _export_rows(opened: Any, label_studio: Path | None, argilla: Path | None, force: bool, as_json: bool) -> None:
+    """Write the open rows for Label Studio or Argilla."""
+    import json
+
+    from observal.compat.exchange import argilla_records, label_studio_config, label_studio_tasks
+    from observal.writing import check_target, write_text
+
+    path = label_studio or argilla
+    assert path is not None
+    config = path.with_suffix(".xml") if label_studio else None
+    for target in filter(None, (path, config)):
+        check_target(target, force)
+    tool = "label-studio" if label_studio else "argilla"
+    rows = opened.drawn(tool)
+    made = label_studio_tasks(rows) if label_studio else argilla_records(rows)
+    write_text(path, json.dumps(made, indent=1, default=str) + "\n")
+    if config:
+        write_text(config, label_studio_config([str(name) for name in opened.settings["classes"]]) + "\n")
+    if as_json:
+        print_json({"rows": len(rows), "file": str(path), "config": config and str(config)})
+        return
+    beside = f", labelling config: {config}" if config else ""
+    say(f"{len(rows)} rows: {path}{beside}. They are held by {tool} until they are told or released.")
 
 
 def _show_status(found: Any, as_json: bool, error: Any = None, contradicted: bool = False) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +24,7 @@ from observal.journal.replay import Replay
 from observal.journal.results import Entry, Receipt, Status, Undone
 from observal.journal.settings import ANYONE, check_annotator, observal_version
 from observal.journal.status import status_of, why_nothing
-from observal.journal.telling import Changes, read_one, validate_answers
+from observal.journal.telling import Changes, own_changes, read_one, validate_answers
 from observal.problem import Problem
 from observal.types import ACTION_NAMES, Interval, Plan, Round, RunResult, Stop, Table
 
@@ -181,6 +182,23 @@ class LabelLoop:
         position, code = read_one(WrittenAnswer(id_, label, "the decision"), self._ledger)
         answer = (position, self._ledger.labels.get(position), code)
         self._append(transaction, annotator, "decided", {"answers": [answer]})
+
+    def tell_people(self, told: Mapping[str, list[WrittenAnswer]]) -> Receipt:
+        """Store the answers of several people, annotator → answers: all of them or, if one is wrong, none.
+
+        Each may change their own answers. Where a row of an overlap of 1 has another's, theirs is kept beside it.
+        """
+        with self._writing() as transaction:
+            receipts = []
+            for annotator, answers in told.items():
+                check_annotator(annotator, self._ledger.overlap)
+                changes = own_changes(answers, self._ledger, annotator)
+                receipts.append(self._store(transaction, changes, annotator))
+        return (
+            Receipt(*(sum(counts) for counts in zip(*map(astuple, receipts), strict=True)))
+            if told
+            else Receipt(0, 0, 0, 0)
+        )
 
     def release(self, annotator: str) -> int:
         """Take back the open rows that an annotator holds, so others can label them; return how many."""

@@ -240,7 +240,7 @@ class Desk(Campaign):
             renew(transaction.stored, me.name, self._lease)
             content = work(transaction, me)
             remember(transaction.stored, me.name, key, request, content)
-        if closed or not self._ledger.open_rows or request[0] != "tell":
+        if closed or not self._ledger.open_rows or request[0] != "tell" or content["corrected"]:
             self.worker.look()  # a round closed, or an answer of a closed one changed
         return content
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from observal.errors import InvalidInput
@@ -63,7 +64,8 @@ def serve(
         # No access log: it would have the tokens of links in it.
         config = uvicorn.Config(guarded, log_level="warning", access_log=False, server_header=False, lifespan="on")
         ready(owner_link(store, host, listening.getsockname()[1]))
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # Ctrl+C is how it is stopped; the server has ended properly by then
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def check_host(store: Store, host: str) -> None:

@@ -56,25 +56,34 @@ class Worker:
         return done
 
     def stop(self) -> None:
-        """End the other process."""
+        """End the other process, in the middle of a fit if need be: only whole rounds are stored."""
         with self._lock:
-            if self._pipe is not None:
-                self._pipe.close()
-                self._process.terminate()
-                self._process.join(10)
-            self._pipe = self._process = None
+            pipe, self._pipe = self._pipe, None
+            if pipe is None:
+                return
+            with suppress(OSError):
+                pipe.send(("stop", None))
+        self._process.terminate()
+        self._process.join(10)
+        self._listener.join(10)
+        pipe.close()
 
     def _send(self, message: tuple[str, Any]) -> None:
         if self._process is None or not self._process.is_alive():
             context = get_context("spawn")  # a fork of a process with threads may never wake up
             self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_work, args=(self._where, theirs), daemon=True)
-            self._process.start()
-            theirs.close()
-            threading.Thread(target=self._listen, args=(self._pipe,), daemon=True).start()
+            self._process = self._start(context, theirs)
+            self._listener = threading.Thread(target=self._listen, args=(self._pipe,), daemon=True)
+            self._listener.start()
         with suppress(OSError):  # it died just now; the listener notices
             assert self._pipe is not None
             self._pipe.send(message)
+
+    def _start(self, context: Any, theirs: Connection) -> Any:
+        process = context.Process(target=work, args=(self._where, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return process
 
     def _listen(self, pipe: Connection) -> None:
         while True:
@@ -104,10 +113,10 @@ class Worker:
             self._exports.clear()
 
 
-def _work(where: str, pipe: Connection) -> None:
+def work(where: str, pipe: Connection) -> None:
     """Do what the server asks until it ends; looks at rounds come before measuring earlier ones."""
     os.nice(5)  # answers go first
-    with suppress(EOFError, OSError, KeyboardInterrupt):
+    with suppress(EOFError, OSError, KeyboardInterrupt), pipe:
         _Process(where, pipe).run()
 
 
@@ -117,18 +126,18 @@ class _Process:
         self._pipe = pipe
 
     def run(self) -> None:
+        wanted: int | None = None
         while True:
             kind, content = self._pipe.recv()
-            while kind == "look" and self._pipe.poll():  # several looks are one
-                later = self._pipe.recv()
-                if later[0] != "look":
-                    self._export(later[1])
-                else:
-                    content = later[1]
+            if kind == "stop":
+                return
             if kind == "export":
                 self._export(content)
             else:
-                self._look(content)
+                wanted = content
+            if wanted is not None and not self._pipe.poll():  # several looks are one, and an export comes first
+                self._look(wanted)
+                wanted = None
 
     def _export(self, path: str) -> None:
         refusal = None

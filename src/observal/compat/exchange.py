@@ -1,0 +1,201 @@
+"""Rows and answers in the files of other labelling tools: tasks and annotations of Label Studio, records of Argilla.
+
+Nothing of these tools is imported: their files are JSON. Rows are shown as text, one cell a line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from observal.errors import InvalidInput
+from observal.journal.answers import WrittenAnswer
+
+QUESTION, SHOWN = "label", "row"
+AGENT = "observal"
+
+
+@dataclass(frozen=True)
+class DrawnRow:
+    """A row to label elsewhere: how it was drawn, what to show, and what the model of a round thinks of it."""
+
+    id: str
+    round: int
+    query_probability: float
+    reason: str
+    cells: Mapping[str, Any]
+    prediction: str
+    score: float
+    model_round: int
+
+    @property
+    def text(self) -> str:
+        """The cells, one a line."""
+        return "\n".join(f"{name}: {'' if value is None else value}" for name, value in self.cells.items())
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """How the row was drawn."""
+        return {"round": self.round, "query_probability": self.query_probability, "reason": self.reason}
+
+
+def label_studio_tasks(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
+    """Return rows as tasks of Label Studio, each with a prediction.
+
+    Examples
+    --------
+    >>> row = DrawnRow("r7", 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)
+    >>> task, = label_studio_tasks([row])
+    >>> task["data"]["row"], task["predictions"][0]["result"][0]["value"]
+    ('age: 31', {'choices': ['yes']})
+    """
+    return [
+        {
+            "data": {"id": row.id, SHOWN: row.text, **row.drawn},
+            "predictions": [
+                {
+                    "model_version": f"{AGENT} round {row.model_round}",
+                    "score": row.score,
+                    "result": [
+                        {
+                            "id": "p1",
+                            "from_name": QUESTION,
+                            "to_name": SHOWN,
+                            "type": "choices",
+                            "value": {"choices": [row.prediction]},
+                        }
+                    ],
+                }
+            ],
+        }
+        for row in rows
+    ]
+
+
+def label_studio_config(classes: Sequence[str]) -> str:
+    """Return the labelling config for these tasks: one choice, with a key for each of the first nine classes.
+
+    Examples
+    --------
+    >>> print(label_studio_config(["no", "yes"]))
+    <View>
+      <Text name="row" value="$row"/>
+      <Choices name="label" toName="row" choice="single" required="true">
+        <Choice value="no" hotkey="1"/>
+        <Choice value="yes" hotkey="2"/>
+      </Choices>
+    </View>
+    """
+    keys = [f' hotkey="{k}"' if k <= 9 else "" for k in range(1, len(classes) + 1)]
+    choices = [f"    <Choice value={quoteattr(name)}{key}/>" for name, key in zip(classes, keys, strict=True)]
+    return "\n".join(
+        [
+            "<View>",
+            f'  <Text name="{SHOWN}" value="${SHOWN}"/>',
+            f'  <Choices name="{QUESTION}" toName="{SHOWN}" choice="single" required="true">',
+            *choices,
+            "  </Choices>",
+            "</View>",
+        ]
+    )
+
+
+def argilla_records(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
+    """Return rows as records of Argilla, each with a suggestion.
+
+    Examples
+    --------
+    >>> record, = argilla_records([DrawnRow("r7", 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)])
+    >>> record["id"], record["suggestions"]["label"]["value"]
+    ('r7', 'yes')
+    """
+    return [
+        {
+            "id": row.id,
+            "fields": {SHOWN: row.text},
+            "metadata": row.drawn,
+            "suggestions": {
+                QUESTION: {"value": row.prediction, "score": row.score, "agent": f"{AGENT} round {row.model_round}"}
+            },
+            "responses": {},
+            "vectors": {},
+        }
+        for row in rows
+    ]
+
+
+def read_exchange(source: str | Path, text: str | bytes | None = None) -> dict[str, list[WrittenAnswer]] | None:
+    """Return the answers of each annotator in a file of Label Studio or Argilla; None for any other file.
+
+    Parameters
+    ----------
+    source : path
+        A ``.json`` file.
+    text : str or bytes, optional
+        The content, if it has already been read.
+    """
+    if not str(source).endswith(".json"):
+        return None
+    try:
+        found = json.loads(Path(source).read_bytes() if text is None else text)
+    except (ValueError, RecursionError):
+        return None  # the reader of plain files says what is wrong
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        return None
+    if all("annotations" in one and isinstance(one.get("data"), dict) for one in found):
+        return _gathered(source, found, _of_label_studio)
+    if all("responses" in one and "fields" in one for one in found):
+        return _gathered(source, found, _of_argilla)
+    return None
+
+
+def _gathered(source: str | Path, found: list[dict[str, Any]], read: Any) -> dict[str, list[WrittenAnswer]]:
+    told: dict[str, dict[str, WrittenAnswer]] = {}
+    for number, one in enumerate(found, start=1):
+        where = f"{source}, object {number}"
+        try:
+            for name, id_, label in read(one):
+                told.setdefault(name, {})[id_] = WrittenAnswer(
+                    id_, label, where
+                )  # a later answer replaces an earlier one
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+            raise InvalidInput(
+                f"{where} is not as Label Studio or Argilla write it, so nothing was stored; export the annotations again as JSON."
+            ) from None
+    return {name: list(answers.values()) for name, answers in told.items()}
+
+
+def _of_label_studio(task: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+    """Return who answered what about a task; a cancelled annotation is a skip, an empty one is not yet an answer."""
+    answers: list[tuple[str, str, str | None]] = []
+    for annotation in task["annotations"]:
+        by = annotation.get("completed_by")
+        by = (
+            next((by[name] for name in ("email", "username", "id") if by.get(name)), None)
+            if isinstance(by, dict)
+            else by
+        )
+        name = f"label-studio {by}" if isinstance(by, int) else str(by or "label-studio")
+        chosen = [r["value"]["choices"] for r in annotation["result"] if r.get("from_name", QUESTION) == QUESTION]
+        if annotation.get("was_cancelled"):
+            answers.append((name, str(task["data"]["id"]), None))
+        elif chosen:
+            (label,) = chosen[-1]
+            answers.append((name, str(task["data"]["id"]), str(label)))
+    return answers
+
+
+def _of_argilla(record: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+    """Return who answered what about a record; a discarded response is a skip, a draft is not yet an answer."""
+    answers: list[tuple[str, str, str | None]] = []
+    for response in record["responses"].get(QUESTION, []):
+        status, value = response.get("status", "submitted"), response.get("value")
+        if status == "draft" or (value is None and status != "discarded"):
+            continue
+        label = None if status == "discarded" else str(value)
+        answers.append((f"argilla {response['user_id']}", str(record["id"]), label))
+    return answers

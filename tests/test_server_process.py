@@ -1,0 +1,185 @@
+"""``observal serve`` as a process: killed and started again, and with many people at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+import time
+from collections import Counter
+
+import httpx
+import numpy as np
+import pytest
+
+import observal as ob
+from observal.campaign import Campaign
+from observal.journal.sql import people
+from observal.journal.sql.store import open_store
+from tests.campaigns import make_campaign, truth_of
+from tests.serving import Server, new_key
+
+PEOPLE, EACH_SECOND = 50, 2
+
+
+class Person:
+    """Somebody's browser at a real server; a request that got no reply is sent again with the same key, as the page does."""
+
+    def __init__(self, address, link):
+        self.client = httpx.Client(base_url=address, timeout=30)
+        assert self.client.get(link).status_code == 303
+
+    def post(self, path, **body):
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                reply = self.client.post(f"/api/v1/{path}", json=body, headers={"X-Observal": "1"})
+                assert reply.status_code == 200, reply.text
+                return reply.json()
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def ask(self, n):
+        while (reply := self.post("ask", n=n))["fitting"]:
+            time.sleep(0.05)
+        return reply["rows"]
+
+    def tell(self, row, key):
+        return self.post("tell", key=key, answers=[{"id": row["id"], "label": truth_of(int(row["id"]))}])
+
+
+def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(tmp_path):
+    make_campaign(tmp_path / "c.db")
+    server = Server(tmp_path / "c.db", "--port", 0)
+    try:
+        ann = Person(server.address, server.link)
+        rows = ann.ask(8)
+        key = new_key()
+        first = ann.tell(rows[0], key)
+        server.kill()
+        killed = threading.Thread(target=ann.tell, args=(rows[1], new_key()))  # waits until the server is back
+        killed.start()
+        server = Server(tmp_path / "c.db", "--port", server.address.rsplit(":", 1)[1])
+        killed.join(60)
+        assert ann.tell(rows[0], key) == first  # the reply got lost, so it is sent again
+        assert [row["id"] for row in ann.ask(8)] == [row["id"] for row in rows[2:]]  # and the cookie still works
+        for row in rows[2:]:
+            ann.tell(row, new_key())
+        assert {row["round"] for row in ann.ask(8)} == {2}  # the other process works after a restart, too
+        assert Campaign.open(tmp_path / "c.db").status().labels == 8
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 0
+        assert "Traceback" not in server.process.stderr.read()
+    finally:
+        server.kill()
+    assert Campaign.open(tmp_path / "c.db").check().labels == 8
+
+
+def large_campaign(where, rounds):
+    """Make a campaign with as many rows as people answer, in several rounds."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9000, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no").astype(object)
+    logged = ob.LoggedData(X[:1000], y[:1000], 0.5)
+    method = ob.NewtonVC(batch=rounds, ridge=0.01, tempering=0.5)
+    Campaign.create_from_arrays(where, logged, ob.Pool(X[1000:], 0.5), method=method, tolerance=None)
+
+
+class Connection:
+    """A connection that stays open, with no more than what a request needs: two cores serve the people, too."""
+
+    def __init__(self, address, cookie):
+        self.host, self.port = address.removeprefix("http://").split(":")
+        self.cookie = cookie
+
+    async def __aenter__(self):
+        self.reader, self.writer = await asyncio.open_connection(self.host, int(self.port))
+        return self
+
+    async def __aexit__(self, *_):
+        self.writer.close()
+
+    async def post(self, path, body):
+        content = json.dumps(body).encode()
+        head = (
+            f"POST /api/v1/{path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nCookie: {self.cookie}\r\nX-Observal: 1\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        self.writer.write(head.encode() + content)
+        said = (await self.reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(said.split("content-length:")[1].split("\r\n")[0])
+        reply = json.loads(await self.reader.readexactly(length))
+        assert " 200 " in said.split("\r\n")[0], reply
+        return reply
+
+
+async def one_person(address, cookie, name, seconds, told, times):
+    """Answer two rows a second, with the next rows already there."""
+    rows = []
+    async with Connection(address, cookie) as page:
+        begin = asyncio.get_running_loop().time()
+        total = seconds * EACH_SECOND
+        for number in range(total):
+            while not rows:
+                reply = await page.post("ask", {"n": min(10, total - number)})  # none is left behind when they go
+                rows = reply["rows"]
+                if not rows:
+                    await asyncio.sleep(0.2)
+            row = rows.pop(0)
+            await asyncio.sleep(max(0.0, begin + number / EACH_SECOND - asyncio.get_running_loop().time()))
+            start = time.perf_counter()
+            body = {"key": f"{name}-{number}", "answers": [{"id": row["id"], "label": "yes"}]}
+            assert (await page.post("tell", body))["labels"] == 1
+            times.append(time.perf_counter() - start)
+            told.append(row["id"])
+            if number % 7 == 0:  # a reply that got lost
+                assert (await page.post("tell", body))["labels"] == 1
+
+
+def load(where, seconds):
+    """Return how long each answer took, after checking that none was lost or counted twice."""
+    large_campaign(where, rounds=PEOPLE * EACH_SECOND * max(seconds // 3, 2))
+    server = Server(where, "--port", 0)
+    told, times = [], []
+    try:
+        cookies = []
+        for k in range(PEOPLE):
+            with open_store(where).writing() as transaction:
+                token = people.add_person(transaction, f"p{k}")
+            reply = httpx.get(f"{server.address}/login", params={"token": token})
+            cookies.append("; ".join(f"{name}={value}" for name, value in reply.cookies.items()))
+
+        async def everybody():
+            await asyncio.gather(
+                *(one_person(server.address, c, f"p{k}", seconds, told, times) for k, c in enumerate(cookies))
+            )
+
+        asyncio.run(asyncio.wait_for(everybody(), 60 + 3 * seconds))
+    finally:
+        server.kill()
+    campaign = Campaign.open(where)
+    assert len(told) == len(set(told)) == PEOPLE * EACH_SECOND * seconds == campaign.status().labels
+    answered = Counter(
+        str(answer["id"])
+        for entry in campaign.history()
+        if entry.kind == "answered"
+        for answer in entry.details["answers"]
+    )
+    assert answered == Counter(told)
+    campaign.check()
+    return np.array(times)
+
+
+def test_fifty_people_lose_and_double_nothing(tmp_path):
+    """A short run beside other tests, so slower than alone."""
+    times = load(tmp_path / "c.db", 4)
+    assert np.quantile(times, 0.99) < 2.0
+
+
+@pytest.mark.slow
+def test_fifty_people_for_a_minute_wait_less_than_a_tenth_of_a_second(tmp_path):
+    times = load(tmp_path / "c.db", 60)
+    print(f"tell: median {np.median(times) * 1000:.0f} ms, 99% below {np.quantile(times, 0.99) * 1000:.0f} ms")
+    assert np.quantile(times, 0.99) < 0.1
