@@ -51,7 +51,7 @@ class Windows:
         context = self._browser.new_context(**{"viewport": DESKTOP, "reduced_motion": "reduce", **options})
         self._contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)  # other tests run at the same time
 
         def note(text: str) -> None:
             if not any(part in text for part in expected):
@@ -95,7 +95,7 @@ def _serve_static(route: Any) -> None:
     route.fulfill(body=file.read_bytes(), content_type=TYPES[file.suffix], headers=headers)
 
 
-def until(page: Any, condition: str, seconds: float = 30.0) -> None:
+def until(page: Any, condition: str, seconds: float = 60.0) -> None:
     """Wait until a JavaScript expression is true; Playwright's own way of waiting is forbidden by the page's policy."""
     deadline = time.monotonic() + seconds
     while not page.evaluate(condition):

@@ -5,7 +5,6 @@ import { api, Refused } from "./outbox.js";
 
 const EVERY = 3000;
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 800;
 const TALL = 320;
 const LOW = 210; // below the row that is being labelled
 const EDGE = { left: 58, right: 16, top: 14, bottom: 44 };
@@ -26,21 +25,22 @@ export function ticks(most, count) {
 }
 
 function chart(rounds, budget, height) {
+  const width = innerWidth < 640 ? 420 : 860; // so that letters keep their size on a phone
   const known = rounds.filter((round) => round.error);
   const last = known.at(-1).error;
   const most = Math.max(budget ?? 0, ...known.map((round) => round.labels), 1);
-  const across = ticks(most, 6);
+  const across = ticks(most, width / 140);
   const up = ticks(Math.min(1, Math.max(...known.map((round) => round.error.high)) * 1.05), 4);
-  const x = (labels) => EDGE.left + ((WIDTH - EDGE.left - EDGE.right) * labels) / Math.max(most, across.at(-1));
+  const x = (labels) => EDGE.left + ((width - EDGE.left - EDGE.right) * labels) / Math.max(most, across.at(-1));
   const y = (error) => height - EDGE.bottom - ((height - EDGE.top - EDGE.bottom) * error) / up.at(-1);
   const words = `The estimated error is ${percent(last.estimate)} after ${plural(known.at(-1).labels, "label")}, between ${percent(last.low)} and ${percent(last.high)}.`;
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": words });
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words });
   for (const value of up) {
-    picture.append(svg("line", { class: "axis", x1: EDGE.left, x2: WIDTH - EDGE.right, y1: y(value), y2: y(value) }));
+    picture.append(svg("line", { class: "axis", x1: EDGE.left, x2: width - EDGE.right, y1: y(value), y2: y(value) }));
     picture.append(svg("text", { x: EDGE.left - 10, y: y(value) + 5, "text-anchor": "end" }, `${Number((100 * value).toFixed(2))} %`));
   }
   for (const value of across) picture.append(svg("text", { x: x(value), y: height - EDGE.bottom + 22, "text-anchor": "middle" }, String(value)));
-  picture.append(svg("text", { x: WIDTH - EDGE.right, y: height - 4, "text-anchor": "end" }, "labels bought"));
+  picture.append(svg("text", { x: width - EDGE.right, y: height - 4, "text-anchor": "end" }, "labels bought"));
   const high = known.map((round) => `${x(round.labels)},${y(Math.min(up.at(-1), round.error.high))}`);
   const low = known.map((round) => `${x(round.labels)},${y(round.error.low)}`).reverse();
   picture.append(svg("polygon", { class: "band", points: [...high, ...low].join(" ") }));
