@@ -115,11 +115,11 @@ class Connection:
         return reply
 
 
-async def one_person(address, cookie, name, seconds, told, times):
+async def one_person(address, cookie, name, seconds, offset, told, times):
     """Answer two rows a second, with the next rows already there."""
     rows = []
     async with Connection(address, cookie) as page:
-        begin = asyncio.get_running_loop().time()
+        begin = asyncio.get_running_loop().time() + offset  # people do not press keys all at the same time
         total = seconds * EACH_SECOND
         for number in range(total):
             while not rows:
@@ -153,7 +153,10 @@ def load(where, seconds):
 
         async def everybody():
             await asyncio.gather(
-                *(one_person(server.address, c, f"p{k}", seconds, told, times) for k, c in enumerate(cookies))
+                *(
+                    one_person(server.address, cookie, f"p{k}", seconds, k / PEOPLE / EACH_SECOND, told, times)
+                    for k, cookie in enumerate(cookies)
+                )
             )
 
         asyncio.run(asyncio.wait_for(everybody(), 60 + 3 * seconds))

@@ -60,7 +60,8 @@ class Desk(Campaign):
     def __init__(self, where: str, title: str = "", lease: float = 15.0, images: Path | None = None) -> None:
         self.store = open_store(where, keep=True)
         super().__init__(self.store)
-        self._lease = lease
+        self._lease = timedelta(minutes=lease)
+        self._renewed: dict[str, datetime] = {}
         self.worker = Worker(where)
         settings = self.settings
         with self.store.reading() as transaction:
@@ -127,7 +128,7 @@ class Desk(Campaign):
         """Return at most `n` rows, first those the person already holds, and let them keep these for a while."""
         with self._as(cookie, write=True) as (transaction, me):
             ledger = self._ledger
-            renew(transaction.stored, me.name, self._lease)
+            self._renew(transaction, me.name)
             missing = n - len(ledger.held_by(me.name))
             if missing > 0:
                 free = ledger.free_for(me.name, missing)
@@ -148,6 +149,13 @@ class Desk(Campaign):
                 "rows": self._shown_rows(held, me.name),
                 "progress": self._progress(me.name),
             }
+
+    def _renew(self, transaction: Any, name: str) -> None:
+        """Let somebody keep their rows; not at every answer, since they come by the second."""
+        now = people.now()
+        if name not in self._renewed or now - self._renewed[name] > self._lease / 20:
+            renew(transaction.stored, name, self._lease)
+            self._renewed[name] = now
 
     def _to_choose(self) -> bool:
         return not self._ledger.open_rows and not self._ledger.stopped
@@ -237,7 +245,7 @@ class Desk(Campaign):
             if first is not None:
                 return first
             closed = not self._ledger.open_rows
-            renew(transaction.stored, me.name, self._lease)
+            self._renew(transaction, me.name)
             content = work(transaction, me)
             remember(transaction.stored, me.name, key, request, content)
         if closed or not self._ledger.open_rows or request[0] != "tell" or content["corrected"]:

@@ -15,9 +15,9 @@ from observal.journal.sql.schema import lease, reply
 from observal.journal.sql.store import Transaction
 
 
-def renew(transaction: Transaction, name: str, minutes: float) -> None:
+def renew(transaction: Transaction, name: str, time: timedelta) -> None:
     """Let somebody keep the rows they hold for so long from now."""
-    until = stamp(timedelta(minutes=minutes))
+    until = stamp(time)
     changed = transaction.execute(sa.update(lease).where(lease.c.name == name).values(until=until))
     if not changed.rowcount:
         transaction.execute(sa.insert(lease), {"name": name, "until": until})

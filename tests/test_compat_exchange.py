@@ -1,0 +1,152 @@
+"""Tasks and annotations of Label Studio, records of Argilla: what is written, and what comes back."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from observal.campaign import Campaign
+from observal.compat.exchange import argilla_records, label_studio_config, label_studio_tasks, read_exchange
+from observal.errors import InvalidInput
+from tests.campaigns import make_campaign, truth_of
+from tests.command import observal
+
+OTHER = {"good": "bad", "bad": "good"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_campaign(tmp_path / "c.db", label_budget=16)
+    return tmp_path
+
+
+def annotated(task, by, label, cancelled=False):
+    """Return a task as Label Studio exports it, with an annotation."""
+    result = (
+        [{"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": [label]}}] if label else []
+    )
+    return {**task, "annotations": [{"completed_by": by, "was_cancelled": cancelled, "result": result}]}
+
+
+def test_tasks_for_label_studio_have_all_that_was_drawn(folder):
+    done = observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    tasks = json.loads((folder / "tasks.json").read_text())
+    campaign = Campaign.open(folder / "c.db")
+    plan = campaign.plans[0]
+    assert [task["data"]["id"] for task in tasks] == [str(p) for p in plan.asked.tolist()]
+    X = campaign.problem.pool.X
+    for task in tasks:
+        data, row = task["data"], int(task["data"]["id"])
+        at = plan.positions.tolist().index(row)
+        assert (data["round"], data["query_probability"]) == (1, plan.query_probability[at])
+        assert data["reason"] == plan.reasons[plan.reason[at]]
+        assert data["row"] == f"x0: {X[row, 0]}\nx1: {X[row, 1]}"
+        prediction = task["predictions"][0]
+        assert prediction["result"][0]["value"]["choices"] == [campaign.estimator.predict(X[[row]])[0]]
+        assert prediction["score"] == pytest.approx(campaign.estimator.predict_proba(X[[row]]).max())
+        assert prediction["model_version"] == "observal round 0"
+    assert dict(campaign.status().held) == {"label-studio": 8}
+    config = ET.fromstring((folder / "tasks.xml").read_text())
+    assert [choice.get("value") for choice in config.iter("Choice")] == ["bad", "good"]
+    again = observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
+    assert "already exists" in again.stderr
+
+
+def test_annotations_come_back_with_people_apart_and_cancelled_ones_as_skips(folder):
+    observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
+    tasks = json.loads((folder / "tasks.json").read_text())
+    truth = [truth_of(int(task["data"]["id"])) for task in tasks]
+    told = [annotated(t, 7, label) for t, label in zip(tasks, truth, strict=True)]
+    told[0] = annotated(tasks[0], {"email": "ann@example.org"}, None, cancelled=True)
+    told[1]["annotations"] += annotated(tasks[1], {"email": "ann@example.org"}, OTHER[truth[1]])["annotations"]
+    told[2] = annotated(tasks[2], 7, None)  # opened, not answered
+    (folder / "annotations.json").write_text(json.dumps(told))
+    done = observal("tell", "c.db", "annotations.json", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "labels": 7,
+        "skips": 1,
+        "corrected": 0,
+        "unchanged": 0,
+        "blank": 0,
+        "bought": 6,
+        "label_budget": 16,
+    }
+    ledger = Campaign.open(folder / "c.db")._read()
+    codes = ["bad", "good"]
+    first, second = (ledger.find(task["data"]["id"]) for task in tasks[:2])
+    assert ledger.responses[first] == {"ann@example.org": None}
+    assert ledger.responses[second] == {
+        "label-studio 7": codes.index(truth[1]),
+        "ann@example.org": codes.index(OTHER[truth[1]]),
+    }
+    assert ledger.labels[second] == codes.index(OTHER[truth[1]])  # ann comes first in the file
+    again = observal("tell", "c.db", "annotations.json", cwd=folder)
+    assert "nothing changed" in again.stdout
+
+
+def test_records_of_argilla_go_out_and_come_back(folder):
+    assert observal("export", "c.db", "--argilla", "records.json", cwd=folder).returncode == 0
+    records = json.loads((folder / "records.json").read_text())
+    assert len(records) == 8
+    for record in records:
+        truth = truth_of(int(record["id"]))
+        assert record["suggestions"]["label"]["value"] in ("bad", "good")
+        record["responses"] = {"label": [{"value": truth, "user_id": "u1"}]}
+    records[0]["responses"]["label"][0] |= {"status": "discarded"}
+    records[1]["responses"]["label"][0] |= {"status": "draft"}
+    records[2]["responses"]["label"].append({"value": "good", "user_id": "u2"})
+    (folder / "back.json").write_text(json.dumps(records))
+    assert observal("tell", "c.db", "back.json", cwd=folder).returncode == 0
+    status = Campaign.open(folder / "c.db").status()
+    assert (status.labels, status.skipped) == (6, 1)
+    assert set(status.answers) == {"argilla u1", "argilla u2"}
+
+
+def test_a_wrong_annotation_stores_nothing(folder):
+    observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
+    tasks = json.loads((folder / "tasks.json").read_text())
+    good = annotated(tasks[0], 1, "good")
+    broken = {**tasks[1], "annotations": [{"completed_by": 1, "result": [{"value": {}}]}]}
+    unknown = annotated({"data": {"id": "nowhere"}}, 1, "good")
+    for wrong in (broken, unknown, annotated(tasks[1], 1, "great"), {**tasks[1], "annotations": 3}):
+        (folder / "a.json").write_text(json.dumps([good, wrong]))
+        done = observal("tell", "c.db", "a.json", cwd=folder)
+        assert done.returncode == 1
+        assert "nothing was stored" in done.stderr
+    assert Campaign.open(folder / "c.db").status().labels == 0
+
+
+def test_other_json_is_left_to_the_reader_of_plain_files(tmp_path):
+    for content in ("[]", "{", '[{"id": 1, "label": "a"}]', '{"rows": []}', "[3]"):
+        assert read_exchange("x.json", content) is None
+    assert read_exchange("x.csv", "[]") is None
+    with pytest.raises(InvalidInput, match="object 1 is not as"):
+        read_exchange("x.json", '[{"data": {}, "annotations": [{"result": [], "was_cancelled": true}]}]')
+
+
+def test_one_thing_is_exported_at_a_time(folder):
+    assert observal("export", "c.db", cwd=folder).returncode == 2
+    assert observal("export", "c.db", "m.skops", "--argilla", "r.json", cwd=folder).returncode == 2
+
+
+@pytest.mark.slow
+def test_label_studio_accepts_tasks_and_config(folder):
+    """Its own validators; its SDK needs an older numpy than we do, so it is not among the packages for developers."""
+    interface = pytest.importorskip("label_studio_sdk.label_interface", reason="label-studio-sdk is not installed")
+    rows = Campaign.open(folder / "c.db").drawn("label-studio")
+    found = interface.LabelInterface(label_studio_config(["bad", "good"]))
+    found.validate()
+    for task in label_studio_tasks(rows):
+        assert found.validate_task({"data": task["data"]})
+        assert found.validate_prediction(task["predictions"][0])
+
+
+@pytest.mark.slow
+def test_argilla_accepts_records(folder):
+    argilla = pytest.importorskip("argilla", reason="argilla is not installed")
+    for record in argilla_records(Campaign.open(folder / "c.db").drawn("argilla")):
+        assert argilla.Record.from_dict(record).to_dict()["suggestions"] == record["suggestions"]
