@@ -1,18 +1,25 @@
 #!/bin/sh
-# Install what the tests need from the system and pip cannot bring: a PostgreSQL server.
-# Does nothing when it is there. Installs it from Debian when we are root. Otherwise says what will be skipped.
+# Install what the tests need from the system and pip cannot bring: a PostgreSQL server and the Chromium browser.
+# Does nothing for what is there. Installs the rest from Debian when we are root. Otherwise says what will be skipped.
 set -eu
 
-if command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-    exit 0
-fi
-if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "Installing PostgreSQL for the tests."
-    export DEBIAN_FRONTEND=noninteractive
-    if apt-get -qq update >/dev/null && apt-get -qq install -y --no-install-recommends postgresql >/dev/null; then
-        exit 0
+# need NAME PACKAGE: install a package, or say which tests are skipped.
+need() {
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "Installing $1 for the tests."
+        export DEBIAN_FRONTEND=noninteractive
+        if apt-get -qq update >/dev/null && apt-get -qq install -y --no-install-recommends "$2" >/dev/null; then
+            return
+        fi
+        echo "$1 could not be installed; tests that need it are skipped." >&2
+    else
+        echo "$1 is not installed; tests that need it are skipped. To run them: apt-get install $2" >&2
     fi
-    echo "PostgreSQL could not be installed; tests that need it are skipped." >&2
-else
-    echo "PostgreSQL is not installed; tests that need it are skipped. To run them: apt-get install postgresql" >&2
+}
+
+if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+    need PostgreSQL postgresql
+fi
+if ! command -v chromium >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
+    need Chromium chromium
 fi

@@ -16,9 +16,10 @@ gc.disable()  # imports make objects that stay; looking for garbage among them t
 
 from hypothesis import settings  # noqa: E402
 
+from tests.browser import browser, open_page  # noqa: E402
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: E402
 
-__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+__all__ = ["browser", "open_page", "pytest_make_collect_report", "pytest_runtest_makereport"]
 
 settings.register_profile("observal", deadline=None, derandomize=True)
 settings.load_profile("observal")

@@ -12,6 +12,7 @@ import pytest
 
 from observal.campaign import Campaign
 from observal.datasets import load_shipped
+from observal.errors import CampaignExists
 
 
 def demo(*arguments, cwd):
@@ -84,3 +85,22 @@ def test_bought_labels_help_and_chosen_ones_help_more():
     areas = np.array([[curve.area(LABELS) for curve in method] for method in (chosen, at_random)])
     lead = Estimate.of(areas[1] - areas[0])
     assert lead.mean > 2 * lead.se, lead
+
+
+def test_the_digits_are_made_once_and_shown_as_pictures(tmp_path):
+    from observal.experiments.digits import make_digits_campaign
+    from observal.server.rows import Rows
+
+    path = make_digits_campaign(tmp_path / "demo")
+    campaign = Campaign.open(path)
+    status = campaign.status()
+    assert (status.classes, status.label_budget, status.pool_rows) == (("no", "yes"), 60, 719)
+    assert status.revealed < 50  # the old classifier was timid
+    batch = campaign.ask(10)
+    (field,) = Rows(batch.rows, campaign.settings).fields(0)
+    assert (field["kind"], len(field["pixels"]), len(field["pixels"][0])) == ("pixels", 8, 8)
+    campaign.tell(batch.ids[:3], ["yes", "no", "no"])
+    assert Campaign.open(make_digits_campaign(tmp_path / "demo")).labels == 3  # a second start goes on with it
+    (tmp_path / "digits.db").write_text("mine")
+    with pytest.raises(CampaignExists):
+        make_digits_campaign(tmp_path)

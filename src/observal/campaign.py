@@ -172,6 +172,7 @@ class Campaign(LabelLoop):
             "notes": [*quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names), *loaded.notes],
             "files": [source_name(table) for table in (*logs, pool)],
             "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
+            "propensity": propensity if isinstance(propensity, str) and propensity in rows.column_names else None,
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)

@@ -9,6 +9,8 @@ import typer
 
 from observal.cli.campaigns import listed
 from observal.cli.output import Jobs, Json, Seed, print_json, print_table, progress_bar, say
+from observal.cli.serving import PORT
+from observal.cli.serving import serve as serve_campaign
 from observal.errors import VerificationFailed
 
 
@@ -205,13 +207,25 @@ def run_rebenchmark(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure, the campaign and the report.")] = Path("out/demo"),
     trials: Annotated[int, typer.Option(help="Random splits to compare on.", min=2)] = 16,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Instead, label digits yourself: open a page in your browser.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="With --serve: the port; 0 takes a free one.", min=0, max=65535)] = PORT,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = True,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Buy labels on a real data set that scikit-learn ships, compare methods, and write a figure, a campaign and a report.
 
-    Example: observal demo --out out/demo
+    Example: observal demo --out out/demo, and to label digits in your browser: observal demo --serve
     """
+    if serve:
+        from observal.experiments.digits import TITLE, make_digits_campaign
+
+        campaign = make_digits_campaign(out, seed)
+        say(f"Is this an 8? An old classifier looked only at digits it was sure of. The campaign is in {campaign}.")
+        serve_campaign(str(campaign), port=port, open_=open_, title=TITLE)
+        return
     from observal.experiments.demo import run_demo
 
     with progress_bar("running", hidden=as_json) as progress:

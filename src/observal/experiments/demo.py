@@ -78,7 +78,7 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
         tables[part] = pa.table(columns)
     answers = pa.array(world.logged.y.tolist(), pa.string())
     path = out / "demo.db"
-    _check_is_demo(path)
+    check_is_demo(path)
     for ending in ("", "-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
     campaign = Campaign.create(
@@ -99,17 +99,18 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
         return path, write_campaign_report(campaign, out / "report.html", title, command, force=True)
 
 
-def _check_is_demo(path: Path) -> None:
-    """Refuse to replace anything that an earlier demo did not make."""
+def check_is_demo(path: Path, id_: str = ID, label: str = LABEL) -> bool:
+    """Return whether there is a campaign of an earlier demo, and refuse anything that no demo made."""
     if not os.path.lexists(path):
-        return
+        return False
     try:
         settings = Campaign.open(path).settings
-        is_demo = (settings["id"], settings["label"]) == (ID, LABEL)
+        is_demo = (settings["id"], settings["label"]) == (id_, label)
     except ObservalError:
         is_demo = False
     if not is_demo:
         raise CampaignExists(f"{path} already exists and no earlier demo made it; choose another folder (--out).")
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +163,7 @@ def run_demo(
     from observal.report.figures import Line, draw_curves
 
     out.mkdir(parents=True, exist_ok=True)
-    _check_is_demo(out / "demo.db")  # before the work
+    check_is_demo(out / "demo.db")  # before the work
     outcomes = run_all(run_trial, [(seed + trial,) for trial in range(trials)], jobs, progress)
     labels = np.arange(LABELS + 1)
     errors = {

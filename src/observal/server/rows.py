@@ -34,7 +34,11 @@ class Rows:
 
     def __init__(self, table: Any, settings: Mapping[str, Any]) -> None:
         show = settings.get("show") or {}
-        hidden = {settings["id"], settings["label"]}
+        hidden = {
+            settings["id"],
+            settings["label"],
+            settings.get("propensity"),
+        }  # the old policy's opinion is none of theirs
         names = [name for name in table.column_names if name not in hidden]
         self._table = table.select(names).combine_chunks()
         self.image_column: str | None = show.get("image_column")

@@ -1,0 +1,184 @@
+"""The label view in a notebook: Jupyter, VS Code, Colab and marimo. It needs the extra ``notebook``."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from observal.campaign import Campaign
+from observal.errors import InvalidInput, ObservalError
+from observal.journal.settings import ANYONE
+from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.stored_problem import ROWS
+from observal.journal.status import status_of
+from observal.server.images import decode_inline, image_type, is_inline, read_image
+from observal.server.rows import Rows
+from observal.session import Session
+
+try:
+    import anywidget
+    import traitlets
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "observal.notebook needs anywidget; install it with `pip install 'observal[notebook]'`."
+    ) from error
+
+STATIC = Path(__file__).parent / "server" / "static"
+QUEUE = 20  # rows that are in the widget at a time
+LOW = 5  # of them, before more are asked for
+CHOOSING = "Choosing the next rows…"
+
+
+class Labeller(anywidget.AnyWidget):
+    """Label rows in a cell: one key answers, saves and shows the next row.
+
+    Keys work once the widget was clicked. Each answer is told to the session or campaign at once. When a round is
+    complete, the method fits again and chooses the next rows, which takes a moment.
+
+    Parameters
+    ----------
+    source : Session or Campaign
+        What is asked and told.
+    annotator : str
+        Who answers; needed where several people label each row.
+    title : str
+        The question that people answer; by default it names the label.
+    rows : table, optional
+        What people see of each row of the pool, in the pool's order: a file, or a pandas, polars or pyarrow frame. By default a
+        campaign's raw rows, or a session's features.
+    pixels : (int, int), optional
+        Lines and columns of a picture whose pixels are columns of numbers, such as ``x0`` to ``x63``.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> from observal.notebook import Labeller
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> logged = ob.LoggedData(X, np.where(X[:, 0] > 0, "yes", "no"), propensity=0.5)
+    >>> session = ob.Session(logged, ob.Pool(X + 0.01, propensity=0.1), label_budget=10)
+    >>> labeller = Labeller(session, title="Is it warm?")  # the last line of a cell shows it
+    >>> len(labeller.rows), session.labels
+    (10, 0)
+    """
+
+    _esm = STATIC / "labeller.js"
+    _css = STATIC / "labeller.css"
+    campaign = traitlets.Dict().tag(sync=True)
+    rows: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    progress = traitlets.Dict().tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        source: Session | Campaign,
+        annotator: str = ANYONE,
+        *,
+        title: str = "",
+        rows: Any = None,
+        pixels: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__()
+        self._source, self._annotator = source, annotator
+        settings = dict(source.settings)
+        if pixels is not None:
+            settings["show"] = {**(settings.get("show") or {}), "pixels": pixels}
+        self._folder = (settings.get("show") or {}).get("images")
+        self._rows = Rows(_raw_rows(source, rows), settings)
+        self._seen: set[str] = set()
+        self.campaign = {
+            "title": title,
+            "label": settings["label"],
+            "classes": [str(value) for value in settings["classes"]],
+            "label_budget": settings["label_budget"],
+        }
+        self._refill()
+        self.on_msg(lambda _, content, __: self._heard(content))
+
+    def _heard(self, content: dict[str, Any]) -> None:
+        """Do what the label view asks for; a message that came twice is done once."""
+        key = content.get("key")
+        if key in self._seen:
+            return
+        if content["type"] == "tell":
+            self._tell(content["answers"])
+        elif content["type"] == "undo":
+            self._undo(content["key"])
+        if key is not None:
+            self._seen.add(key)
+
+    def _tell(self, answers: list[dict[str, Any]]) -> None:
+        ids = [answer["id"] for answer in answers]
+        try:
+            self._source.tell(ids, [answer["label"] for answer in answers], self._annotator)
+        except ObservalError as error:
+            self.send({"type": "refused", "ids": ids, "error": str(error)})
+            self._refill()
+            return
+        self.rows = [row for row in self.rows if row["id"] not in ids]
+        if len(self.rows) < LOW:
+            self._refill()
+        else:
+            self._show_progress()
+
+    def _undo(self, key: str) -> None:
+        undone = self._source.undo(self._annotator)
+        self._refill()
+        id_ = None if undone is None else str(undone.id)
+        row = next((row for row in self.rows if row["id"] == id_), None)
+        self.send({"type": "undone", "key": key, "id": id_, "row": row})
+
+    def _refill(self) -> None:
+        """Ask for rows; where a round is complete, say so before the next one is chosen."""
+        if not self._source._read().open_rows and not self._source.stopped:
+            self.rows, self.note = [], CHOOSING
+        with self._source._writing() as transaction:
+            asked = self._source._ask(transaction, QUEUE, self._annotator)
+        columns = zip(asked.positions, asked.ids, asked.query_probability, asked.reason, strict=True)
+        self.note = asked.note
+        self.rows = [self._row(asked.round, *values) for values in columns]
+        self._show_progress()
+
+    def _row(self, round_: int, position: int, id_: Any, chance: float, reason: str) -> dict[str, Any]:
+        fields = [self._with_picture(position, field) for field in self._rows.fields(position)]
+        asked = {"id": str(id_), "round": round_, "model_round": round_ - 1, "reason": reason}
+        return {**asked, "query_probability": chance, "fields": fields}
+
+    def _with_picture(self, position: int, field: dict[str, Any]) -> dict[str, Any]:
+        """Put an image into the field itself: a notebook has no server to fetch it from."""
+        if field["kind"] != "image":
+            return field
+        cell = self._rows.cell(position, int(field["image"].rsplit("/", 1)[1]))
+        folder = None if is_inline(cell) else self._folder
+        content = decode_inline(cell) if folder is None else read_image(Path(folder), cell)
+        kind = None if content is None else image_type(content)
+        if content is None or kind is None:
+            return {**field, "kind": "text", "image": None}
+        return {**field, "image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
+
+    def _show_progress(self) -> None:
+        found = status_of(self._source._read())
+        self.progress = {"labels": found.labels, "label_budget": found.label_budget, "round": found.round}
+
+
+def _raw_rows(source: Session | Campaign, rows: Any) -> Any:
+    """Return the pool as people see it, as an Arrow table."""
+    import pyarrow as pa
+
+    from observal.tables import read_table
+
+    if rows is not None:
+        table = read_table(rows, None)
+        expected = source.settings["pool_rows"]
+        if len(table) != expected:
+            raise InvalidInput(
+                f"The rows to show must be those of the pool, {expected} of them, but there are {len(table)}; give one for each."
+            )
+        return table
+    if isinstance(source, Campaign):
+        with source._journal.reading() as transaction:
+            return read_whole_table(transaction.stored, ROWS)
+    X = source.problem.pool.X
+    if hasattr(X, "tocsr"):
+        raise InvalidInput("Sparse features cannot be read by people; give the rows to show (rows=).")
+    return pa.table(dict(zip(source.settings["features"], X.T, strict=True)))

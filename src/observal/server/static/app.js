@@ -1,0 +1,75 @@
+// The page: who is signed in, which view is shown, and moving between views without loading the page again.
+
+import labeller, { fill, h } from "./labeller.js";
+import { api, Refused, ServerModel } from "./outbox.js";
+import * as progress from "./progress.js";
+import * as review from "./review.js";
+
+const main = document.getElementById("view");
+const TITLES = { label: "Label", progress: "Progress", review: "Review" };
+let leave = () => {};
+
+const viewAt = (path) => ({ "/progress": "progress", "/review": "review" })[path] ?? "label";
+
+function message(title, text) {
+  leave();
+  leave = () => {};
+  document.getElementById("views").hidden = true;
+  fill(main, h("section", { class: "message card" }, h("h1", {}, title), h("p", {}, text)));
+}
+
+function signedOut(waiting = 0) {
+  const kept = waiting ? ` ${waiting} of your answers wait in this browser; they are sent when you are signed in again.` : "";
+  message("Please sign in", `Open your own link, which the owner of this campaign can give you; observal serve prints the owner's.${kept}`);
+}
+
+function labelView(me) {
+  const model = new ServerModel(me);
+  model.onSignedOut = signedOut;
+  const rows = h("div");
+  const below = h("section", { class: "effort card", "aria-label": "Error so far", hidden: true });
+  fill(main, rows, below);
+  const stops = [labeller.render({ model, el: rows }), progress.effort(below, me.campaign.label_budget), () => model.stop()];
+  model.start();
+  return () => stops.forEach((stop) => stop());
+}
+
+function show(me) {
+  const view = me.role === "owner" || viewAt(location.pathname) !== "review" ? viewAt(location.pathname) : "label";
+  leave();
+  fill(main);
+  for (const link of document.querySelectorAll("[data-view]")) {
+    link.toggleAttribute("hidden", link.dataset.view === "review" && me.role !== "owner");
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[view]} · ${me.campaign.title || me.campaign.label} · observal`;
+  if (view === "label") leave = labelView(me);
+  else leave = (view === "progress" ? progress : review).render({ el: main, me, onSignedOut: signedOut });
+}
+
+/** Ask who is here; while the server is away, ask again. */
+async function start() {
+  let me;
+  try {
+    me = await api("me");
+  } catch (error) {
+    if (error instanceof Refused && error.status < 500) return error.status === 401 ? signedOut() : message("This page cannot be shown", error.message);
+    message("The server is away", "This page tries again by itself.");
+    return setTimeout(start, 2000);
+  }
+  document.getElementById("views").hidden = false;
+  document.getElementById("who").textContent = me.name;
+  for (const link of document.querySelectorAll("[data-view]")) {
+    link.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+      event.preventDefault();
+      history.pushState(null, "", link.getAttribute("href"));
+      show(me);
+    });
+  }
+  addEventListener("popstate", () => show(me));
+  show(me);
+}
+
+start();

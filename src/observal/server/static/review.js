@@ -1,0 +1,136 @@
+// The review view, for the owner: rows on which people disagree, decided with one key; every answer, to correct; what happened when.
+
+import { answerButtons, classKeys, fill, h, isForUs, isPicture, newKey, picture, plural, rowView, shownValue } from "./labeller.js";
+import { api, Refused } from "./outbox.js";
+import { table } from "./progress.js";
+
+const when = (time) => (time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "");
+
+/** A few words or a small picture by which a row is recognised in a table. */
+function glimpse(row) {
+  const first = row.fields.find(isPicture);
+  if (first) {
+    const small = picture(first, row);
+    small.classList.add("small");
+    return small;
+  }
+  return row.fields.slice(0, 3).map((field) => `${field.name} ${shownValue(field).slice(0, 60)}`).join(" · ");
+}
+
+/** What most people said; null where nobody knows or two labels are said equally often. */
+function majority(answers) {
+  const counts = new Map();
+  for (const { label } of answers) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const ranked = [...counts].sort((one, other) => other[1] - one[1]);
+  return ranked.length && ranked[0][1] !== ranked[1]?.[1] ? ranked[0][0] : null;
+}
+
+class Review {
+  constructor(el, me, onSignedOut) {
+    Object.assign(this, { me, onSignedOut, rows: [], all: [], entries: [], at: 0 });
+    this.said = h("p", { class: "quiet", role: "status" });
+    this.disputed = h("section", { class: "observal-labeller", "aria-label": "Rows on which people disagree" });
+    this.rest = h("div", {});
+    fill(el, h("h1", {}, "Review"), this.said, this.disputed, this.rest);
+    this.onKey = (event) => this.pressed(event);
+    document.addEventListener("keydown", this.onKey);
+    this.load();
+  }
+
+  async load() {
+    try {
+      const [open, all, history] = await Promise.all([api("review"), api("review?all=1"), api("history")]);
+      Object.assign(this, { rows: open.rows, all: all.rows, entries: history.entries });
+      this.at = Math.max(0, this.rows.findIndex((row) => row.decided === null));
+      this.draw();
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  failed(error) {
+    if (error instanceof Refused && error.status === 401) this.onSignedOut();
+    else this.said.textContent = error instanceof Refused ? error.message : "The server is away, so this was not stored. Please try again.";
+  }
+
+  get row() {
+    return this.rows[this.at];
+  }
+
+  async decide(row, label) {
+    if (!row || this.busy) return;
+    this.busy = true;
+    try {
+      await api("review", { key: newKey(), id: row.id, label });
+      this.said.textContent = `Row ${row.id} is ${label}.`;
+      await this.load();
+    } catch (error) {
+      this.failed(error);
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  move(step) {
+    this.at = Math.min(this.rows.length - 1, Math.max(0, this.at + step));
+    this.drawDisputed();
+  }
+
+  pressed(event) {
+    if (!isForUs(event) || !this.row) return;
+    const place = classKeys(this.me.campaign.classes).findIndex((keys) => keys.includes(event.key.toLowerCase()));
+    if (place >= 0) this.decide(this.row, this.me.campaign.classes[place]);
+    else if (event.key === "ArrowRight") this.move(1);
+    else if (event.key === "ArrowLeft") this.move(-1);
+    else return;
+    event.preventDefault();
+  }
+
+  draw() {
+    this.drawDisputed();
+    this.drawRest();
+  }
+
+  drawDisputed() {
+    const row = this.row;
+    const open = this.rows.filter((one) => one.decided === null).length;
+    if (!row) return fill(this.disputed, h("p", { class: "card quiet" }, "There is no row on which people disagree."));
+    const turn = (text, step, off) => {
+      const button = h("button", { type: "button", class: "plain", onclick: () => this.move(step) }, text);
+      button.disabled = off;
+      return button;
+    };
+    fill(this.disputed,
+      h("div", { class: "pager" }, turn("← Back", -1, this.at === 0),
+        h("span", {}, `Row ${this.at + 1} of ${this.rows.length}, ${open ? `${open} to decide` : "all decided"}`), turn("Next →", 1, this.at === this.rows.length - 1)),
+      h("article", { class: "stage", "aria-label": `Row ${row.id}` }, rowView(row),
+        h("ul", { class: "opinions", "aria-label": "What people said" }, row.answers.map((answer) =>
+          h("li", {}, h("span", { class: "said" }, answer.label ?? "skipped"), h("span", { class: "quiet" }, `${answer.annotator}, ${when(answer.time)}`)))),
+        row.decided === null ? null : h("p", { class: "decided" }, `It now counts as ${row.decided}.`)),
+      h("div", { class: "dock" }, h("div", { class: "answers", role: "group", "aria-label": "Decide" }, answerButtons(this.me.campaign.classes, (label) => this.decide(row, label)))));
+  }
+
+  /** Every answered row, and the journal in words. */
+  drawRest() {
+    const rows = this.all.map((row) => [row.id, glimpse(row), row.answers.map((answer) => `${answer.annotator}: ${answer.label ?? "skipped"}, ${when(answer.time)}`).join("; "), this.chooser(row)]);
+    const entries = [...this.entries].reverse().map((entry) => [when(entry.time), entry.actor, entry.text]);
+    fill(this.rest,
+      h("h2", {}, `Every answer, the newest first (${plural(rows.length, "row")})`),
+      rows.length ? table(["Row", "", "Who said what", "It counts as"].map((name) => name || "Content"), rows) : h("p", { class: "quiet" }, "Nobody has answered yet."),
+      h("h2", {}, "What happened"), table(["When", "Who", "What"], entries));
+  }
+
+  chooser(row) {
+    const now = row.decided ?? majority(row.answers);
+    const select = h("select", { class: "change", "aria-label": `What row ${row.id} counts as`, onchange: (event) => this.decide(row, event.target.value) },
+      now === null ? h("option", { value: "" }, row.answers.every((answer) => answer.label === null) ? "skipped" : "undecided") : null,
+      this.me.campaign.classes.map((name) => h("option", { value: name }, name)));
+    select.value = now ?? "";
+    return select;
+  }
+}
+
+export function render({ el, me, onSignedOut }) {
+  const view = new Review(el, me, onSignedOut);
+  return () => document.removeEventListener("keydown", view.onKey);
+}
