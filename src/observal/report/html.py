@@ -14,7 +14,7 @@ from observal.diagnosis.words import count, number, percent
 from observal.methods.cells import HIDDEN
 from observal.methods.contradiction import COMPARED, contradiction
 from observal.methods.intervals import CONFOUNDED
-from observal.methods.measures import beats_baseline
+from observal.methods.measures import AUC, beats_baseline
 from observal.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
@@ -272,6 +272,10 @@ def _model(content: ReportContent) -> dict[str, Any]:
     classes, intervals, objective = content.logged.classes.tolist(), content.all_intervals, content.goals.objective
     known = {name: one for name, one in intervals.items() if one is not None}
     beats = beats_baseline(known)
+    if (
+        objective != "error" and (auc := known.get(AUC)) is not None
+    ):  # such a model may make more mistakes than the baseline
+        beats = True if auc.low > 0.5 else None
     level = "care" if beats is None or not is_known(content.error) else "good" if beats else "buy"
     history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
     said = [baseline_sentence(intervals, classes), advice(intervals, classes, objective)]
