@@ -413,7 +413,7 @@ def test_kinds_of_cells(tmp_path, monkeypatch):
     row = rows[0]
     i = int(row["id"][1:])
     cells = {field["name"]: (field["kind"], field["value"]) for field in row["fields"]}
-    assert list(cells) == ["age", "when", "new", "town", "story", "hole", "huge", "q0"]
+    assert list(cells) == ["age", "when", "new", "town", "story", "hole", "huge"]  # not the propensity
     assert cells["when"] == ("date", columns["when"][i].isoformat())
     assert cells["new"] == ("flag", columns["new"][i])
     assert cells["town"] == ("category", columns["town"][i])
@@ -428,7 +428,7 @@ def test_pixels_are_one_field(tmp_path, monkeypatch):
     with site(monkeypatch, tmp_path / "c.db") as found:
         ann = found.browser("ann")
         row = ann.ask(1)["rows"][0]
-        assert ann.get("me").json()["campaign"]["columns"] == ["pixels", "age", "q0"]
+        assert ann.get("me").json()["campaign"]["columns"] == ["pixels", "age"]
     first = row["fields"][0]
     assert (first["name"], first["kind"]) == ("pixels", "pixels")
     assert first["pixels"] == [[round(int(row["id"][1:]) % 17 / 16, 4)] * 8] * 8
