@@ -28,7 +28,7 @@ RUN_BY_OTHERS = ("__main__", "migrations.env")  # by Python's -m and by Alembic:
 MODULES = [m.name for m in pkgutil.walk_packages(observal.__path__, "observal.") if not m.name.endswith(RUN_BY_OTHERS)]
 
 
-WALKED = {"tutorial.md", "campaigns.md"}  # their shell commands are run too; others build, or take minutes
+WALKED = {"tutorial.md", "campaigns.md", "rare.md"}  # their shell commands are run too; others build, or take minutes
 BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
