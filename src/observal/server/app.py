@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +22,7 @@ from observal.errors import CampaignUnavailable, ConflictingAnswer, InvalidInput
 from observal.server import bodies
 from observal.server.desk import Desk, Refused
 from observal.server.images import decode_inline, image_type, is_inline, read_image
+from observal.server.one_thread import OneThread
 
 STATIC = Path(__file__).parent / "static"
 DAY = 86_400
@@ -40,7 +40,7 @@ def create_app(desk: Desk) -> FastAPI:
     desk : Desk
         The campaign.
     """
-    thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
+    thread = OneThread()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -52,9 +52,9 @@ def create_app(desk: Desk) -> FastAPI:
         title="observal", version=__version__, lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
     )
 
-    async def at_desk(function: Callable[..., Any], request: Request, *arguments: Any) -> Any:
+    async def at_desk(function: Callable[..., Any], request: Request, *arguments: Any, urgent: bool = False) -> Any:
         cookie = request.cookies.get(desk.cookie)
-        return await asyncio.get_running_loop().run_in_executor(thread, function, cookie, *arguments)
+        return await asyncio.wrap_future(thread.submit(function, cookie, *arguments, urgent=urgent))
 
     _add_errors(app)
     _add_page(app, desk, thread)
@@ -99,7 +99,7 @@ def _add_errors(app: FastAPI) -> None:
         return problem(500, "The server made a mistake and nothing was stored; its terminal says more.")
 
 
-def _add_page(app: FastAPI, desk: Desk, thread: ThreadPoolExecutor) -> None:
+def _add_page(app: FastAPI, desk: Desk, thread: OneThread) -> None:
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 
@@ -109,7 +109,7 @@ def _add_page(app: FastAPI, desk: Desk, thread: ThreadPoolExecutor) -> None:
     @app.get("/login", include_in_schema=False)
     async def login(request: Request, token: str = "") -> Response:
         try:
-            secret = await asyncio.get_running_loop().run_in_executor(thread, desk.sign_in, token)
+            secret = await asyncio.wrap_future(thread.submit(desk.sign_in, token))
         except Refused as refusal:
             return PlainTextResponse(str(refusal), refusal.status)
         reply = RedirectResponse("/", 303)
@@ -133,17 +133,17 @@ def _add_labelling(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> Non
     async def tell(request: Request, body: bodies.Tell) -> Any:
         """Store answers: all or none, and once for each key."""
         answers = [(answer.id, answer.label) for answer in body.answers]
-        return JSONResponse(await at_desk(desk.answer, request, body.key, answers))
+        return JSONResponse(await at_desk(desk.answer, request, body.key, answers, urgent=True))
 
     @app.post("/api/v1/skip", response_model=bodies.Told, responses=_REFUSALS)
     async def skip(request: Request, body: bodies.Skip) -> Any:
         """Skip a row."""
-        return JSONResponse(await at_desk(desk.answer, request, body.key, [(body.id, None)]))
+        return JSONResponse(await at_desk(desk.answer, request, body.key, [(body.id, None)], urgent=True))
 
     @app.post("/api/v1/undo", response_model=bodies.Undone, responses=_REFUSALS)
     async def undo(request: Request, body: bodies.Undo) -> Any:
         """Take back your latest answer or skip; the row is yours again."""
-        return JSONResponse(await at_desk(desk.take_back, request, body.key))
+        return JSONResponse(await at_desk(desk.take_back, request, body.key, urgent=True))
 
     @app.get("/api/v1/image/{position}/{number}", responses=_REFUSALS, response_class=Response)
     async def image(request: Request, position: int, number: int) -> Response:
