@@ -117,12 +117,12 @@ class Campaign(LabelLoop):
         label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
             As for :meth:`create_from_arrays`.
         sep, decimal, encoding, missing
-            How the tables are written, as for :func:`observal.read_table`; found out by default.
+            How the tables are written, as for :func:`observal.read_table`; detected by default.
         images, image_column : path, str, optional
-            What the labelling page shows as images: a column of paths inside the folder `images`, or of base64 without a folder. The
-            column is no feature unless it is named in `features`.
+            What the labelling page shows as images: a column of paths inside the folder `images` or, without a folder, of images in base64.
+            The column is not used as a feature unless `features` names it.
         pixels : (int, int), optional
-            Lines and columns of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
+            Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -138,7 +138,7 @@ class Campaign(LabelLoop):
         [7, 8]
         """
         from observal.diagnosis.quick import quick_warnings
-        from observal.journal.display import shown_as, without
+        from observal.journal.display import shown_as, without_columns
         from observal.tables import TableRoles, load_problem
         from observal.tables.formats import Format, format_of, unattached
         from observal.tables.reading import read_tables
@@ -153,8 +153,8 @@ class Campaign(LabelLoop):
         show = shown_as(rows, images, image_column, pixels)
         unused = [image_column] if image_column and image_column not in (features or ()) else []
         loaded = load_problem(
-            [without(table, unused) for table in tables],
-            without(rows, unused),
+            [without_columns(table, unused) for table in tables],
+            without_columns(rows, unused),
             roles,
             propensity=propensity,
             classes=classes,
@@ -295,7 +295,7 @@ class Campaign(LabelLoop):
         text: str | bytes | None = None,
         **written: Any,
     ) -> Receipt:
-        """Store the answers in a file, as a session does, or in what Label Studio and Argilla export: each annotator's apart."""
+        """Store the answers in a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
         told = read_exchange(path, text)
         return super().tell_file(path, annotator, correct, text, **written) if told is None else self.tell_people(told)
 

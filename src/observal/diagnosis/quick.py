@@ -14,10 +14,10 @@ from observal.diagnosis.words import count
 from observal.methods.measures import right_side
 from observal.problem import LoggedData, Pool
 
-LEAKY = 0.99  # AUC of one column alone: features hardly ever tell that much
+LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
 MOST_ROWS = 20_000
-LEAST_DISTINCT = 50  # rows, all with another whole number, that look like ids
+LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
 MOST_NAMED = 5
 
 
@@ -38,7 +38,7 @@ def quick_warnings(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list
     >>> logged = ob.LoggedData(X, np.where(X[:, 0] % 3 > 0, X[:, 0] % 2, np.nan), propensity=1.0)
     >>> for warning in quick_warnings(logged, ob.Pool(X + 60, 1.0), ["number"]): print(warning)
     Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity.
-    Warning: Column 'number' looks like an id: it has another whole number in every row; leave it out with --exclude number.
+    Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
     return [f"Warning: {text}" for text in (*_propensities(logged), *_leaks(logged, names), *_ids(logged, pool, names))]
 
@@ -95,7 +95,7 @@ def _ids(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
         values = np.concatenate([column_of(logged.X, column)[some], column_of(pool.X, column)[more]])
         if np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
             found.append(
-                f"Column {name!r} looks like an id: it has another whole number in every row; leave it out with --exclude {name}."
+                f"Column {name!r} looks like an id: it has a different whole number in every row; leave it out with --exclude {name}."
             )
     return _few(found)
 

@@ -108,8 +108,8 @@ class Blend:
     def judge(self, X: Any, odds: float = 1.0) -> Judged:
         """Return what it says of each row, and how much its learners differ.
 
-        `odds` multiplies the odds of the second of two classes, so that another threshold than ½ becomes ½; the chance of being wrong
-        stays what it is.
+        `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
+        wrong does not change.
         """
 
         def of_block(Z: Any) -> tuple[NDArray[Any], ...]:

@@ -12,6 +12,7 @@ from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import number, percent
 from observal.methods.cells import wilson
 from observal.problem import Problem
+from observal.report.measures import is_known
 from observal.stopping import chances_of
 from observal.types import Interval
 
@@ -45,19 +46,18 @@ def worth(before: Interval, now: Interval, bought: int, to_gain: float | None) -
     --------
     >>> ends = Interval(0.2, 0.1, 0.4, 0.95, "cells"), Interval(0.05, 0.03, 0.08, 0.95, "cells")
     >>> worth(*ends, 120, 0.004)
-    'With the log alone the error was between 10% and 40%; with 120 more labels it is between 3% and 8%. The next 50 labels may lower it by about 0.4 points at most.'
+    'With the log alone the error was between 10% and 40%; with 120 more labels it is between 3% and 8%. The next 50 labels may lower it by at most about 0.4 points.'
     """
 
     def between(one: Interval) -> str:
-        known = one.low > 0.0 or one.high < 1.0
-        return f"between {percent(one.low)} and {percent(one.high)}" if known else "not known"
+        return f"between {percent(one.low)} and {percent(one.high)}" if is_known(one) else "not known"
 
     if not bought:
         return f"With the log alone the error is {between(now)}. No label was bought yet."
     more = (
         f"It is too early to say what {MORE_LABELS} more labels may bring."
         if to_gain is None
-        else f"The next {MORE_LABELS} labels may lower it by about {100 * to_gain:.2g} points at most."
+        else f"The next {MORE_LABELS} labels may lower it by at most about {100 * to_gain:.2g} points."
     )
     return (
         f"With the log alone the error was {between(before)}; with {bought:,} more labels it is {between(now)}. {more}"
@@ -106,7 +106,7 @@ def errors_by_group(
 ) -> list[dict[str, Any]]:
     """Return the error in groups of rows, by the features named first: values of a category, thirds of a number.
 
-    The intervals are rough: they take the labels of a group for independent ones.
+    The intervals are rough: they treat the labels of a group as independent.
     """
     found: list[dict[str, Any]] = []
     X = problem.take(judged.rows)

@@ -16,7 +16,7 @@ from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
 
 KEPT_VALUES = 20_001  # of each column, to say where a number stands: more would not show
-SHORT = 40  # letters of a category; longer text is text
+SHORT = 40  # characters; a column with longer values is text, not a category
 MOST_EXACT = 2**53  # larger whole numbers would be rounded in a browser
 SMALLEST_GRID = 3
 
@@ -27,18 +27,15 @@ class Rows:
     Parameters
     ----------
     table : pyarrow.Table
-        The pool as it is in the table.
+        The pool as it was in its table.
     settings : mapping
         The campaign's settings.
     """
 
     def __init__(self, table: Any, settings: Mapping[str, Any]) -> None:
         show = settings.get("show") or {}
-        hidden = {
-            settings["id"],
-            settings["label"],
-            settings.get("propensity"),
-        }  # the old policy's opinion is none of theirs
+        # The propensity is hidden, because what the old policy thought would sway people.
+        hidden = {settings["id"], settings["label"], settings.get("propensity")}
         names = [name for name in table.column_names if name not in hidden]
         self._table = table.select(names).combine_chunks()
         self.image_column: str | None = show.get("image_column")
@@ -109,7 +106,7 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
     names : sequence of str
         Columns of numbers.
     shape : (int, int), optional
-        Lines and columns of the picture. Then columns numbered one after the other will do, such as ``p0`` to ``p63``.
+        Height and width of the picture. Columns numbered one after the other will then do, such as ``p0`` to ``p63``.
 
     Examples
     --------
@@ -139,7 +136,7 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
 
 
 def _order(values: Floats) -> Floats:
-    """Return values in order, or so many of them at even distances."""
+    """Return values in order; of very many, evenly spaced ones."""
     ordered: Floats = np.sort(values[np.isfinite(values)])
     if ordered.size <= KEPT_VALUES:
         return ordered
