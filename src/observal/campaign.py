@@ -169,10 +169,13 @@ class Campaign(LabelLoop):
             "label": label,
             "features": list(loaded.encoder.names),
             "encoder": loaded.encoder.to_dict(),
-            "notes": [*quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names), *loaded.notes],
+            "notes": [
+                *quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources),
+                *loaded.notes,
+            ],
             "files": [source_name(table) for table in (*logs, pool)],
             "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
-            "propensity": propensity if isinstance(propensity, str) and propensity in rows.column_names else None,
+            "propensity": _columns_of(propensity, rows.column_names),
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
@@ -367,3 +370,9 @@ def source_name(table: Any) -> str:
     ('logged.csv', '')
     """
     return Path(table).name if isinstance(table, str | Path) else ""
+
+
+def _columns_of(propensity: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns of the pool that a propensity was given as."""
+    given = propensity if isinstance(propensity, list | tuple) else [propensity]
+    return [one for one in given if isinstance(one, str) and one in names]

@@ -44,7 +44,7 @@ EstimateChances = Annotated[
     bool, typer.Option("--estimate-propensity", help="Estimate propensities from which labels were revealed.")
 ]
 Features = Annotated[
-    str | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
+    list[str] | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
 ]
 Separator = Annotated[
     str | None, typer.Option("--sep", help="What separates columns in CSV files; detected by default.")
@@ -73,7 +73,7 @@ def init(
         typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
     ] = None,
     features: Features = None,
-    exclude: Annotated[str | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
         float | None,
@@ -488,9 +488,12 @@ def _line(entry: Any) -> tuple[Any, ...]:
     return entry.sequence, entry.time[:19].replace("T", " "), entry.actor, entry.kind, entry.text
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Return the parts of A,B,C."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+def listed(given: str | list[str] | None) -> list[str] | None:
+    """Return the parts of A,B,C, also of an option that was given several times."""
+    if given is None:
+        return None
+    texts = [given] if isinstance(given, str) else given
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()] if texts else None
 
 
 def _picture(text: str) -> tuple[int, int]:
