@@ -124,6 +124,9 @@ def test_telling_is_idempotent_and_a_change_needs_to_be_called_a_correction(camp
     assert last.kind == "corrected"
     assert last.details["answers"] == [{"id": ids[0], "was": truth_of(ids[0]), "label": changed[0]}]
     assert campaign.status().corrections == 1
+    one = campaign.ask(1).ids
+    campaign.tell(one, labels_of(one))
+    assert campaign.history()[-1].text == f"1 answer: 1 {truth_of(one[0])}"
     finish(campaign)
     assert campaign.result().queries["label"][campaign.result().queries["id"] == ids[0]].tolist() == changed[:1]
 

@@ -107,6 +107,7 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     assert "since &gt; 2021-06-" in page or "since > 2021-06-" in page
     assert '<td class="n">2022-0' in page
     assert "18,8" not in page  # days since 1970
+    assert "Labelled by" not in page  # nobody gave a name
     X = frame["since"].map(lambda text: (dt.datetime.strptime(text, "%d/%m/%Y") - dt.datetime(1970, 1, 1)).days)
     X = X.to_numpy(dtype=float)[:, None]
     problem = Problem(ob.LoggedData(X, late.astype(float), 1.0), ob.Pool(X, 1.0))

@@ -68,7 +68,9 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
     counts = Counter(word(code) for _, code in answers)
     late = ", after somebody else's" if event.kind == "late" else ""
-    text = f"{len(answers)} answers{late}: " + ", ".join(f"{count} {what}" for what, count in counts.items())
+    text = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}{late}: " + ", ".join(
+        f"{count} {what}" for what, count in counts.items()
+    )
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 

@@ -19,7 +19,7 @@ from observal.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of
-from observal.report.model import MOST_SHOWN, Judged, errors_by_group, what_it_uses, worth
+from observal.report.model import MOST_SHOWN, Judged, errors_by_group, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
 from observal.tables.written import day_words
 from observal.types import POPULATIONS, Interval
@@ -295,11 +295,7 @@ def _model(content: ReportContent) -> dict[str, Any]:
     )
     return {
         "level": level,
-        "title": {
-            "good": "The model beats guessing.",
-            "care": "The model is not shown to beat guessing.",
-            "buy": "The model does not beat guessing.",
-        }[level],
+        "title": title_of(level, objective),
         "sentences": [text for text in said if text],
         "uses": [(name, percent(moved)) for name, moved in uses[:MOST_SHOWN]],
         "groups": groups,

@@ -31,6 +31,20 @@ class Judged(NamedTuple):
     weight: Floats
 
 
+def title_of(level: str, objective: str) -> str:
+    """Return the verdict on the model in a few words: against the baseline, or with an objective of its own by the AUC.
+
+    Examples
+    --------
+    >>> title_of("good", "error"), title_of("good", "recall=0.8")
+    ('The model beats guessing.', 'The model tells the classes apart.')
+    """
+    if objective != "error":  # finding rare rows costs mistakes, so such a model need not make fewer than the baseline
+        return f"The model {'tells' if level == 'good' else 'is not shown to tell'} the classes apart."
+    said = {"good": "beats", "care": "is not shown to beat", "buy": "does not beat"}[level]
+    return f"The model {said} guessing."
+
+
 def worth(before: Interval, now: Interval, bought: int, to_gain: float | None) -> str:
     """Return whether the labels were worth it, in words.
 
