@@ -54,6 +54,9 @@ class Session(LabelLoop):
         spends the budget. See :mod:`observal.stopping`. The paper's methods follow the paper and never stop for this.
     width : float, optional
         Stop when the interval for the error is narrower than this.
+    executor : optional
+        Who reads and computes, if log or pool are in Parquet parts (:meth:`LoggedData.from_parquet`): "serial", "threads", "processes",
+        "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
 
     Examples
     --------
@@ -81,8 +84,9 @@ class Session(LabelLoop):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
+        executor: Any = None,
     ) -> None:
-        problem = Problem(logged, pool)
+        problem = Problem(logged, pool).using(executor)
         journal = MemoryJournal(problem)
         goals = {"population": population, "looks": looks, "tolerance": tolerance, "width": width}
         settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
@@ -161,12 +165,13 @@ def run(
     looks: Looks = "planned",
     tolerance: float | None = TOLERANCE,
     width: float | None = None,
+    executor: Any = None,
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.
 
     Parameters
     ----------
-    logged, pool, method, label_budget, random_state, population, looks, tolerance, width
+    logged, pool, method, label_budget, random_state, population, looks, tolerance, width, executor
         As for :class:`Session`.
     oracle : callable
         Takes an array of pool ids and returns their labels; NaN or None skips a row.
@@ -197,6 +202,7 @@ def run(
         looks=looks,
         tolerance=tolerance,
         width=width,
+        executor=executor,
     )
     reported = 0
     while True:

@@ -210,7 +210,7 @@ class LabelLoop:
     def estimator(self) -> Any:
         """The classifier of the last closed round."""
         replay = self._replayed()
-        return replay.round(replay.closed).estimator
+        return replay.estimator(replay.closed)
 
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
         """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""

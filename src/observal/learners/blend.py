@@ -17,7 +17,7 @@ from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
 from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
-from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS, ROWS_AT_ONCE
+from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS
 from observal.learners.calibration import bounded
 from observal.learners.features import FeatureMap
 from observal.learners.kernel import KernelChances, LinearChances, fit_kernel
@@ -25,6 +25,7 @@ from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
+from observal.parts import collect
 from observal.threads import one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
@@ -107,27 +108,25 @@ class Blend:
 
     def judge(self, X: Any) -> Judged:
         """Return what it says of each row, and how much its learners differ."""
+        return Judged(*self._in_blocks(X, self.judge_block))
 
-        def of_block(Z: Any) -> tuple[NDArray[Any], ...]:
-            parts = [bounded(member(Z)) for member in self.members]
-            chances = np.tensordot(self.theta, parts, axes=1)
-            codes, margins = lead(chances)
-            others = np.array([part.argmax(axis=1) != codes for part in parts], dtype=np.float64)
-            return codes, margins, 1.0 - chances.max(axis=1), self.theta @ others
+    def judge_block(self, block: Any) -> Judged:
+        """Return what it says of a block of rows that were checked."""
+        Z = self.feature_map(block)
+        parts = [bounded(member(Z)) for member in self.members]
+        chances = np.tensordot(self.theta, parts, axes=1)
+        codes, margins = lead(chances)
+        others = np.array([part.argmax(axis=1) != codes for part in parts], dtype=np.float64)
+        return Judged(codes, margins, 1.0 - chances.max(axis=1), self.theta @ others)
 
-        return Judged(*self._in_blocks(X, of_block))
-
-    def _chances(self, Z: Any) -> tuple[NDArray[Any], ...]:
+    def _chances(self, block: Any) -> tuple[NDArray[Any], ...]:
+        Z = self.feature_map(block)
         mixed = sum(weight * bounded(member(Z)) for weight, member in zip(self.theta, self.members, strict=True))
         return (np.asarray(mixed),)
 
     def _in_blocks(self, X: Any, function: Callable[[Any], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-        """Return the columns that a function makes of standardised rows, a block at a time and several at once."""
-        rows = rows_to_predict(X, self.n_features)
-        begins = range(0, max(1, rows.shape[0]), ROWS_AT_ONCE)
-        with one_thread():
-            parts = in_threads(lambda a: function(self.feature_map(rows[a : a + ROWS_AT_ONCE])), begins)
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        """Return the columns that a function makes of rows, a block at a time and several at once."""
+        return collect(function, rows_to_predict(X, self.n_features))
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

@@ -179,8 +179,9 @@ def _frame(problem: Problem, state: PoolState, rows: Ints) -> tuple[Ints, Ints, 
     Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
     sorted, but count only if they are in that part.
     """
-    every = np.arange(problem.n_rows)
     if problem.n_rows > MOST_ROWS:
         every = np.random.default_rng(0).choice(problem.n_rows, MOST_ROWS, replace=False)
+    else:
+        every = np.arange(problem.n_rows)
     frame = np.unique(np.concatenate([every, rows, problem.n_logged + state.skipped]))
     return frame, np.searchsorted(frame, rows), np.isin(frame, every)

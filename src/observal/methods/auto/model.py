@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.learners.blend import Blend, Chosen, Judged, fit_blend, lead
+from observal.learners.blend import Blend, Chosen, fit_blend, lead
 from observal.learners.population import Population
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
+from observal.parts import map_blocks
 from observal.problem import Problem
 
 if TYPE_CHECKING:
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
+
+
+class Pooled(NamedTuple):
+    """What a blend says of all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
+
+    margins: Floats
+    doubt: Floats | None
+    disagreement: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +51,9 @@ class Fitter:
     problem: Problem
     population: Population = field(repr=False)
     anchor: PoolState | None = None
+    latest: dict[str, Any] = field(
+        default_factory=dict, repr=False
+    )  # what the latest model says of the pool; older ones say it again
 
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
@@ -66,8 +78,8 @@ class Fitter:
         kept: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
         X, classes = problem.take(rows), problem.logged.classes
         blend, out_of_fold, chosen = fit_blend(self.population, X, codes, weights, classes, method.learners, kept)
-        on_stream = method.order == "stream"
-        return AutoModel(problem, on_stream, blend, chosen, _scores(*lead(out_of_fold), len(classes)), clip)
+        scores = _scores(*lead(out_of_fold), len(classes))
+        return AutoModel(problem, method, blend, chosen, scores, clip, self.latest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +90,8 @@ class AutoModel:
     ----------
     problem : Problem
         Log and pool.
-    on_stream : bool
-        Whether pool rows are not known before their turn.
+    method : AutoVC
+        The settings.
     blend : Blend
         The fit.
     chosen : Chosen, optional
@@ -88,19 +100,39 @@ class AutoModel:
         Score and predicted class of each labelled row by fits that have not seen it.
     clip : float
         The largest weight.
+    latest : dict
+        Holds what the latest model says of the pool.
     """
 
     problem: Problem = field(repr=False)
-    on_stream: bool
+    method: AutoVC
     blend: Blend
     chosen: Chosen | None
     out_of_fold: Scores = field(repr=False)
     clip: float
+    latest: dict[str, Any] = field(repr=False)
 
-    @cached_property
-    def judged(self) -> Judged:
-        """What the blend says of each pool row; on a stream, of each row of the log."""
-        return self.blend.judge(self.problem.logged.X if self.on_stream else self.problem.pool.X)
+    @property
+    def judged(self) -> Pooled:
+        """What the blend says of each pool row; on a stream, of each row of the log. Only the latest model's answer is kept."""
+        if self.latest.get("model") is not self:
+            self.latest.clear()
+            self.latest.update(model=self, judged=self._judge_all())
+        found: Pooled = self.latest["judged"]
+        return found
+
+    def _judge_all(self) -> Pooled:
+        X = self.problem.logged.X if self.method.order == "stream" else self.problem.pool.X
+        margins = np.empty(X.shape[0])
+        doubt = np.empty(X.shape[0] if self.method.priority != "accuracy" else 0)
+        disagreement, end = 0.0, 0
+        for block in map_blocks(self.blend.judge_block, X):
+            begin, end = end, end + block.codes.size
+            margins[begin:end] = block.margins
+            if doubt.size:
+                doubt[begin:end] = block.doubt
+            disagreement += float(block.disagreement.sum())
+        return Pooled(margins, doubt if doubt.size else None, disagreement / max(1, end))
 
     @property
     def uncertain_lead(self) -> float:
@@ -122,16 +154,17 @@ class AutoModel:
             The rows that had a label, in the order of `out_of_fold`: their leads are those of fits that have not seen it.
         """
         leads = self.blend.judge(self.problem.take(rows)).margins
-        place = np.full(self.problem.n_rows, -1, dtype=np.int64)
-        place[labelled] = np.arange(labelled.size)
-        known = place[rows] >= 0
-        leads[known] = np.abs(self.out_of_fold[0][place[rows[known]]])
+        if labelled.size:
+            order = np.argsort(labelled)
+            place = order[np.minimum(np.searchsorted(labelled, rows, sorter=order), order.size - 1)]
+            known = labelled[place] == rows
+            leads[known] = np.abs(self.out_of_fold[0][place[known]])
         return leads
 
-    @property
+    @cached_property
     def disagreement(self) -> float:
         """The mean weight, over the judged rows, of the learners that say another class than the blend."""
-        return float(self.judged.disagreement.mean())
+        return self.judged.disagreement
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return score and predicted class of rows of the stack of log and pool."""

@@ -104,6 +104,7 @@ class NewtonVC:
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
+    by_parts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
@@ -176,14 +177,16 @@ class NewtonVC:
         n_bought = state.bought.size + int(answers.answered.sum())
         return state.after(plan, answers, state.fit.after(state, n_bought))
 
+    def estimator_of(self, problem: Problem, state: PoolState) -> NewtonClassifier:
+        """Return the classifier of a state without looking at the pool."""
+        fit, classes = state.model.output_fit.fit, problem.logged.classes
+        return NewtonClassifier(state.model.feature_map, fit.coef[None, :], np.array([fit.intercept]), classes)
+
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model, fit = state.model, state.model.output_fit.fit
-        estimator = NewtonClassifier(
-            model.feature_map, fit.coef[None, :], np.array([fit.intercept]), problem.logged.classes
-        )
+        model = state.model
         return state.as_round(
-            estimator=estimator,
+            estimator=self.estimator_of(problem, state),
             clip=model.labels.clip,
             disagreement=model.flips,
             least_chance=self.explore_share if self.order == "stream" else least_chance(problem, state, self.choice),
