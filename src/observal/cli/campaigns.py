@@ -28,6 +28,12 @@ Chances = Annotated[
 EstimateChances = Annotated[
     bool, typer.Option("--estimate-propensity", help="Estimate propensities from which labels were revealed.")
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        help="Read and compute on a Dask cluster: a scheduler's address (tcp://…), or local for one on this machine."
+    ),
+]
 Features = Annotated[
     str | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
 ]
@@ -82,12 +88,21 @@ def init(
         typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
+    in_place: Annotated[
+        bool | None,
+        typer.Option(
+            "--in-place/--copy",
+            help="Leave Parquet tables where they are, even if they do not fit into memory; by default from 1 GB on.",
+        ),
+    ] = None,
+    dask: Dask = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Make a campaign from tables: CSV, Parquet or Arrow files.
 
-    The tables are copied into the campaign, so you can move it to another machine. An existing file is never replaced.
+    The tables are copied into the campaign, so you can move it to another machine, unless they are large. An existing
+    file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
     """
@@ -119,6 +134,8 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
+            in_place=in_place,
+            executor=executor(dask, progress),
             progress=progress,
         )
     _show_status(made.status(), as_json)
@@ -133,6 +150,7 @@ def ask(
     as_json: Json = False,
     annotator: Annotator = "anyone",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write to this new file; CSV unless --json.")] = None,
+    dask: Dask = None,
 ) -> None:
     """Show rows to label now.
 
@@ -149,8 +167,8 @@ def ask(
     if out is not None:
         check_target(out)
 
-    with progress_bar("choosing rows", hidden=as_json or as_csv):
-        opened = Campaign.open(campaign)
+    with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
+        opened = Campaign.open(campaign, executor(dask, progress))
         rows = opened.ask(n, annotator)
     names, records = rows.to_fill_in(opened.settings["label"])
     if as_json:
@@ -225,7 +243,7 @@ def status(
     error, contradicted = None, False
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found = opened.result().intervals
+            found = opened.intervals()
         error = found["error"]
         contradicted = contradiction(found) is not None
     _show_status(opened.status(), as_json, error, contradicted)
@@ -321,6 +339,19 @@ def _line(entry: Any) -> tuple[Any, ...]:
 def listed(text: str | None) -> list[str] | None:
     """Return the parts of A,B,C."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def executor(dask: str | None, progress: Any) -> Any:
+    """Return who reads and computes on tables that stay in place, with progress where somebody sees it."""
+    if dask is None and progress is None:
+        return None
+    from observal.parts import executor_of
+    from observal.parts.executors import Watched
+
+    if dask is not None and dask != "local" and "://" not in dask:
+        raise typer.BadParameter(f"--dask needs local or an address such as tcp://10.0.0.1:8786, but is {dask!r}.")
+    made = executor_of(dask)
+    return made if progress is None else Watched(made, progress)
 
 
 def _number(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.campaigns import Chances, EstimateChances, Features, Where, listed
+from observal.cli.campaigns import Chances, Dask, EstimateChances, Features, Where, executor, listed
 from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
 
@@ -25,6 +25,7 @@ def diagnose(
     target: Annotated[
         float | None, typer.Option(help="A target error, to estimate how many labels it takes to reach it.")
     ] = None,
+    dask: Dask = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -35,14 +36,14 @@ def diagnose(
     """
     from observal.diagnosis import diagnose as run_diagnose
 
-    with progress_bar("reading", hidden=as_json):
+    with progress_bar("reading", hidden=as_json) as progress:
         if pool is None or label is None:
             from observal.tables.reading import SUFFIXES
 
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            log, rows, names, notes = _of_campaign(str(logged[0]))
+            log, rows, names, notes = _of_campaign(str(logged[0]), executor(dask, progress))
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
@@ -63,10 +64,10 @@ def diagnose(
         say(f"Note: {note}")
 
 
-def _of_campaign(where: str) -> tuple[Any, Any, Any, Any]:
+def _of_campaign(where: str, computing: Any) -> tuple[Any, Any, Any, Any]:
     from observal.campaign import Campaign
 
-    campaign = Campaign.open(where)
+    campaign = Campaign.open(where, computing)
     problem = campaign.problem
     return problem.logged, problem.pool, campaign.settings["features"], campaign.status().notes
 

@@ -80,6 +80,7 @@ class LabelLoop:
         self._journal = journal
         self._ledger = Ledger()
         self._replay: Replay | None = None
+        self._executor: Any = None  # who reads and computes on rows that stay in Parquet
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class LabelLoop:
         """Log and pool."""
         with self._journal.reading() as transaction:
             problem: Problem = transaction.problem(self._follow(transaction).settings)
-            return problem
+            return problem.using(self._executor)
 
     @property
     def labels(self) -> int:
@@ -286,7 +287,7 @@ class LabelLoop:
         settings = self._ledger.settings
         if self._replay is None:
             problem = transaction.problem(settings, with_ids=False)
-            self._replay = replay_of(problem, settings)
+            self._replay = replay_of(problem.using(self._executor), settings)
         self._replay.follow(self._ledger.plans, self._ledger.labels)
         return self._replay
 

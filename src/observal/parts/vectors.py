@@ -82,6 +82,8 @@ class LazyIds:
         return len(self.rows)
 
     def __getitem__(self, which: Any) -> NDArray[Any]:
+        if isinstance(which, slice) and which == slice(None) and self.column is not None:
+            return read_column(self.rows, self.column, _plain_ids)
         if isinstance(which, slice):
             which = np.arange(*which.indices(len(self)))
         at: Ints = np.asarray(which)
