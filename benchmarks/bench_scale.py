@@ -36,7 +36,7 @@ def make_tables(folder: Path, rows: int, features: int, group: int = GROUP) -> N
             X = rng.standard_normal((size, features), dtype=np.float32)
             chance = np.where(X[:, 0] > 0.0, 2000.0, 200.0) / rows if rows > 20_000 else np.full(size, 0.2)
             chance = np.minimum(20.0 * chance, 1.0) / 2.0
-            columns = {"id": pa.array(np.arange(begin, begin + size))}
+            columns = {"id": pa.array(np.arange(begin, begin + size) + (rows if name == "log" else 0))}
             columns |= {f"x{k}": pa.array(X[:, k]) for k in range(features)}
             columns["q0"] = pa.array(chance)
             if name == "log":

@@ -81,6 +81,9 @@ def test_what_cannot_stay_in_place_is_refused(made):
         create(folder, "a.db", in_place=True, propensity="estimate")
     with pytest.raises(InvalidInput, match="no column 'q1'"):
         create(folder, "a.db", in_place=True, propensity="q1")
+    pq.write_table(pq.read_table(folder / "log.parquet").slice(0, 90), folder / "again.parquet")
+    with pytest.raises(InvalidInput, match="in the log and in the pool"):
+        Campaign.create(folder / "a.db", folder / "log.parquet", folder / "again.parquet", in_place=True, **ROLES)
     assert not (folder / "a.db").exists()
 
 

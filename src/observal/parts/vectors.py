@@ -102,16 +102,17 @@ class LazyIds:
         """Return all of them."""
         return self[:].tolist()  # type: ignore[no-any-return]
 
-    def require_distinct(self, what: str) -> None:
-        """Refuse ids that are missing or occur twice; the whole column is read once, and one number kept for each row."""
+    def require_distinct(self, what: str) -> Ints:
+        """Refuse ids that are missing or occur twice, and return a number for each of them, sorted; the column is read once."""
         if self.column is None:
-            return
-        keys = read_column(self.rows, self.column, partial(_id_keys, name=self.column, what=what))
+            return np.empty(0, dtype=np.int64)
+        keys: Ints = read_column(self.rows, self.column, partial(_id_keys, name=self.column, what=what))
         keys.sort()
         if (keys[1:] == keys[:-1]).any():
             raise InvalidInput(
                 f"{what} must have distinct ids, but some of column {self.column!r} occur twice; drop or rename them."
             )
+        return keys
 
 
 def _plain_ids(column: Any) -> NDArray[Any]:

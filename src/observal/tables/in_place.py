@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from observal import propensity as chances
-from observal.checks import check_propensity
+from observal.checks import Ints, check_propensity
 from observal.errors import InvalidInput
 from observal.parts import Parts
 from observal.parts.files import PARQUET, schema_of
-from observal.parts.vectors import LazyIds, read_coded_labels, read_floats
+from observal.parts.vectors import LazyIds, pieces, read_coded_labels, read_floats
 from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
 from observal.tables.learning import learn_rules
@@ -138,8 +138,12 @@ def load_in_place(
         q_log, q_pool = floored[0].propensity, floored[1].propensity
         said = [one.warning for one in floored if one.warning is not None]
     ids = LazyIds(rows_log, roles.id, len(rows_pool) if roles.id is None else 0), LazyIds(rows_pool, roles.id)
-    for one, what in zip(ids, ("The log", "The pool"), strict=True):
-        one.require_distinct(what)
+    keys = [one.require_distinct(what) for one, what in zip(ids, ("The log", "The pool"), strict=True)]
+    if roles.id is not None and _share_any(*keys):
+        raise InvalidInput(
+            f"Every row needs an id of its own, but some of column {roles.id!r} are in the log and in the pool; leave these rows out of one "
+            "of them."
+        )
     costs = [
         None if roles.cost is None else read_floats(rows, roles.cost, "cost", what)
         for rows, what in ((rows_log, "The log"), (rows_pool, "The pool"))
@@ -163,6 +167,14 @@ def encoded(rows: Parts, encoder: TableEncoder) -> Parts:
         decode=encoder.encode,
         is_finite=True,
         _kept={},
+    )
+
+
+def _share_any(a: Ints, b: Ints) -> bool:
+    """Tell whether two sorted vectors have a value in common."""
+    return any(
+        bool((b[np.minimum(np.searchsorted(b, part), b.size - 1)] == part).any())
+        for part in (a[piece] for piece in pieces(a.size))
     )
 
 
