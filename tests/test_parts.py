@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import tempfile
+import threading
 import time
+from pathlib import Path
+from unittest import mock
 
+import distributed
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,9 +88,6 @@ _made = {}
 
 def _shared():
     if not _made:
-        import tempfile
-        from pathlib import Path
-
         folder = Path(tempfile.mkdtemp())
         _made["it"] = folder, make_tables(folder)
     return _made["it"]
@@ -105,7 +110,6 @@ def test_it_is_used_like_an_array(made):
 
 
 def test_a_folder_a_pattern_and_an_address_give_the_same_rows(made, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
     folder, (whole, *_) = made
     table = pq.read_table(folder / "pool.parquet", columns=["x0", "x1"])
     system = fsspec.filesystem("memory")
@@ -301,7 +305,6 @@ def test_quantiles_are_numpys(values):
 
 @pytest.fixture(scope="module")
 def cluster():
-    distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=50
@@ -314,10 +317,6 @@ def cluster():
 def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, cluster):
     folder, tables = made
     expected = bits_of(folder, tables, Serial())
-    import os
-    import signal
-    import threading
-
     pid = next(iter(cluster.run(os.getpid).values()))
     killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
     killer.start()
@@ -329,9 +328,6 @@ def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, cluster
 
 
 def test_a_scheduler_that_is_not_there_is_said_so(made):
-    pytest.importorskip("distributed")
-    from unittest import mock
-
     with (
         mock.patch("observal.parts.cluster.CONNECT_SECONDS", 0.5),
         pytest.raises(ClusterUnavailable, match="cannot be reached"),

@@ -7,6 +7,7 @@ given; such tasks are submitted again here, up to `retries` times.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
@@ -73,7 +74,9 @@ class Cluster:
     def _map(self, distributed: Any, function: Callable[[Any], Any], every: list[Any]) -> Iterator[Any]:
         client = self.client
         # The function is a task of its own: it is sent once, and made again where a worker that had it died.
-        shared = client.submit(_given, function, pure=False, retries=self.retries)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")  # trees are large, and are sent once
+            shared = client.submit(_given, function, pure=False, retries=self.retries)
         futures = client.map(_call, every, shared=shared, pure=False, retries=self.retries)
         place = {future.key: k for k, future in enumerate(futures)}
         running, left = distributed.as_completed(futures), self.retries

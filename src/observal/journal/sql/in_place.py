@@ -63,7 +63,7 @@ def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds,
     try:
         where = json.loads(transaction.read_chunk(WHERE, 0))
         rows = [
-            Parts(tuple(Part(*part) for part in where[name]["parts"]), (), 0, np.dtype(np.float64))
+            Parts(tuple(_part(one) for one in where[name]["parts"]), (), 0, np.dtype(np.float64))
             for name in ("log", "pool")
         ]
         ids = [LazyIds(one, where[name]["id"], where[name]["first"]) for one, name in zip(rows, where, strict=True)]
@@ -74,6 +74,15 @@ def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds,
             "The campaign is damaged: where its tables are cannot be read; use an undamaged copy."
         ) from None
     return (rows[0], rows[1]), (ids[0], ids[1])
+
+
+def _part(fields: Any) -> Part:
+    """Return a part that a campaign names; one without a checksum was not written by observal."""
+    path, group, rows, first, size, checksum = fields
+    numbers = all(type(number) is int and number >= 0 for number in (group, rows, first, size))
+    if not (isinstance(path, str) and isinstance(checksum, str) and checksum and numbers):
+        raise ValueError("a part is not valid")
+    return Part(path, group, rows, first, size, checksum)
 
 
 def read_in_place(transaction: Transaction, forms: dict[str, Any], classes: list[Any], encoder: Any) -> Problem:
