@@ -124,7 +124,7 @@ def test_other_json_is_left_to_the_reader_of_plain_files(tmp_path):
     for content in ("[]", "{", '[{"id": 1, "label": "a"}]', '{"rows": []}', "[3]"):
         assert read_exchange("x.json", content) is None
     assert read_exchange("x.csv", "[]") is None
-    with pytest.raises(InvalidInput, match="object 1 is not as"):
+    with pytest.raises(InvalidInput, match="object 1 is not what"):
         read_exchange("x.json", '[{"data": {}, "annotations": [{"result": [], "was_cancelled": true}]}]')
 
 

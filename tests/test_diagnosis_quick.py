@@ -47,6 +47,7 @@ def test_a_column_that_gives_the_label_away_is_named(sign):
     )
     assert len(found) == 1
     assert "Column 'paid on' alone tells the classes apart (AUC 1.000)" in found[0]
+    assert found[0].endswith("leave it out with --exclude 'paid on'.")
 
 
 def test_ids_are_named_and_many_columns_are_counted():
@@ -77,5 +78,11 @@ def test_init_prints_warnings_and_exclude_acts_on_them(tmp_path):
     campaign = ob.Campaign.open(tmp_path / "b.db")
     assert campaign.settings["features"] == ["a"]
     assert campaign.settings["files"] == ["log.csv", "pool.csv"]
+    frame["b"] = X[:, 1]
+    frame[:400].to_csv(tmp_path / "log.csv", index=False)
+    frame[400:].drop(columns="y").to_csv(tmp_path / "pool.csv", index=False)
+    for name, given in (("twice", ["--exclude", "number", "--exclude", "b"]), ("commas", ["--exclude", "number,b"])):
+        observal("init", tmp_path / f"{name}.db", *tables, *given)
+        assert ob.Campaign.open(tmp_path / f"{name}.db").settings["features"] == ["a"]
     with pytest.raises(InvalidInput, match="There is no column 'nobody' to exclude"):
         ob.Campaign.create(tmp_path / "c.db", frame[:400], frame[400:], label="y", propensity="q", exclude=["nobody"])

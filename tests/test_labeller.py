@@ -314,7 +314,10 @@ def test_a_view_that_is_gone_hears_nothing(view):
 def test_axe_finds_nothing(view, scheme):
     fields = [field("age", 41, standing=0.82), field("note", "late " * 60, "text"), field("income", None, "missing")]
     rows = [{**loan(1), "fields": fields}, *[digit(n) for n in range(5)]]
-    page = view(state(rows, waiting="The server is away. 3 answers wait in this browser."), color_scheme=scheme)
+    page = view(
+        state(rows, waiting="The server cannot be reached. 3 answers are waiting in this browser and will be sent."),
+        color_scheme=scheme,
+    )
     assert violations(page) == []
     page.keyboard.press("1")
     page.get_by_role("button", name="Grid").click()

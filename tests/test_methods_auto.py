@@ -57,7 +57,7 @@ def test_it_learns_what_no_line_can():
     assert errors[-1] < 0.08
     assert [round_.labels for round_ in result.rounds] == [0, 10, 20, 30, 40, 50, 60]
     assert all(0.0 <= round_.disagreement <= 1.0 for round_ in result.rounds)
-    assert set(result.intervals) == {"error", "precision", "recall", "prevalence", "confounded error"}
+    assert {"error", "precision", "recall", "prevalence", "confounded error"} < set(result.intervals)
 
 
 def test_rounds_grow_with_the_labels_unless_told_otherwise():

@@ -205,13 +205,13 @@ def test_a_model_that_says_no_to_everybody_is_said_to_be_no_better():
     found["recall"] = cells_of(np.ones(400)).ratio(np.zeros(400), codes.astype(float))
     assert beats_baseline(found) is None
     said = baseline_sentence(found, classes)
-    assert "Always saying 'paid' would be wrong on 2.5% of the rows" in said
+    assert "Always predicting 'paid' would be wrong on 2.5% of the rows" in said
     assert "does not make fewer mistakes than that: it says the same for every labelled row" in said
     assert "It finds 0% of 'default'" in advice(found, classes, "error")
     assert found[BASELINE].estimate == pytest.approx(0.025)
     assert found[confusion_key("default", "paid")].estimate == pytest.approx(0.025)
     assert all(
-        "'default'" in one.about for one in measures_of(found, classes) if one.key in ("recall", "precision", AUC)
+        "'default'" in one.about for one in measures_of(found, classes) if one.name in ("recall", "precision", AUC)
     )
     right = measured(cells_of(np.ones(400)), codes, codes, codes.astype(float), classes)
     assert beats_baseline(right) is True

@@ -134,8 +134,8 @@ def test_answers_wait_while_the_server_is_away(serve, open_page):
     wait_saved(page)
     server.kill()
     told |= {press(page, "2"): "yes" for _ in range(6)}
-    until(page, "document.querySelector('.away').textContent.includes('wait in this browser')")
-    assert "The server is away" in page.locator(".away").text_content()
+    until(page, "document.querySelector('.away').textContent.includes('waiting in this browser')")
+    assert "The server cannot be reached" in page.locator(".away").text_content()
     undone = press(page, "1")
     page.keyboard.press("Backspace")
     assert row_of(page) == undone

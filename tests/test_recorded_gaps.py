@@ -54,7 +54,9 @@ def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_
     again = Campaign.open(tmp_path / "c.db")
     assert again.intervals()["error"] == campaign.intervals()["error"]
     history, result = again.error_history(8), again.recorded_result()
-    assert len(fits) <= 2  # the last round, and the one whose choices it keeps
+    every = campaign.problem.logged.revealed.sum() + 45
+    assert set(fits) == {every, every * 9 // 10}  # the last round alone, and its folds
+    assert fits.count(every) == 2  # once here, and once for the other campaign object
     whole = campaign.result()
     assert history == [(r.labels, campaign.intervals(k)["error"]) for k, r in enumerate(whole.rounds)]
     assert result.rounds[0].estimator is None

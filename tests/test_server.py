@@ -13,6 +13,7 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import observal as ob
@@ -20,7 +21,7 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
-from observal.server.rows import pixel_grid
+from observal.server.rows import Rows, pixel_grid
 from observal.server.serving import check_host, owner_link
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
@@ -394,6 +395,17 @@ def table_campaign(where, columns, n=40, labels=(0, 1), **settings):
         "method": ob.NewtonVC(batch=n, ridge=0.01, tempering=0.5),
     }
     return Campaign.create(where, log, frame.assign(q0=0.5), **{**options, **settings})
+
+
+def test_propensities_of_several_logs_and_of_older_campaigns_are_not_shown(tmp_path):
+    made = table_campaign(tmp_path / "c.db", {"flag": [0, 1] * 20}, features=["age", "flag"])
+    table = pa.table({"id": ["a", "b"], "age": [30.0, 40.0], "flag": [0, 1], "q0": [0.5, 0.1], "q1": [0.2, 1.0]})
+    older = {name: value for name, value in made.settings.items() if name != "propensity"}
+    assert made.settings["propensity"] == ["q0"]
+    for settings in (older, {**older, "propensity": ["q0", "q1"]}):
+        assert Rows(table, settings).columns == ["age", "flag"]
+    assert Rows(table, {**older, "propensity": "q0"}).columns == ["age", "flag", "q1"]
+    assert Rows(table, {**older, "propensity": None}).columns == ["age", "flag", "q0", "q1"]
 
 
 def test_kinds_of_cells(tmp_path, monkeypatch):

@@ -121,12 +121,12 @@ class Campaign(LabelLoop):
         label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
             As for :meth:`create_from_arrays`.
         sep, decimal, encoding, missing
-            How the tables are written, as for :func:`observal.read_table`; found out by default.
+            How the tables are written, as for :func:`observal.read_table`; detected by default.
         images, image_column : path, str, optional
-            What the labelling page shows as images: a column of paths inside the folder `images`, or of base64 without a folder. The
-            column is no feature unless it is named in `features`.
+            What the labelling page shows as images: a column of paths inside the folder `images` or, without a folder, of images in base64.
+            The column is not used as a feature unless `features` names it.
         pixels : (int, int), optional
-            Lines and columns of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
+            Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         in_place : bool, optional
             Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their chances
             and labels, and a checksum of each row group. By default those of 1 GB or more do.
@@ -147,7 +147,7 @@ class Campaign(LabelLoop):
         [7, 8]
         """
         from observal.diagnosis.quick import quick_warnings
-        from observal.journal.display import shown_as, without
+        from observal.journal.display import shown_as, without_columns
         from observal.tables import TableRoles, load_problem
         from observal.tables.formats import Format, format_of, unattached
         from observal.tables.in_place import is_large, load_in_place
@@ -190,8 +190,8 @@ class Campaign(LabelLoop):
         show = shown_as(rows, images, image_column, pixels)
         unused = [image_column] if image_column and image_column not in (features or ()) else []
         loaded = load_problem(
-            [without(table, unused) for table in tables],
-            without(rows, unused),
+            [without_columns(table, unused) for table in tables],
+            without_columns(rows, unused),
             roles,
             propensity=propensity,
             classes=classes,
@@ -203,10 +203,13 @@ class Campaign(LabelLoop):
         )
         about = {
             **_about(loaded, id, label, rows.column_names),
-            "notes": [*quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names), *loaded.notes],
+            "notes": [
+                *quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources),
+                *loaded.notes,
+            ],
             "files": [source_name(table) for table in (*logs, pool)],
             "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
-            "propensity": propensity if isinstance(propensity, str) and propensity in rows.column_names else None,
+            "propensity": _columns_of(propensity, rows.column_names),
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
@@ -334,7 +337,7 @@ class Campaign(LabelLoop):
         text: str | bytes | None = None,
         **written: Any,
     ) -> Receipt:
-        """Store the answers in a file, as a session does, or in what Label Studio and Argilla export: each annotator's apart."""
+        """Store the answers in a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
         told = read_exchange(path, text)
         return super().tell_file(path, annotator, correct, text, **written) if told is None else self.tell_people(told)
 
@@ -420,3 +423,9 @@ def _about(loaded: Any, id: str | None, label: str, columns: Sequence[str]) -> d
         "encoder": loaded.encoder.to_dict(),
         "notes": list(loaded.notes),
     }
+
+
+def _columns_of(propensity: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns of the pool that a propensity was given as."""
+    given = propensity if isinstance(propensity, list | tuple) else [propensity]
+    return [one for one in given if isinstance(one, str) and one in names]

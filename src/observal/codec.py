@@ -134,7 +134,7 @@ def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> An
 
 
 def _encode_estimator(value: Any, where: str) -> Any:
-    """Return an estimator of scikit-learn by its name and settings; what it learned is left out, and another's is unsaved."""
+    """Return an estimator of scikit-learn by its name and settings, without what it learned; any other estimator counts as unsaved."""
     name = f"{type(value).__module__}.{type(value).__name__}"
     if sklearn_estimators().get(name) is not type(value):
         return {"unsaved": f"{where}: {type(value).__name__}"}

@@ -11,8 +11,8 @@ from observal.errors import InvalidInput, ObservalError
 from observal.journal.settings import ANYONE
 from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.stored_problem import ROWS
-from observal.journal.status import status_of
-from observal.server.images import decode_inline, image_type, is_inline, read_image
+from observal.journal.status import CHOOSING, status_of
+from observal.server.images import load_image
 from observal.server.rows import Rows
 from observal.session import Session
 
@@ -27,13 +27,12 @@ except ModuleNotFoundError as error:
 STATIC = Path(__file__).parent / "server" / "static"
 QUEUE = 20  # rows that are in the widget at a time
 LOW = 5  # of them, before more are asked for
-CHOOSING = "Choosing the next rows…"
 
 
 class Labeller(anywidget.AnyWidget):
     """Label rows in a cell: one key answers, saves and shows the next row.
 
-    Keys work once the widget was clicked. Each answer is told to the session or campaign at once. When a round is
+    Keys work once you have clicked the widget. Each answer is told to the session or campaign at once. When a round is
     complete, the method fits again and chooses the next rows, which takes a moment.
 
     Parameters
@@ -48,7 +47,7 @@ class Labeller(anywidget.AnyWidget):
         What people see of each row of the pool, in the pool's order: a file, or a pandas, polars or pyarrow frame. By default a
         campaign's raw rows, or a session's features.
     pixels : (int, int), optional
-        Lines and columns of a picture whose pixels are columns of numbers, such as ``x0`` to ``x63``.
+        Height and width of a picture whose pixels are columns of numbers, such as ``x0`` to ``x63``.
 
     Examples
     --------
@@ -83,7 +82,8 @@ class Labeller(anywidget.AnyWidget):
         settings = dict(source.settings)
         if pixels is not None:
             settings["show"] = {**(settings.get("show") or {}), "pixels": pixels}
-        self._folder = (settings.get("show") or {}).get("images")
+        folder = (settings.get("show") or {}).get("images")
+        self._folder = None if folder is None else Path(folder)
         self._rows = Rows(_raw_rows(source, rows), settings)
         self._seen: set[str] = set()
         self.campaign = {
@@ -149,11 +149,10 @@ class Labeller(anywidget.AnyWidget):
         if field["kind"] != "image":
             return field
         cell = self._rows.cell(position, int(field["image"].rsplit("/", 1)[1]))
-        folder = None if is_inline(cell) else self._folder
-        content = decode_inline(cell) if folder is None else read_image(Path(folder), cell)
-        kind = None if content is None else image_type(content)
-        if content is None or kind is None:
+        loaded = load_image(self._folder, cell)
+        if loaded is None:
             return {**field, "kind": "text", "image": None}
+        content, kind = loaded
         return {**field, "image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
 
     def _show_progress(self) -> None:

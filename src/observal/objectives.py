@@ -6,7 +6,7 @@ objective                 the threshold
 error                     ½: each mistake counts the same
 balanced error            the mean over classes of the share of wrong rows is smallest
 recall=0.8                the highest at which this share of the positive class is found
-precision=0.8             the lowest at which this share of the rows said to be positive is
+precision=0.8             the lowest at which this share of the rows predicted to be positive is
 cost=1,10                 the mean cost is smallest, missing a row of each class costing this much, in their order
 ========================  ====================================================================================
 """
@@ -115,7 +115,7 @@ def objective_words(objective: str, classes: Sequence[Any]) -> str:
     if name == "recall":
         return f"find {float(value):.0%} of {classes[-1]!r} (recall {value})"
     if name == "precision":
-        return f"be right on {float(value):.0%} of the rows said to be {classes[-1]!r} (precision {value})"
+        return f"be right on {float(value):.0%} of the rows predicted to be {classes[-1]!r} (precision {value})"
     if name == "cost":
         costs = [f"{cost:g}" for cost in costs_of(objective)]
         return f"the lowest cost: missing {classes[1]!r} costs {costs[1]}, missing {classes[0]!r} {costs[0]}"

@@ -34,7 +34,7 @@ def sklearn_estimators() -> dict[str, type[Any]]:
 
 
 def changed_settings(estimator: Any) -> dict[str, Any]:
-    """Return the settings of an estimator that are not the default.
+    """Return the settings of an estimator that differ from their defaults.
 
     Examples
     --------

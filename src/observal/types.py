@@ -250,7 +250,7 @@ class Interval:
 
     Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
     interval is wide. `method` says how the interval was made. `unknown` is the share of rows of which labels can tell nothing: all of
-    them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest value there could be: 1 of a share.
+    them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest possible value: 1 for a share.
     """
 
     estimate: float

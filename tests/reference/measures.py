@@ -26,7 +26,7 @@ def balanced_error(codes, predicted, weights, n_classes):
 
 
 def gain_over_baseline(codes, predicted, weights, n_classes):
-    """By how much the weighted error is below that of always saying the commonest class."""
+    """By how much the weighted error is below that of always predicting the commonest class."""
     prior = [sum(w for w, c in zip(weights, codes, strict=True) if c == k) for k in range(n_classes)]
     commonest = prior.index(max(prior))
     base = sum(w for w, c in zip(weights, codes, strict=True) if c != commonest)

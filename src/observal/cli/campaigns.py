@@ -50,15 +50,15 @@ Dask = Annotated[
     ),
 ]
 Features = Annotated[
-    str | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
+    list[str] | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
 ]
 Separator = Annotated[
-    str | None, typer.Option("--sep", help="What separates columns in CSV files; by default found out.")
+    str | None, typer.Option("--sep", help="What separates columns in CSV files; detected by default.")
 ]
-DecimalSign = Annotated[str | None, typer.Option("--decimal", help="Decimal sign, . or , ; by default found out.")]
-Encoding = Annotated[str | None, typer.Option(help="Encoding of CSV files, such as cp1252; by default found out.")]
+DecimalSign = Annotated[str | None, typer.Option("--decimal", help="Decimal sign, . or , ; detected by default.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of CSV files, such as cp1252; detected by default.")]
 Missing = Annotated[
-    list[str] | None, typer.Option(help="A word that means a missing value, such as '?'; repeat it for several.")
+    list[str] | None, typer.Option(help="A word that means a missing value, such as '?'; may be repeated.")
 ]
 
 
@@ -79,7 +79,7 @@ def init(
         typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
     ] = None,
     features: Features = None,
-    exclude: Annotated[str | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
         float | None,
@@ -126,14 +126,14 @@ def init(
     decimal: DecimalSign = None,
     encoding: Encoding = None,
     missing: Missing = None,
-    images: Annotated[
-        Path | None, typer.Option(help="Folder of the images that --image-column has paths of, for the labelling page.")
-    ] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder that the paths in --image-column start from.")] = None,
     image_column: Annotated[
-        str | None, typer.Option(help="Column of image paths inside --images, or of base64; not a feature.")
+        str | None,
+        typer.Option(help="Column of image paths inside --images, or of images in base64; not used as a feature."),
     ] = None,
     pixels: Annotated[
-        str | None, typer.Option(help="Size of a picture made of columns of numbers, LINESxCOLUMNS such as 8x8.")
+        str | None,
+        typer.Option(help="Size of a picture whose pixels are columns of numbers, HEIGHTxWIDTH such as 8x8."),
     ] = None,
     in_place: Annotated[
         bool | None,
@@ -211,7 +211,9 @@ def ask(
     annotator: Annotator = "anyone",
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="Write to this new file: Excel if it ends in .xlsx, otherwise CSV or --json."),
+        typer.Option(
+            "-o", "--out", help="Write to this new file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV."
+        ),
     ] = None,
     dask: Dask = None,
 ) -> None:
@@ -404,9 +406,9 @@ def export(
     model: Annotated[Path | None, typer.Argument(help="The file to write, such as model.skops.")] = None,
     label_studio: Annotated[
         Path | None,
-        typer.Option(help="Instead, write the open rows as tasks of Label Studio, and its config beside them."),
+        typer.Option(help="Write the open rows as Label Studio tasks instead, with the labelling config beside them."),
     ] = None,
-    argilla: Annotated[Path | None, typer.Option(help="Instead, write the open rows as records of Argilla.")] = None,
+    argilla: Annotated[Path | None, typer.Option(help="Write the open rows as Argilla records instead.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -454,7 +456,7 @@ def _export_rows(opened: Any, label_studio: Path | None, argilla: Path | None, f
         print_json({"rows": len(rows), "file": str(path), "config": config and str(config)})
         return
     beside = f", labelling config: {config}" if config else ""
-    say(f"{len(rows)} rows: {path}{beside}. They are held by {tool} until they are told or released.")
+    say(f"{len(rows)} rows: {path}{beside}. {tool} holds them until they are answered or released.")
 
 
 def _show_status(found: Any, as_json: bool, intervals: dict[str, Any] | None = None) -> None:
@@ -504,16 +506,19 @@ def _line(entry: Any) -> tuple[Any, ...]:
     return entry.sequence, entry.time[:19].replace("T", " "), entry.actor, entry.kind, entry.text
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Return the parts of A,B,C."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+def listed(given: str | list[str] | None) -> list[str] | None:
+    """Return the parts of A,B,C, also of an option that was given several times."""
+    if given is None:
+        return None
+    texts = [given] if isinstance(given, str) else given
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()] if texts else None
 
 
 def _picture(text: str) -> tuple[int, int]:
-    lines, _, columns = text.lower().replace("×", "x").partition("x")
-    if not (lines.isdecimal() and columns.isdecimal()):
-        raise typer.BadParameter(f"--pixels must be LINESxCOLUMNS such as 8x8, but is {text!r}.")
-    return int(lines), int(columns)
+    height, _, width = text.lower().replace("×", "x").partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise typer.BadParameter(f"--pixels must be HEIGHTxWIDTH such as 8x8, but is {text!r}.")
+    return int(height), int(width)
 
 
 def _objective(target: str | None, cost_of_missing: str | None) -> Any:
@@ -531,7 +536,7 @@ def _objective(target: str | None, cost_of_missing: str | None) -> Any:
 
 
 def _asked_positive(progress: Any, classes: Any) -> str:
-    """Ask which class is the positive one; the rarer one, which is last, is offered."""
+    """Ask which class is the positive one, and suggest the rarer one, which is last."""
     names = [str(value) for value in classes]
     question = (
         f"Which class are you looking for, {printable(' or '.join(names))}? Precision and recall will be about it"

@@ -213,7 +213,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure, the campaign and the report.")] = Path("out/demo"),
     trials: Annotated[int, typer.Option(help="Random splits to compare on.", min=2)] = 16,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Instead, label digits yourself: open a page in your browser.")
+        bool, typer.Option("--serve", help="Label digits yourself, on a page in your browser, instead.")
     ] = False,
     port: Annotated[int, typer.Option(help="With --serve: the port; 0 takes a free one.", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = True,

@@ -131,8 +131,7 @@ def print_json(content: Any, path: Path | None = None) -> None:
 def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]], like: Format | None = None) -> None:
     """Print records as CSV without formulas, or write them to a new file; `like` says how the user's own tables are written.
 
-    For people whose spreadsheet has decimal commas, columns are separated by semicolons. A mark at the beginning tells spreadsheets
-    that the text is UTF-8, where the user's own tables were not.
+    Columns are separated as in those tables. If they were not in UTF-8, a mark at the beginning tells spreadsheets that this file is.
     """
     from observal.spreadsheets import csv_text
 

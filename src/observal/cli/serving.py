@@ -20,17 +20,17 @@ Name = Annotated[str, typer.Argument(help="Name of the person.")]
 def serve(
     campaign: Where,
     host: Annotated[
-        str, typer.Option(help="Where to listen; other machines need people who were added.")
+        str, typer.Option(help="Address to listen on; to let other machines in, add people first.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    title: Annotated[str, typer.Option(help="What the page is called; the campaign's name by default.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the page; the campaign's name by default.")] = "",
     lease: Annotated[
-        float, typer.Option(help="Minutes after which rows of somebody who is gone go to others.", min=0.1)
+        float, typer.Option(help="Minutes after which the rows of somebody who has left go to others.", min=0.1)
     ] = 15.0,
     images: Annotated[Path | None, typer.Option(help="The folder of images, if it was moved.")] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name by which browsers may call the server; may be repeated.")
+        list[str] | None, typer.Option(help="Another host name that browsers may use for the server; may be repeated.")
     ] = None,
 ) -> None:
     """Label in a browser: serve a campaign's rows on a page until you press Ctrl+C.
@@ -67,7 +67,7 @@ def add(
         Literal["owner", "annotator"] | None,
         typer.Option(help="An owner also reviews, decides and exports; annotator by default."),
     ] = None,
-    url: Annotated[str, typer.Option(help="Address of the server, as people reach it.")] = f"http://127.0.0.1:{PORT}",
+    url: Annotated[str, typer.Option(help="Address at which people reach the server.")] = f"http://127.0.0.1:{PORT}",
     as_json: Json = False,
 ) -> None:
     """Add a person, and print a link that signs them in once. Adding them again makes a new link.

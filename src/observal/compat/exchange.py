@@ -1,6 +1,6 @@
 """Rows and answers in the files of other labelling tools: tasks and annotations of Label Studio, records of Argilla.
 
-Nothing of these tools is imported: their files are JSON. Rows are shown as text, one cell a line.
+Nothing of these tools is imported: their files are JSON. Rows are shown as text, one cell per line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DrawnRow:
 
     @property
     def text(self) -> str:
-        """The cells, one a line."""
+        """The cells, one per line."""
         return "\n".join(f"{name}: {'' if value is None else value}" for name, value in self.cells.items())
 
     @property
@@ -164,7 +164,7 @@ def _gathered(source: str | Path, found: list[dict[str, Any]], read: Any) -> dic
                 )  # a later answer replaces an earlier one
         except (KeyError, IndexError, TypeError, AttributeError, ValueError):
             raise InvalidInput(
-                f"{where} is not as Label Studio or Argilla write it, so nothing was stored; export the annotations again as JSON."
+                f"{where} is not what Label Studio or Argilla export, so nothing was stored; export the annotations again as JSON."
             ) from None
     return {name: list(answers.values()) for name, answers in told.items()}
 

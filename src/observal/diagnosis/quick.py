@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ from observal.diagnosis.words import count
 from observal.methods.measures import right_side
 from observal.problem import LoggedData, Pool
 
-LEAKY = 0.99  # AUC of one column alone: features hardly ever tell that much
+LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
 MOST_ROWS = 20_000
-LEAST_DISTINCT = 50  # rows, all with another whole number, that look like ids
+LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
 MOST_NAMED = 5
 
 
-def quick_warnings(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
+def quick_warnings(
+    logged: LoggedData, pool: Pool, names: Sequence[str], sources: Sequence[str] | None = None
+) -> list[str]:
     """Return sentences on what is likely to be wrong with the data, most serious first.
 
     Parameters
@@ -30,6 +33,8 @@ def quick_warnings(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list
         What the old policy showed, and the rows that can be asked about.
     names : sequence of str
         Of the features.
+    sources : sequence of str, optional
+        The column of the table that each comes from; by default its name.
 
     Examples
     --------
@@ -38,9 +43,10 @@ def quick_warnings(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list
     >>> logged = ob.LoggedData(X, np.where(X[:, 0] % 3 > 0, X[:, 0] % 2, np.nan), propensity=1.0)
     >>> for warning in quick_warnings(logged, ob.Pool(X + 60, 1.0), ["number"]): print(warning)
     Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity.
-    Warning: Column 'number' looks like an id: it has another whole number in every row; leave it out with --exclude number.
+    Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
-    return [f"Warning: {text}" for text in (*_propensities(logged), *_leaks(logged, names), *_ids(logged, pool, names))]
+    leaks = _leaks(logged, names, names if sources is None else sources)
+    return [f"Warning: {text}" for text in (*_propensities(logged), *leaks, *_ids(logged, pool, names))]
 
 
 def _propensities(logged: LoggedData) -> list[str]:
@@ -54,19 +60,19 @@ def _propensities(logged: LoggedData) -> list[str]:
     return [" ".join(found.sentences())] if found.cannot_be_right else []
 
 
-def _leaks(logged: LoggedData, names: Sequence[str]) -> list[str]:
+def _leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
     rows = np.flatnonzero(logged.revealed)
     rows = rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
     codes = logged.codes[rows]
     if len(logged.classes) != 2 or np.bincount(codes, minlength=2).min() < LEAST_OF_CLASS:
         return []
     found = []
-    for column, name in enumerate(names):
+    for column, (name, source) in enumerate(zip(names, sources, strict=True)):
         auc = alone(column_of(logged.X, column)[rows], codes)
         if auc >= LEAKY:
             found.append(
                 f"Column {name!r} alone tells the classes apart (AUC {auc:.3f}); if it is only known once the label is, leave it "
-                "out with --exclude."
+                f"out with --exclude {quote(source)}."
             )
     return _few(found)
 
@@ -95,7 +101,7 @@ def _ids(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
         values = np.concatenate([column_of(logged.X, column)[some], column_of(pool.X, column)[more]])
         if np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
             found.append(
-                f"Column {name!r} looks like an id: it has another whole number in every row; leave it out with --exclude {name}."
+                f"Column {name!r} looks like an id: it has a different whole number in every row; leave it out with --exclude {quote(name)}."
             )
     return _few(found)
 

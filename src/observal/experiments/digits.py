@@ -1,4 +1,4 @@
-"""The demo in a browser: handwritten digits, "is this an 8?", and a log left by a timid old classifier.
+"""The demo in a browser: handwritten digits, "is this an 8?", and a log left by a cautious old classifier.
 
 The old classifier is a plane. It mostly revealed the labels of digits that it was very sure about, so the log says next to nothing
 about those that are hard to tell apart.
@@ -20,7 +20,7 @@ from observal.methods import AutoVC
 TITLE = "Is this an 8?"
 ID, LABEL = "digit", "is an 8"
 LABELS, BATCH = 60, 10
-TIMID, FLOOR = 0.03, 0.02  # how rarely the old classifier looked, and the chance that it looked anywhere
+TIMID, FLOOR = 0.03, 0.02  # how rarely the old classifier looked, and the chance of a look anywhere
 
 
 def make_digits(seed: int) -> tuple[Simulation, tuple[str, ...]]:

@@ -30,7 +30,7 @@ def shown_as(
         )
     folder = None if images is None else Path(images).resolve()
     if folder is not None and not folder.is_dir():
-        raise InvalidInput(f"The folder of images {folder} does not exist; give the folder that the paths begin in.")
+        raise InvalidInput(f"The folder of images {folder} does not exist; give the folder that the paths start from.")
     if pixels is not None:
         pixels = check_pixels(pixels)
     return {
@@ -41,15 +41,15 @@ def shown_as(
 
 
 def check_pixels(pixels: Sequence[int]) -> tuple[int, int]:
-    """Return lines and columns of a picture, if they can be."""
+    """Return the height and width of a picture, or refuse them."""
     if len(pixels) != 2 or not all(type(count) is int and 1 <= count <= 1000 for count in pixels):
         raise InvalidInput(
-            f"Pixels must be two numbers from 1 to 1000, lines and columns, but are {pixels!r}; write 8x8."
+            f"The size of a picture must be two numbers from 1 to 1000, height and width, but is {pixels!r}; write 8x8."
         )
     return pixels[0], pixels[1]
 
 
-def without(table: Any, names: Sequence[str]) -> Any:
+def without_columns(table: Any, names: Sequence[str]) -> Any:
     """Return a table without some columns, as far as it has them."""
     return table.drop_columns([name for name in names if name in table.column_names])
 

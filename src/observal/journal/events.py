@@ -144,7 +144,9 @@ def _check_created(payload: Mapping[str, Any]) -> None:
     require(min(counts) >= 0, "a count is too small")
     require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
     require(check_show(payload.get("show")), "how its rows are shown is not valid")
-    require(isinstance(payload.get("propensity"), str | None), "its propensity is not the name of a column")
+    hidden = payload.get("propensity")  # one name, or none, in campaigns made before several could be named
+    names = hidden if isinstance(hidden, list) else [hidden or ""]
+    require(all(isinstance(name, str) for name in names), "its propensity is not the name of a column")
     texts = [*payload["features"], *payload["notes"]]
     require(all(isinstance(text, str) for text in texts), "a name is not text")
     try:

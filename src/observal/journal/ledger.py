@@ -22,7 +22,7 @@ class Ledger:
     Attributes
     ----------
     settings : mapping
-        What the session or campaign was made with: the payload of its first event, with the label budget of today.
+        What the session or campaign was made with: the payload of its first event, with the current label budget.
     plans : list of Plan
         One per round, as recorded when it was opened.
     responses : dict
@@ -32,7 +32,7 @@ class Ledger:
     holders : dict
         Pool position → the annotators who hold the row and have not answered.
     given : dict
-        Pool position → everybody whom the row was ever handed to.
+        Pool position → everybody who was ever given the row.
     round_of : dict
         Pool position → the number of the round that asked about it.
     times : dict

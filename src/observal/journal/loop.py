@@ -32,7 +32,7 @@ from observal.types import ACTION_NAMES, Interval, Plan, Recorded, Round, RunRes
 
 
 class Transaction(Protocol):
-    """What a journal offers while it is read or written; what is `durable` may be read by another process later."""
+    """What a journal offers while it is read or written; `durable` says whether another process may read it later."""
 
     durable: bool
 
@@ -156,7 +156,7 @@ class LabelLoop:
         text : str or bytes, optional
             The content, if it has already been read.
         sep, encoding : str, optional
-            What separates the columns of a CSV, and its encoding; found out by default.
+            What separates the columns of a CSV, and its encoding; detected by default.
         missing : sequence of str
             Words that mean "not yet", besides those that the campaign was made with.
         """
@@ -216,7 +216,8 @@ class LabelLoop:
     def tell_people(self, told: Mapping[str, list[WrittenAnswer]]) -> Receipt:
         """Store the answers of several people, annotator → answers: all of them or, if one is wrong, none.
 
-        Each may change their own answers. Where a row of an overlap of 1 has another's, theirs is kept beside it.
+        People may change their own answers. With an overlap of 1, an answer to a row that somebody else answered first is kept beside
+        theirs.
         """
         with self._writing() as transaction:
             receipts = []
@@ -241,7 +242,7 @@ class LabelLoop:
     def extend(self, label_budget: int, actor: str = ANYONE) -> None:
         """Raise the label budget.
 
-        Intervals then hold at all rounds together, however many follow, because the rounds up to the first budget were not all.
+        Intervals then hold at all rounds together, however many follow, because there are more rounds than the first budget allowed for.
 
         Parameters
         ----------
@@ -276,7 +277,7 @@ class LabelLoop:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the session or campaign was made with: the payload of the journal's first event, with the label budget of today."""
+        """What the session or campaign was made with: the payload of the journal's first event, with the current label budget."""
         return dict(self._read().settings)
 
     @property
@@ -290,12 +291,6 @@ class LabelLoop:
     def labels(self) -> int:
         """Labels bought so far, including those of the open round."""
         return self._read().bought
-
-    def labels_after(self, round_: int) -> int:
-        """Return how many labels were bought up to a round."""
-        ledger = self._read()
-        rows = (p for plan in ledger.plans[:round_] for p in plan.asked.tolist())
-        return sum(ledger.labels.get(p) is not None for p in rows)
 
     @property
     def stopped(self) -> str:

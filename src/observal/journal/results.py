@@ -238,7 +238,7 @@ class Status:
 
     def _classes(self) -> str:
         named = ", ".join(str(value) for value in self.classes)
-        return f"{named}; {self.classes[-1]} is the positive one" if len(self.classes) == 2 else named
+        return f"{named}; {self.classes[-1]} is the positive class" if len(self.classes) == 2 else named
 
 
 @dataclass(frozen=True)

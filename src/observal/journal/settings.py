@@ -61,7 +61,7 @@ def new_settings(
     chosen["objective"] = canonical(chosen.get("objective") or "error", logged.classes.tolist())
     if chosen["objective"] != "error" and not getattr(method, "follows_objective", False):
         raise InvalidInput(
-            f"{type(method).__name__} is for the fewest mistakes alone, but the objective is {chosen['objective']!r}; "
+            f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {chosen['objective']!r}; "
             "use AutoVC or NewtonVC, or leave the objective out."
         )
     return {

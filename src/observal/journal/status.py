@@ -10,6 +10,8 @@ from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.results import Status
 
+CHOOSING = "Choosing the next rows…"
+
 
 def why_nothing(ledger: Ledger, annotator: str) -> str:
     """Return why there is no row for an annotator, in words."""

@@ -65,9 +65,9 @@ def validate_answers(
 
 
 def own_changes(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str) -> Changes:
-    """Return what answers of somebody at their own desk would change: they may change their own, and never replace another's.
+    """Return what answers from the page or another tool would change: people may change their own, and never replace another's.
 
-    With an overlap of 1 a row may have been given to somebody else, who answered first. The answer is then kept beside theirs.
+    With an overlap of 1, somebody else may have been given the row and answered first. The answer is then kept beside theirs.
 
     Parameters
     ----------

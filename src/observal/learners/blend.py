@@ -114,8 +114,8 @@ class Blend:
     def judge_block(self, block: Any, odds: float = 1.0) -> Judged:
         """Return what it says of a block of rows that were checked.
 
-        `odds` multiplies the odds of the second of two classes, so that another threshold than ½ becomes ½; the chance of being wrong
-        stays what it is.
+        `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
+        wrong does not change.
         """
         Z = self.feature_map(block)
         parts = [bounded(member(Z)) for member in self.members]

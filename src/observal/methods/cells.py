@@ -129,7 +129,7 @@ class Cells:
     def _around(self, estimate: float, rest: Floats, whole: float, involved: float) -> Interval:
         """Return the interval around an estimate that each labelled row in a cell moves by ``rest/whole``.
 
-        `involved` is the share of rows that it is about: of pseudo-rows, up to four times as many are.
+        `involved` is the share of rows that the estimate is about. Of the pseudo-rows, a share that is `RARE` times as large counts.
         """
         used = self.of_label >= 0
         cell, weight = self.of_label[used], self.weight[used]

@@ -1,6 +1,6 @@
 """What is measured of a classifier beside its error, each with an interval from the same cells.
 
-**Baseline.** The error of always saying the commonest class. A classifier differs from that only on rows where it says something else.
+**Baseline.** The error of always predicting the commonest class. A classifier differs from that only on rows where it says something else.
 Of those, it wins where it is right and loses where the row is of the commonest class: it is better than the baseline if and only if it
 wins more than half of these rows.
 
@@ -102,7 +102,7 @@ def right_side(scores: Floats, codes: Ints, weights: Floats) -> Floats:
 
 
 def beats_baseline(intervals: Mapping[str, Interval]) -> bool | None:
-    """Return whether a classifier is better than always saying the commonest class; None where that is not clear.
+    """Return whether a classifier is better than always predicting the commonest class; None where that is not clear.
 
     Examples
     --------

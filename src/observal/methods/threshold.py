@@ -55,7 +55,7 @@ def label_weights(
 
 
 def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: str, otherwise: float) -> float:
-    """Return the score from which on a row is said to be positive.
+    """Return the lowest score at which a row is predicted to be positive.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: st
     objective : str
         See :mod:`observal.objectives`.
     otherwise : float
-        The threshold while labels of one class are all there are.
+        The threshold while all labels are of one class.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: st
     negative = np.bincount(place, weights=weights * (codes == 0), minlength=values.size)
     if not (positive.sum() > 0.0 and negative.sum() > 0.0):
         return otherwise
-    # Number k: the k lowest values are said to be negative.
+    # Entry k: the k lowest values are predicted to be negative.
     missed, let_go = (np.append(0.0, np.cumsum(part)) for part in (positive, negative))
     found, alarms = positive.sum() - missed, negative.sum() - let_go
     name = measure_of(objective)
@@ -112,10 +112,10 @@ def _between(values: Floats, k: int) -> float:
 def judged_by_others(
     scores: Floats, codes: Ints, weights: Floats, objective: str, threshold: float, otherwise: float
 ) -> Ints:
-    """Return the class that each labelled row is said to be of: by `threshold`, or by one chosen without it.
+    """Return the predicted class of each labelled row, by `threshold` or by one that was chosen without the row.
 
-    The threshold hangs on the rows of the rarer class: they are judged by thresholds that were chosen without them. Any one row of the
-    other class hardly moves it.
+    The threshold depends mostly on the rows of the rarer class, so they are judged by thresholds that were chosen without them. A single
+    row of the other class hardly moves it.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def judged_by_others(
 
 @dataclass(frozen=True, eq=False)
 class ThresholdClassifier:
-    """A classifier of two classes that says the second one from another chance than ½ on.
+    """A classifier of two classes with a threshold other than ½.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class ThresholdClassifier:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def leaning_proba(self, X: Any) -> Floats:
-        """Return chances with the odds multiplied so that the threshold is ½: how they look to those who chose it."""
+        """Return chances with the odds multiplied so that the threshold becomes ½."""
         from observal.learners.blend import leaning
 
         return leaning(self.predict_proba(X), odds_at(self.threshold))

@@ -87,7 +87,9 @@ def write_campaign_report(
 def _next_step(status: Any) -> str:
     if not status.stopped:
         return "Label the rows that observal ask shows, or stop here: observal export writes the model."
-    return "observal export writes the model. If the error is not good enough, make a campaign with a larger budget."
+    if status.label_budget is None or status.labels < status.label_budget:
+        return "observal export writes the model."
+    return "observal export writes the model. If the error is not good enough, raise the budget with observal extend."
 
 
 def _settings(status: Any) -> dict[str, str]:

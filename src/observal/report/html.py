@@ -289,7 +289,9 @@ def _model(content: ReportContent) -> dict[str, Any]:
     groups = (
         []
         if content.judged is None
-        else errors_by_group(problem, Judged(*content.judged), content.names, [name for name, _ in uses])
+        else errors_by_group(
+            problem, Judged(*content.judged), content.names, [name for name, _ in uses], content.date_features
+        )
     )
     return {
         "level": level,

@@ -14,16 +14,15 @@ Intervals = Mapping[str, Interval | None]
 
 
 class Measure(NamedTuple):
-    """A measure: its short name, what it is about, and its interval."""
+    """A measure: its name, what it is about, and its interval."""
 
-    key: str
     name: str
     about: str
     interval: Interval
 
     def value(self, x: float) -> str:
         """Return a value as people write it: a share in percent, AUC and costs as numbers."""
-        return f"{x:.2f}" if self.key == AUC else f"{x:.3g}" if self.key == COST else percent(x)
+        return f"{x:.2f}" if self.name == AUC else f"{x:.3g}" if self.name == COST else percent(x)
 
     def words(self) -> str:
         """Return the interval in words."""
@@ -34,7 +33,7 @@ class Measure(NamedTuple):
 
 
 def is_known(interval: Interval) -> bool:
-    """Return whether an interval is narrower than all there could be."""
+    """Return whether an interval rules anything out."""
     return interval.low > 0.0 or interval.high < interval.most
 
 
@@ -54,23 +53,23 @@ def measures_of(intervals: Intervals, classes: Sequence[Any], objective: str = "
     --------
     >>> known = Interval(0.5, 0.4, 0.6, 0.95, "cells")
     >>> [f"{m.name} {m.about}" for m in measures_of({"error": known, "recall": known}, ["paid", "default"])]
-    ['error share of rows that are wrong', "recall share of 'default' that is found"]
+    ['error share of rows that are wrong', "recall share of the 'default' rows that are found"]
     """
     positive = repr(classes[-1])
     costs = costs_of(objective)
     about = {
         "error": "share of rows that are wrong",
-        BASELINE: f"error of always saying {commonest(intervals, classes)}",
-        "precision": f"share of the rows said to be {positive} that are",
-        "recall": f"share of {positive} that is found",
+        BASELINE: f"error of always predicting {commonest(intervals, classes)}",
+        "precision": f"share of the rows predicted to be {positive} that are",
+        "recall": f"share of the {positive} rows that are found",
         "prevalence": f"share of {positive} among all rows",
-        AUC: f"chance that a row of {positive} scores higher than another",
+        AUC: f"chance that a {positive} row scores higher than one of the other class",
         BALANCED: "mean over classes of the share that is wrong",
         COST: "mean cost of a row, if missing "
         + " and ".join(f"{value!r} costs {cost:g}" for value, cost in zip(classes, costs, strict=False)),
     }
     order = sorted(about, key=lambda key: (key != "error", key != measure_of(objective)))
-    return [Measure(key, key, about[key], found) for key in order if (found := intervals.get(key)) is not None]
+    return [Measure(key, about[key], found) for key in order if (found := intervals.get(key)) is not None]
 
 
 def commonest(intervals: Intervals, classes: Sequence[Any]) -> str:
@@ -83,19 +82,19 @@ def commonest(intervals: Intervals, classes: Sequence[Any]) -> str:
 
 
 def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
-    """Return how the classifier compares with always saying the commonest class; empty where that is not known.
+    """Return how the classifier compares with always predicting the commonest class; empty where that is not known.
 
     Examples
     --------
     >>> from observal.methods.measures import WINS
     >>> base, wins = Interval(0.03, 0.02, 0.04, 0.95, "cells"), Interval(0.5, 0.0, 1.0, 0.95, "cells")
     >>> baseline_sentence({BASELINE: base, WINS: wins}, ["paid", "default"])
-    'Always saying the commonest class would be wrong on 3% of the rows; the labels do not show that the model makes fewer mistakes.'
+    'Always predicting the commonest class would be wrong on 3% of the rows; the labels do not show that the model makes fewer mistakes.'
     """
     base = intervals.get(BASELINE)
     if base is None or not is_known(base):
         return ""
-    always = f"Always saying {commonest(intervals, classes)} would be wrong on {percent(base.estimate)} of the rows"
+    always = f"Always predicting {commonest(intervals, classes)} would be wrong on {percent(base.estimate)} of the rows"
     better = beats_baseline({key: one for key, one in intervals.items() if one is not None})
     if better:
         return f"{always}; the model makes fewer mistakes."
@@ -114,7 +113,7 @@ def says_one_class(intervals: Intervals, classes: Sequence[Any]) -> bool:
 
 
 def advice(intervals: Intervals, classes: Sequence[Any], objective: str) -> str:
-    """Return what to do where fewest mistakes is the wrong objective, or where a target is missed; else nothing."""
+    """Return what to do if the fewest mistakes is the wrong objective, or whether a target is reached; otherwise nothing."""
     recall = intervals.get("recall")
     name = measure_of(objective)
     known = {key: one for key, one in intervals.items() if one is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,9 @@ from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import number, percent
 from observal.methods.cells import wilson
 from observal.problem import Problem
+from observal.report.measures import is_known
 from observal.stopping import chances_of
+from observal.tables.written import day_words
 from observal.types import Interval
 
 MORE_LABELS = 50
@@ -45,19 +47,18 @@ def worth(before: Interval, now: Interval, bought: int, to_gain: float | None) -
     --------
     >>> ends = Interval(0.2, 0.1, 0.4, 0.95, "cells"), Interval(0.05, 0.03, 0.08, 0.95, "cells")
     >>> worth(*ends, 120, 0.004)
-    'With the log alone the error was between 10% and 40%; with 120 more labels it is between 3% and 8%. The next 50 labels may lower it by about 0.4 points at most.'
+    'With the log alone the error was between 10% and 40%; with 120 more labels it is between 3% and 8%. The next 50 labels may lower it by at most about 0.4 points.'
     """
 
     def between(one: Interval) -> str:
-        known = one.low > 0.0 or one.high < 1.0
-        return f"between {percent(one.low)} and {percent(one.high)}" if known else "not known"
+        return f"between {percent(one.low)} and {percent(one.high)}" if is_known(one) else "not known"
 
     if not bought:
         return f"With the log alone the error is {between(now)}. No label was bought yet."
     more = (
         f"It is too early to say what {MORE_LABELS} more labels may bring."
         if to_gain is None
-        else f"The next {MORE_LABELS} labels may lower it by about {100 * to_gain:.2g} points at most."
+        else f"The next {MORE_LABELS} labels may lower it by at most about {100 * to_gain:.2g} points."
     )
     return (
         f"With the log alone the error was {between(before)}; with {bought:,} more labels it is {between(now)}. {more}"
@@ -102,18 +103,19 @@ def what_it_uses(estimator: Any, X: Any, names: Sequence[str], sources: Sequence
 
 
 def errors_by_group(
-    problem: Problem, judged: Judged, names: Sequence[str], first: Sequence[str]
+    problem: Problem, judged: Judged, names: Sequence[str], first: Sequence[str], dates: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the error in groups of rows, by the features named first: values of a category, thirds of a number.
+    """Return the error in groups of rows, by the features named first: values of a category, thirds of a number or date.
 
-    The intervals are rough: they take the labels of a group for independent ones.
+    The intervals are rough: they treat the labels of a group as independent.
     """
     found: list[dict[str, Any]] = []
     X = problem.take(judged.rows)
     order = sorted(range(len(names)), key=lambda k: (_rank(names[k], first), k))
     for column in order:
         values = column_of(X, column)
-        for words, inside in _groups(names[column], values, column_of(problem.pool.X, column)):
+        said = day_words if names[column] in dates else number
+        for words, inside in _groups(names[column], values, column_of(problem.pool.X, column), said):
             here = inside & (judged.weight > 0.0)
             if here.sum() >= LEAST_OF_GROUP:
                 found.append({"group": words, "labels": int(here.sum()), **_error(judged, here)})
@@ -127,16 +129,16 @@ def _rank(name: str, first: Sequence[str]) -> int:
     return next((k for k, one in enumerate(first) if one in (name, source)), len(first))
 
 
-def _groups(name: str, values: Floats, pool: Floats) -> list[tuple[str, Any]]:
+def _groups(name: str, values: Floats, pool: Floats, said: Callable[[float], str]) -> list[tuple[str, Any]]:
     if set(np.unique(pool)) <= {0.0, 1.0}:
         return [(name, values == 1.0)]
-    low, high = np.quantile(pool, [1 / 3, 2 / 3])
+    low, high = (float(end) for end in np.quantile(pool, [1 / 3, 2 / 3], method="lower"))  # values that occur
     if low == high:
-        return [(f"{name} ≤ {number(float(low))}", values <= low), (f"{name} > {number(float(low))}", values > low)]
+        return [(f"{name} ≤ {said(low)}", values <= low), (f"{name} > {said(low)}", values > low)]
     return [
-        (f"{name} ≤ {number(float(low))}", values <= low),
-        (f"{name} from {number(float(low))} to {number(float(high))}", (values > low) & (values <= high)),
-        (f"{name} > {number(float(high))}", values > high),
+        (f"{name} ≤ {said(low)}", values <= low),
+        (f"{name} from {said(low)} to {said(high)}", (values > low) & (values <= high)),
+        (f"{name} > {said(high)}", values > high),
     ]
 
 

@@ -21,7 +21,7 @@ from observal import __version__
 from observal.errors import CampaignUnavailable, ConflictingAnswer, InvalidInput, ObservalError, UnknownRow
 from observal.server import bodies
 from observal.server.desk import Desk, Refused
-from observal.server.images import decode_inline, image_type, is_inline, read_image
+from observal.server.images import load_image
 from observal.server.one_thread import OneThread
 
 STATIC = Path(__file__).parent / "static"
@@ -96,7 +96,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def other(_: Request, error: Exception) -> JSONResponse:
-        return problem(500, "The server made a mistake and nothing was stored; its terminal says more.")
+        return problem(500, "Something went wrong in the server and nothing was stored; its terminal says what.")
 
 
 def _add_page(app: FastAPI, desk: Desk, thread: OneThread) -> None:
@@ -151,19 +151,13 @@ def _add_labelling(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> Non
         if min(position, number) < 0:
             raise Refused(404, "There is no image here.")
         cell = await at_desk(desk.image_cell, request, position, number)
-        content = await run_in_threadpool(_image, desk, cell)
-        kind = None if content is None else image_type(content)
-        if kind is None:
+        loaded = await run_in_threadpool(load_image, desk.images, cell)
+        if loaded is None:
             raise Refused(
                 404, "There is no image here: no such file inside the folder of images, or not a raster image."
             )
+        content, kind = loaded
         return Response(content, media_type=kind, headers={"cache-control": "private, max-age=3600"})
-
-
-def _image(desk: Desk, cell: str) -> bytes | None:
-    if is_inline(cell) or desk.images is None:
-        return decode_inline(cell)
-    return read_image(desk.images, cell)
 
 
 def _add_progress(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ Label = Annotated[str, StringConstraints(max_length=10_000)]
 
 
 class Body(BaseModel):
-    """A request; anything that is not known is refused."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -23,12 +23,11 @@ from observal.journal.sql.leases import ran_out, recall, remember, renew
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
 from observal.journal.sql.stored_problem import ROWS
-from observal.journal.status import status_of, why_nothing
+from observal.journal.status import CHOOSING, status_of, why_nothing
 from observal.journal.telling import own_changes
 from observal.server.rows import Rows
 from observal.server.worker import Worker
 
-CHOOSING = "Choosing the next rows…"
 HOUR = timedelta(hours=1)
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
@@ -50,9 +49,9 @@ class Desk(Campaign):
     where : str
         The campaign, as a path or address.
     title : str
-        What the page is called.
+        Title of the page.
     lease : float
-        Minutes after which somebody who is gone loses the rows they hold.
+        Minutes after which somebody who has left loses the rows they hold.
     images : Path, optional
         The folder of images, if it is no longer where it was when the campaign was made.
     """
@@ -69,7 +68,8 @@ class Desk(Campaign):
         folder = images or (settings.get("show") or {}).get("images")
         self.images = None if folder is None else Path(folder)
         self.title = title or settings["label"]
-        self.cookie = f"observal_{self._read().data_digest[:12]}"  # two campaigns on one machine are two sites
+        # Two campaigns on one machine must not share a cookie.
+        self.cookie = f"observal_{self._read().data_digest[:12]}"
         self.worker.look()
 
     def close(self) -> None:
@@ -82,10 +82,10 @@ class Desk(Campaign):
     def sign_in(self, link: str) -> str:
         """Swap a link's token for a cookie's."""
         with self.store.writing() as transaction:
-            found = people.sign_in(transaction, link)
-        if found is None:
+            cookie = people.sign_in(transaction, link)
+        if cookie is None:
             raise Refused(401, "This link is wrong, too old or was already used; ask for a new one.")
-        return found[1]
+        return cookie
 
     @contextmanager
     def _as(self, cookie: str | None, owner: bool = False, write: bool = False) -> Iterator[tuple[Any, Person]]:
@@ -151,7 +151,7 @@ class Desk(Campaign):
             }
 
     def _renew(self, transaction: Any, name: str) -> None:
-        """Let somebody keep their rows; not at every answer, since they come by the second."""
+        """Renew somebody's lease; not at every answer, because answers come every second."""
         now = people.now()
         if name not in self._renewed or now - self._renewed[name] > self._lease / 20:
             renew(transaction.stored, name, self._lease)
@@ -164,10 +164,10 @@ class Desk(Campaign):
         if not choosing:
             return why_nothing(self._ledger, name)
         failure = self.worker.failure
-        return f"The next rows could not be chosen ({failure}); it is being tried again." if failure else CHOOSING
+        return f"The next rows could not be chosen ({failure}); trying again." if failure else CHOOSING
 
     def _release_idle(self, transaction: Any, but: str) -> bool:
-        """Take back the rows of people who are gone; return whether there were any."""
+        """Take back the rows of people whose lease has run out; return whether there were any."""
         idle = [(name, self._ledger.held_by(name)) for name in ran_out(transaction.stored, but)]
         for name, rows in idle:
             if rows:

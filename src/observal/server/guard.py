@@ -1,4 +1,4 @@
-"""What stands before every request: the right host, the right origin, a small body; and the headers of every reply."""
+"""Checks of every request before it is handled: the right host, the right origin, a small body; and the headers of every reply."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-        What comes behind it.
+        What handles the requests that pass.
     hosts : collection of str
-        The names by which the server may be called.
+        The host names that browsers may use for the server.
     any_address : bool
         Whether a bare IP address will do as well: no other site can make a browser send one for its own name.
     """

@@ -57,6 +57,21 @@ def decode_inline(cell: str) -> bytes | None:
         return None
 
 
+def load_image(folder: Path | None, cell: str) -> tuple[bytes, str] | None:
+    """Return the image that a cell holds or names, and its type; None if there is none.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of images; without one, cells hold base64.
+    cell : str
+        A path inside the folder, or an image in base64.
+    """
+    content = decode_inline(cell) if is_inline(cell) or folder is None else read_image(folder, cell)
+    kind = None if content is None else image_type(content)
+    return None if content is None or kind is None else (content, kind)
+
+
 def read_image(folder: Path, cell: str) -> bytes | None:
     """Return the content of a file inside a folder; None if there is none, or if its path leaves the folder or follows a link.
 

@@ -1,4 +1,4 @@
-"""One thread for all work on a campaign, in which answers go first: nobody who pressed a key waits behind people who just came in."""
+"""One thread for all work on a campaign, answers first: nobody who pressed a key waits behind people who only look."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ import numpy as np
 from observal.checks import Floats
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
+from observal.tables.encoding import TableEncoder
 
 KEPT_VALUES = 20_001  # of each column, to say where a number stands: more would not show
-SHORT = 40  # letters of a category; longer text is text
+SHORT = 40  # characters; a column with longer values is text, not a category
 MOST_EXACT = 2**53  # larger whole numbers would be rounded in a browser
 SMALLEST_GRID = 3
 
@@ -27,18 +28,15 @@ class Rows:
     Parameters
     ----------
     table : pyarrow.Table
-        The pool as it is in the table.
+        The pool as it was in its table.
     settings : mapping
         The campaign's settings.
     """
 
     def __init__(self, table: Any, settings: Mapping[str, Any]) -> None:
         show = settings.get("show") or {}
-        hidden = {
-            settings["id"],
-            settings["label"],
-            settings.get("propensity"),
-        }  # the old policy's opinion is none of theirs
+        # The propensity is hidden, because what the old policy thought would sway people.
+        hidden = {settings["id"], settings["label"], *_propensities(table, settings)}
         names = [name for name in table.column_names if name not in hidden]
         self._table = table.select(names).combine_chunks()
         self.image_column: str | None = show.get("image_column")
@@ -109,7 +107,7 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
     names : sequence of str
         Columns of numbers.
     shape : (int, int), optional
-        Lines and columns of the picture. Then columns numbered one after the other will do, such as ``p0`` to ``p63``.
+        Height and width of the picture. Columns numbered one after the other will then do, such as ``p0`` to ``p63``.
 
     Examples
     --------
@@ -139,7 +137,7 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
 
 
 def _order(values: Floats) -> Floats:
-    """Return values in order, or so many of them at even distances."""
+    """Return values in order; of very many, evenly spaced ones."""
     ordered: Floats = np.sort(values[np.isfinite(values)])
     if ordered.size <= KEPT_VALUES:
         return ordered
@@ -170,3 +168,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     return str(value)
+
+
+def _propensities(table: Any, settings: Mapping[str, Any]) -> list[str]:
+    """Return the columns with propensities, which would sway people.
+
+    Campaigns made before their names were recorded have them among the numbers from 0 to 1 that are no feature.
+    """
+    named = settings.get("propensity")
+    if "propensity" in settings:
+        return named if isinstance(named, list) else [named or ""]
+    features = set() if settings["encoder"] is None else set(TableEncoder.from_dict(settings["encoder"]).sources)
+    names = [name for name in table.column_names if name not in features]
+    numbers = [name for name in names if column_kind(table.schema.field(name).type) == "number"]
+    values = {name: to_floats(table.column(name)) for name in numbers}
+    return [name for name, found in values.items() if found.size and ((found >= 0.0) & (found <= 1.0)).all()]

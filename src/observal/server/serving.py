@@ -1,4 +1,4 @@
-"""Starting the server: a free port, people who may come in, a link for the owner."""
+"""Starting the server: a free port, who may come in, a link for the owner."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def serve(
     host, port : str, int
         Where to listen; other machines are let in only if people were added. Port 0 takes a free one.
     title : str
-        What the page is called; the name of the campaign by default.
+        Title of the page; the campaign's name by default.
     lease : float
-        Minutes after which somebody who is gone loses the rows they hold.
+        Minutes after which somebody who has left loses the rows they hold.
     images : Path, optional
         The folder of images, if it was moved.
     names : sequence of str
-        Further names by which browsers may call the server.
+        Other host names that browsers may use for the server.
     ready : callable
         Called with the owner's link once the server listens.
     """
@@ -100,7 +100,7 @@ def link(token: str, host: str, port: int) -> str:
 
 
 def allowed_hosts(host: str, names: Sequence[str] = ()) -> set[str]:
-    """Return the names by which browsers may call the server."""
+    """Return the host names that browsers may use for the server."""
     ours = {socket.gethostname(), socket.getfqdn()} if not is_loopback(host) else set()
     return {*LOOPBACK, host, *names, *ours}
 

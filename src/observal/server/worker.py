@@ -99,13 +99,12 @@ class Worker:
                 self.rounds, self.model_round = content, content[-1]["round"]
             else:
                 path, refusal = content
-                self._exports.pop(path).set_result(None) if not refusal else self._exports.pop(path).set_exception(
-                    refusal
-                )
+                done = self._exports.pop(path)
+                done.set_exception(refusal) if refusal else done.set_result(None)
         with self._lock:
             if pipe is self._pipe:
                 self._seen = self._looks
-                self.failure = self.failure or "the process that fits ended unexpectedly"
+                self.failure = self.failure or "the process that fits the model ended unexpectedly"
             for left in self._exports.values():
                 left.set_exception(
                     CampaignUnavailable("The model could not be written, because the process ended; try again.")
@@ -160,15 +159,16 @@ class _Process:
     def _measure(self) -> None:
         """Send the error of each closed round, the latest first; stop when the server asks for something else."""
         replay = self._campaign._replayed()
-        rounds: dict[int, dict[str, Any]] = {k: self._row(k, None) for k in range(replay.closed + 1)}
+        rounds: dict[int, dict[str, Any]] = {k: _row(k, replay.bought(k), None) for k in range(replay.closed + 1)}
         for k in reversed(range(replay.closed + 1)):
             error = replay.intervals(k)["error"]
-            rounds[k] = self._row(k, error)
+            rounds[k] = _row(k, replay.bought(k), error)
             self._pipe.send(("rounds", list(rounds.values())))
             if self._pipe.poll():
                 return
 
-    def _row(self, k: int, error: Any) -> dict[str, Any]:
-        names = ("estimate", "low", "high", "confidence")
-        found = None if error is None else {name: float(getattr(error, name)) for name in names}
-        return {"round": k, "labels": self._campaign.labels_after(k), "error": found}
+
+def _row(k: int, labels: int, error: Any) -> dict[str, Any]:
+    names = ("estimate", "low", "high", "confidence")
+    found = None if error is None else {name: float(getattr(error, name)) for name in names}
+    return {"round": k, "labels": labels, "error": found}

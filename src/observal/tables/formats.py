@@ -1,4 +1,4 @@
-"""How a CSV file is written: its encoding, what separates columns and decimals. Told by the user, or by the file's beginning."""
+"""How a CSV file is written: its encoding, what separates columns and decimals. Given by the user, or detected from the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from observal.errors import InvalidInput
 from observal.tables.written import MISSING, PLACEHOLDERS, Decimal, Guess, Written, guess
 
-HEAD = 1 << 20  # bytes at the beginning of a file by which it is judged
+HEAD = 1 << 20  # bytes at the beginning of a file that are looked at
 ROWS = 1000
 CELLS = 50_000
 _KEY = b"observal"
@@ -26,7 +26,7 @@ WINDOWS = "cp1252"
 
 @dataclass(frozen=True)
 class Format:
-    """How a table is written. What is None is found out from the file.
+    """How a table is written; None means that it is detected from the file.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Format:
     unsettled : tuple of str
         Columns that can be read in more than one way.
     notes : tuple of str
-        Sentences about what was found out.
+        Sentences about what was detected.
     settled : bool
         Whether text that holds numbers or dates was already turned into them.
 

@@ -23,7 +23,7 @@ from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
 from observal.tables.written import PLACEHOLDERS
 
 ESTIMATE = "estimate"
-MOST_CLASSES = 20  # a label with more values than this, and with few labels of each, is no class
+MOST_CLASSES = 20  # a column with more values than this, and few labels of each, does not hold classes
 _UNLIKELY = -10.0  # the log of a chance that is no accident
 _HOW = (
     "name a column, give a policy, or estimate them with propensity='estimate'; "
@@ -293,7 +293,7 @@ def _labels_of(
     n_labels = int((~missing).sum())
     if not named and len(classes) > max(MOST_CLASSES, n_labels / 2):
         raise InvalidLabel(
-            f"The label column {label!r} shows {len(classes)} different values in {n_labels} labels, as numbers or names do and not "
+            f"The label column {label!r} shows {len(classes)} different values in {n_labels} labels, too many for "
             "classes; name another column, merge values into classes, or name all classes (classes= or --classes)."
         )
     return labels, missing, classes

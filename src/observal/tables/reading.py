@@ -15,7 +15,7 @@ from typing import Any, Literal
 from observal.checks import is_missing
 from observal.errors import InvalidInput
 from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
-from observal.tables.settling import settle, without
+from observal.tables.settling import settle, with_missing
 from observal.tables.written import MISSING
 from observal.workbooks import cell_text, read_workbook
 
@@ -38,7 +38,7 @@ def read_table(
     """Return a file or a frame as a ``pyarrow.Table``.
 
     Text that holds only numbers or dates as people write them (``1.234,50 €``, ``8.02 %``, ``31.12.2024``) becomes numbers or
-    dates. How a CSV file is written is found out from the file.
+    dates. How a CSV file is written is detected from the file.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def read_table(
     id : str, optional
         The column of row ids. In a CSV its values stay as they are written: ``007`` is text and not the number 7.
     sep, decimal, encoding : str, optional
-        What separates columns and decimals in a CSV, and its encoding; found out by default.
+        What separates columns and decimals in a CSV, and its encoding; detected by default.
     missing : sequence of str
         Further words that mean a missing value, such as ``"?"``.
 
@@ -96,7 +96,7 @@ def read_raw(source: Any, id: str | None, given: Format) -> Any:
         table = _distinct_names(pa.Table.from_batches([source]), "The table")
     else:
         table = _read_frame(source)
-    return without(table, given.missing)
+    return with_missing(table, given.missing)
 
 
 def _read_file(path: Path, id: str | None, given: Format) -> Any:
@@ -118,12 +118,12 @@ def _read_file(path: Path, id: str | None, given: Format) -> Any:
         if suffix in _CSV:
             return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, given)
         if suffix in _EXCEL:
-            return without(_read_excel(path, id), given.missing)
+            return with_missing(_read_excel(path, id), given.missing)
         if suffix in _PARQUET:
             import pyarrow.parquet as pq
 
-            return without(unattached(pq.read_table(path)), given.missing)
-        return without(unattached(_read_arrow(path)), given.missing)
+            return with_missing(unattached(pq.read_table(path)), given.missing)
+        return with_missing(unattached(_read_arrow(path)), given.missing)
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise

@@ -1,4 +1,4 @@
-"""Text columns that hold numbers or dates become numbers or dates; the whole column decides, and other tables where it cannot."""
+"""Text columns that hold numbers or dates become numbers or dates; the whole column decides and, if it cannot, the other columns and tables."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def settle(tables: Sequence[Any], keep: Sequence[str] = ()) -> list[Any]:
     return [_settled(tables[k], k, formats, guesses) for k in range(len(tables))]
 
 
-def without(table: Any, missing: Sequence[str]) -> Any:
+def with_missing(table: Any, missing: Sequence[str]) -> Any:
     """Return an Arrow table in which some words, and numbers written like them, are missing.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> without(pa.table({"home": ["own", "?"], "age": [30, -1]}), ["?", "-1"]).to_pydict()
+    >>> with_missing(pa.table({"home": ["own", "?"], "age": [30, -1]}), ["?", "-1"]).to_pydict()
     {'home': ['own', None], 'age': [30, None]}
     """
     import pyarrow as pa

@@ -109,7 +109,7 @@ class Written:
         return self.mark.join([*days, "yyyy"]) + (" hh:mm:ss" if self.time else "")
 
     def words(self, example: str) -> str:
-        """Return what was done with a column, in words; empty where there is nothing to say.
+        """Return what was done with a column, in words.
 
         Examples
         --------
@@ -125,7 +125,7 @@ class Written:
 
 
 def number_of(text: str, decimal: Decimal) -> float | None:
-    """Return a number as people write it, or None where the text is none.
+    """Return the number that a text holds, or None if it is not a number.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _iso(text: str) -> dt.datetime | None:
 
 
 def date_of(text: str, order: Order) -> dt.datetime | None:
-    """Return a date such as 31.12.2024 or 12/31/2024, with or without a time, or None where the text is none.
+    """Return a date such as 31.12.2024 or 12/31/2024, with or without a time, or None if the text is not a date.
 
     Examples
     --------

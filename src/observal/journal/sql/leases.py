@@ -1,4 +1,4 @@
-"""Until when people keep the rows they hold, and what they were told: both are stored together with an answer."""
+"""Leases (until when people keep the rows they hold) and replies to requests that may be sent twice; stored together with answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from observal.journal.sql.store import Transaction
 
 
 def renew(transaction: Transaction, name: str, time: timedelta) -> None:
-    """Let somebody keep the rows they hold for so long from now."""
+    """Let somebody keep the rows they hold for this long from now."""
     until = stamp(time)
     changed = transaction.execute(sa.update(lease).where(lease.c.name == name).values(until=until))
     if not changed.rowcount:
@@ -24,7 +24,7 @@ def renew(transaction: Transaction, name: str, time: timedelta) -> None:
 
 
 def ran_out(transaction: Transaction, but: str) -> list[str]:
-    """Return the people whose time is over, except one. Those who never used the page have no lease, and keep their rows."""
+    """Return the people whose lease has run out, except one. Those who never used the page have no lease, and keep their rows."""
     query = sa.select(lease.c.name).where(lease.c.until < stamp(), lease.c.name != but).order_by(lease.c.name)
     return list(transaction.execute(query).scalars())
 

@@ -83,14 +83,14 @@ def list_people(transaction: Transaction) -> list[Person]:
     return [Person(row.name, row.role, row.added, row.revoked) for row in rows]
 
 
-def sign_in(transaction: Transaction, link: str) -> tuple[Person, str] | None:
+def sign_in(transaction: Transaction, link: str) -> str | None:
     """Swap a link's token for a cookie's; None if it is wrong, was used before, or is too old."""
     found = who(transaction, link, "link")
     if found is None:
         return None
     transaction.execute(sa.delete(token).where(token.c.hash == _hash(link)))
     transaction.execute(sa.delete(token).where(token.c.until < stamp()))
-    return found, _new_token(transaction, found.name, "cookie")
+    return _new_token(transaction, found.name, "cookie")
 
 
 def who(transaction: Transaction, secret: str, kind: str = "cookie") -> Person | None:

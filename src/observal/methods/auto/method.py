@@ -17,10 +17,6 @@ from observal.types import Answers, Interval, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
-INTERVAL_FOLDS = (
-    10  # with the blend's own four, estimates are half a point too high at 150 labels; 20 change little more
-)
-MANY_LABELS = 2000
 MEASURING = {"accuracy": 0.0, "balanced": 0.25, "measure": 0.5}
 """The least share of a batch that is picked at random, by what labels are for."""
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
-INTERVAL_FOLDS = (
-    10  # with the blend's own four, estimates are half a point too high at 150 labels; 20 change little more
-)
+# With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
+INTERVAL_FOLDS = 10
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
 AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
-from math import inf, isfinite, log, sqrt
+from math import e, inf, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -270,7 +270,7 @@ def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interva
     logged, pool, m = problem.logged, problem.pool, rows.n_logged
     part = (1.0 - CONFIDENCE) / 3.0
     columns, points = rows.X.shape[1], 2 * m
-    dichotomies = columns * log(np.e * points / columns) if 0 < columns < points else points * log(2.0)
+    dichotomies = columns * log(e * points / columns) if 0 < columns < points else points * log(2.0)
     log_term = log(10.0 / part) + dichotomies
     clip = passive_clip_threshold(pool.propensity, m, log_term)
     method = f"empirical Bernstein, uniform over linear classifiers of {columns} weights, on the log's labels"

@@ -19,7 +19,7 @@ function message(title, text) {
 }
 
 function signedOut(waiting = 0) {
-  const kept = waiting ? ` ${waiting} of your answers wait in this browser; they are sent when you are signed in again.` : "";
+  const kept = waiting ? ` ${waiting} of your answers ${waiting === 1 ? "is" : "are"} waiting in this browser and will be sent when you sign in again.` : "";
   message("Please sign in", `Open your own link, which the owner of this campaign can give you; observal serve prints the owner's.${kept}`);
 }
 
@@ -48,14 +48,14 @@ function show(me) {
   else leave = (view === "progress" ? progress : review).render({ el: main, me, onSignedOut: signedOut });
 }
 
-/** Ask who is here; while the server is away, ask again. */
+/** Ask who is here; while the server cannot be reached, ask again. */
 async function start() {
   let me;
   try {
     me = await api("me");
   } catch (error) {
     if (error instanceof Refused && error.status < 500) return error.status === 401 ? signedOut() : message("This page cannot be shown", error.message);
-    message("The server is away", "This page tries again by itself.");
+    message("The server cannot be reached", "This page keeps trying.");
     return setTimeout(start, 2000);
   }
   document.getElementById("views").hidden = false;

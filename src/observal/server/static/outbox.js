@@ -1,4 +1,4 @@
-// The model behind the label view in the page: rows come from the server, and answers wait in an outbox until it has them.
+// The model behind the label view in the page: rows come from the server, and answers wait in an outbox until the server has them.
 //
 // The outbox is kept in localStorage, so it survives a reload and a closed browser. Answers and undos are sent one at a time and in
 // order. Each has a key, and the server stores a key only once, so sending again after a lost reply is harmless.
@@ -137,7 +137,7 @@ export class ServerModel {
     const items = this.outbox.read();
     const labels = (item) => (item.answers ? item.answers.filter((answer) => answer.label !== null).length : -1);
     this.set("pending", Math.max(0, items.reduce((sum, item) => sum + labels(item), 0)));
-    if (this.away) this.set("waiting", `${this.away} ${items.length ? `${plural(items.length, "answer")} ${items.length === 1 ? "waits" : "wait"} in this browser and will be sent.` : ""}`.trim());
+    if (this.away) this.set("waiting", `${this.away} ${items.length ? `${plural(items.length, "answer")} ${items.length === 1 ? "is" : "are"} waiting in this browser and will be sent.` : ""}`.trim());
     else if (this.values.waiting) this.set("waiting", "");
   }
 
@@ -194,7 +194,7 @@ export class ServerModel {
       return true;
     }
     if (error instanceof Refused && error.status < 500 && ![408, 425, 429].includes(error.status)) return false;
-    this.away = "The server is away.";
+    this.away = "The server cannot be reached.";
     this.count();
     clearTimeout(this.retrying);
     if (!this.stopped) this.retrying = setTimeout(() => this.again(), this.retry);

@@ -88,7 +88,7 @@ function draw(el, status, { rounds, stopping }) {
         : h("p", { class: "quiet" }, "The error is being estimated from the log. This takes a moment."),
       h("p", { class: "stopping" }, status.stopped ? `Finished: ${status.stopped}.` : stopping?.sentence ?? ""), known.length ? details : null),
     h("h2", {}, "People"),
-    status.annotators.length ? table(["Name", "Answers", "Rows in hand"], status.annotators.map((one) => [one.name, String(one.answers), String(one.held)])) : h("p", { class: "quiet" }, "Nobody has answered yet."),
+    status.annotators.length ? table(["Name", "Answers", "Rows held"], status.annotators.map((one) => [one.name, String(one.answers), String(one.held)])) : h("p", { class: "quiet" }, "Nobody has answered yet."),
     status.notes.length ? h("h2", {}, "Notes") : null, status.notes.length ? h("ul", { class: "quiet" }, status.notes.map((note) => h("li", {}, note))) : null);
 }
 
@@ -106,7 +106,7 @@ export function effort(el, budget) {
         drawn = now;
       }
     } catch {
-      // The label view says when the server is away.
+      // The label view says when the server cannot be reached.
     }
     timer = setTimeout(update, EVERY);
   }
@@ -137,7 +137,7 @@ export function render({ el, onSignedOut }) {
       away.textContent = "";
     } catch (error) {
       if (error instanceof Refused && error.status === 401) return onSignedOut();
-      away.textContent = error instanceof Refused ? error.message : "The server is away. This page tries again by itself.";
+      away.textContent = error instanceof Refused ? error.message : "The server cannot be reached. This page keeps trying.";
     }
     if (!stopped) timer = setTimeout(update, EVERY);
   }

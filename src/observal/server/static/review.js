@@ -17,7 +17,7 @@ function glimpse(row) {
   return row.fields.slice(0, 3).map((field) => `${field.name} ${shownValue(field).slice(0, 60)}`).join(" · ");
 }
 
-/** What most people said; null where nobody knows or two labels are said equally often. */
+/** What most people said; null if everybody skipped or two labels are equally common. */
 function majority(answers) {
   const counts = new Map();
   for (const { label } of answers) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
@@ -50,7 +50,7 @@ class Review {
 
   failed(error) {
     if (error instanceof Refused && error.status === 401) this.onSignedOut();
-    else this.said.textContent = error instanceof Refused ? error.message : "The server is away, so this was not stored. Please try again.";
+    else this.said.textContent = error instanceof Refused ? error.message : "The server cannot be reached, so this was not stored. Please try again.";
   }
 
   get row() {
@@ -116,7 +116,7 @@ class Review {
     const entries = [...this.entries].reverse().map((entry) => [when(entry.time), entry.actor, entry.text]);
     fill(this.rest,
       h("h2", {}, `Every answer, the newest first (${plural(rows.length, "row")})`),
-      rows.length ? table(["Row", "", "Who said what", "It counts as"].map((name) => name || "Content"), rows) : h("p", { class: "quiet" }, "Nobody has answered yet."),
+      rows.length ? table(["Row", "Content", "Who said what", "Counts as"], rows) : h("p", { class: "quiet" }, "Nobody has answered yet."),
       h("h2", {}, "What happened"), table(["When", "Who", "What"], entries));
   }
 
