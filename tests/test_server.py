@@ -51,6 +51,7 @@ def test_two_people_label_a_campaign_to_its_end(kind, tmp_path, monkeypatch, req
         me = ann.get("me").json()
         assert (me["name"], me["role"]) == ("ann", "owner")
         assert me["campaign"] == {
+            "id": found.desk.id,
             "title": "Who repays?",
             "label": "label",
             "classes": ["bad", "good"],
@@ -79,6 +80,21 @@ def test_two_people_label_a_campaign_to_its_end(kind, tmp_path, monkeypatch, req
     done = Campaign.open(where)
     assert done.status().labels == 32
     assert done.check().labels == 32
+
+
+def test_two_campaigns_with_the_same_data_and_title_are_told_apart(tmp_path, monkeypatch):
+    told = []
+    for name in ("a.db", "b.db", "a.db"):
+        if not (tmp_path / name).exists():
+            make_campaign(tmp_path / name)
+        with site(monkeypatch, tmp_path / name, title="Loans") as found:
+            told.append((found.browser("ann").get("me").json()["campaign"]["id"], found.desk.cookie))
+    assert (
+        told[0] == told[2]
+    )  # answers that a page has not sent yet wait under this name, also while the server is restarted
+    with open_store(tmp_path / "b.db").reading() as transaction:
+        assert told[1][0] == transaction.events()[0].digest[:12] != told[0][0]
+    assert told[0][1] != told[1][1]
 
 
 def test_rows_say_what_they_show_and_why(here):

@@ -195,15 +195,67 @@ def measured_alike(kind, method):
     assert (found["uniform"] > 0).all()
 
 
-def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch):
-    def fake(kind, method, rng, count):
-        return {"covered": np.full((count, 4), kind != "miss"), "width": np.full((count, 4), 0.1 + (kind == "wide")),
-                "uniform": np.full((count, 4), 0.1)}  # fmt: skip
+def test_a_campaign_with_a_rare_class_follows_its_objective(monkeypatch):
+    monkeypatch.setattr(coverage, "TEST_ROWS", 4000)
+    monkeypatch.setattr(coverage, "LABELS", 100)
+    truth = {
+        objective: coverage.campaign(coverage.rare, coverage.newton(), np.random.default_rng(0), objective)["truth"]
+        for objective in ("error", "recall=0.8")
+    }
+    found = {objective: dict(zip(coverage.MEASURES, values, strict=True)) for objective, values in truth.items()}
+    assert found["error"]["prevalence"] == pytest.approx(0.03, abs=0.01)
+    assert found["recall=0.8"]["recall"] > found["error"]["recall"] + 0.2
+    assert found["recall=0.8"]["balanced error"] < found["error"]["balanced error"] - 0.1
+
+
+def test_true_measures_are_counted():
+    class Says:
+        def predict(self, X):
+            return X[:, 0]
+
+    y = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+    said = np.array([[1.0, 0, 0, 0, 1, 1, 0, 0, 0, 0]]).T
+    truth, variance = coverage.true_measures(Says(), said, y)
+    assert truth.tolist() == pytest.approx([0.5, 1 / 3, 0.25, 0.4, (3 / 4 + 2 / 6) / 2])
+    missed, alarms = (3 / 4) * (1 / 4) / 0.4, (2 / 6) * (4 / 6) / 0.6
+    assert variance.tolist() == pytest.approx([0.25, (2 / 9) / 0.3, missed, 0.24, (missed + alarms) / 4])
+    never, _ = coverage.true_measures(Says(), np.zeros((10, 1)), y)
+    assert np.isnan(never).tolist() == [False, True, False, False, False]
+
+
+def pretended(monkeypatch, miss=(), wide=(), never=()):
+    """Replace campaigns by ones in which some measures are missed, wide, or do not exist."""
+
+    def fake(kind, method, rng, count, objective="error"):
+        def marked(names):
+            return np.tile(np.isin(coverage.MEASURES, names), (count, 1))
+
+        return {
+            "covered": ~marked(miss),
+            "width": 0.1 + marked(wide),
+            "uniform": np.full((count, len(coverage.MEASURES)), 0.1),
+            "truth": np.where(marked(never), np.nan, 0.5),
+        }
 
     monkeypatch.setattr(coverage, "campaigns", fake)
-    for name, passed in (("fine", True), ("miss", False), ("wide", False)):
-        kind = type(name, (str,), {"__name__": name})(name)
-        assert coverage.check_coverage(kind, coverage.newton, Lab(name, 200, 0)).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "passed"),
+    [
+        (coverage.well_specified, {}, True),
+        *((coverage.rare, {"miss": (name,)}, False) for name in coverage.MEASURES),
+        (coverage.well_specified, {"wide": ("error",)}, False),
+        (coverage.well_specified, {"wide": ("recall",)}, True),
+        (coverage.rare, {"wide": ("recall",)}, False),
+        (coverage.rare, {"miss": ("precision",), "never": ("precision",)}, True),
+    ],
+)
+def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch, kind, what, passed):
+    pretended(monkeypatch, **what)
+    outcome = coverage.check_coverage(kind, coverage.newton, Lab("coverage", 200, 0), "recall=0.8")
+    assert outcome.passed is passed, outcome
+    assert outcome.error_rate == pytest.approx(5e-4)
 
 
 def lab(name: str) -> Lab:

@@ -57,6 +57,7 @@ class Ledger:
     def __init__(self) -> None:
         self.sequence = 0
         self.digest = ""
+        self.first_digest = ""  # of the entry that made the campaign, and so of this campaign alone
         self.data_digest = ""
         self.settings: Mapping[str, Any] = {}
         self.plans: list[Plan] = []
@@ -174,7 +175,7 @@ class Ledger:
             self.sequence, self.digest = event.sequence, event.digest
 
     def _on_created(self, event: Event) -> None:
-        self.settings = event.payload
+        self.settings, self.first_digest = event.payload, event.digest
         self.data_digest = event.payload.get("data", "")
 
     def _on_upgraded(self, event: Event) -> None:

@@ -67,6 +67,7 @@ class Problem(BaseModel):
 class About(BaseModel):
     """What the campaign is about."""
 
+    id: str
     title: str
     label: str
     classes: list[str]

@@ -68,8 +68,9 @@ class Desk(Campaign):
         folder = images or (settings.get("show") or {}).get("images")
         self.images = None if folder is None else Path(folder)
         self.title = title or settings["label"]
+        self.id = self._read().first_digest[:12]
         # Two campaigns on one machine must not share a cookie.
-        self.cookie = f"observal_{self._read().data_digest[:12]}"
+        self.cookie = f"observal_{self.id}"
         self.worker.look()
 
     def close(self) -> None:
@@ -106,6 +107,7 @@ class Desk(Campaign):
             settings = self._ledger.settings
             classes = [str(value) for value in settings["classes"]]
             about = {
+                "id": self.id,
                 "title": self.title,
                 "label": settings["label"],
                 "classes": classes,

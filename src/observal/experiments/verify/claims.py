@@ -179,4 +179,4 @@ def mean_tolerance(variance: float, largest: float, terms: int, level: float = L
 
 def share(hits: int, trials: int) -> str:
     """Return a count as a percentage and a fraction."""
-    return f"{100.0 * hits / trials:.2f} % ({hits}/{trials})"
+    return f"{100.0 * hits / trials:.2f} % ({hits}/{trials})" if trials else "none"

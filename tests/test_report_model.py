@@ -1,0 +1,237 @@
+"""What the report says of the model: its verdict, whether labels were worth it, what it uses, and where it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import observal as ob
+from observal.methods.measures import AUC, BASELINE, WINS
+from observal.problem import Problem
+from observal.report import charts, html
+from observal.report.html import ReportContent, render_report
+from observal.report.model import MOST_COLUMNS, Judged, errors_by_group, what_it_uses, worth
+from observal.types import Goals, Interval
+from tests.test_report import campaign, check_page
+
+
+def between(low, high):
+    return Interval((low + high) / 2, low, high, 0.95, "counted")
+
+
+UNKNOWN = Interval(0.5, 0.0, 1.0, 0.95, "too few labels")
+
+
+@pytest.fixture(scope="module")
+def run():
+    return campaign(method=ob.NewtonVC())
+
+
+# -- errors by group
+
+
+def judged_rows():
+    """Ten rows of the log in the city and twenty elsewhere, aged 0 to 29; pool ages make thirds of 0–9, 10–19 and 20–29."""
+    age, city = np.arange(30.0), np.repeat([1.0, 0.0], [10, 20])
+    X = np.column_stack([age, city])
+    problem = Problem(ob.LoggedData(X, np.arange(30) % 2, 1.0), ob.Pool(X, 0.5))
+    wrong = np.isin(np.arange(30), [0, 1, 12])
+    weight = np.where(np.arange(30) == 0, 3.0, 1.0)
+    return problem, Judged(np.arange(30), np.zeros(30, dtype=np.int64), wrong.astype(np.int64), weight)
+
+
+def test_errors_by_group_are_the_weighted_shares_of_each_group():
+    problem, judged = judged_rows()
+    found = errors_by_group(problem, judged, ["age", "city=yes"], ["city"])
+    assert [row["group"] for row in found] == ["city=yes", "age ≤ 9.67", "age from 9.67 to 19.3", "age > 19.3"]
+    assert [row["labels"] for row in found] == [10, 10, 10, 10]
+    assert [row["error"] for row in found] == pytest.approx([4 / 12, 4 / 12, 1 / 10, 0.0])
+    assert all(row["low"] <= row["error"] <= row["high"] < 1.0 for row in found)
+    assert found[0]["high"] - found[0]["low"] > found[2]["high"] - found[2]["low"] > 0.2
+    assert found[3]["high"] > 0.1  # ten labels without a mistake do not show that there is none
+
+
+def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_nothing():
+    problem, judged = judged_rows()
+    few = judged._replace(weight=np.where(np.arange(30) < 6, 0.0, judged.weight))
+    found = {row["group"]: row for row in errors_by_group(problem, few, ["age", "city=yes"], ["age"])}
+    assert set(found) == {"age from 9.67 to 19.3", "age > 19.3"}  # four labels that count are left in the other groups
+    more = judged._replace(weight=np.where(np.arange(30) < 5, 0.0, judged.weight))
+    found = errors_by_group(problem, more, ["age", "city=yes"], ["age"])
+    assert (found[0]["group"], found[0]["labels"], found[0]["error"]) == ("age ≤ 9.67", 5, 0.0)
+
+
+def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
+    logged, pool, result = run
+    rows = np.flatnonzero(logged.revealed)
+    wrong_low = (logged.X[rows, 0] < np.quantile(pool.X[:, 0], 1 / 3)).astype(np.int64)
+    judged = (rows, np.zeros(rows.size, dtype=np.int64), wrong_low, np.ones(rows.size))
+    content = ReportContent("x", logged, pool, result, feature_names=["income", "age", "debt"], judged=judged)
+    page = render_report(content)
+    check_page(page)
+    assert "Errors by group" in page
+    assert '<th scope="row">income ≤' in page
+    groups = html._model(content)["groups"]
+    assert groups[0]["group"].startswith("income ≤")
+    assert [row["error"] for row in groups[:3]] == [1.0, 0.0, 0.0]
+    assert "Errors by group" not in render_report(ReportContent("x", logged, pool, result))
+
+
+# -- what the model uses
+
+
+class Model:
+    """Says what a function of the rows says."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, chance):
+        self.chance = chance
+
+    def predict_proba(self, X):
+        chance = self.chance(X)
+        return np.column_stack([1.0 - chance, chance])
+
+
+def test_what_the_model_does_not_use_moves_nothing():
+    X = np.random.default_rng(0).normal(size=(250, 3))
+    model = Model(lambda X: np.where(X[:, 2] > 0, 0.9, 0.1))
+    found = what_it_uses(model, X, ["a", "b", "c"], ["a", "b", "c"])
+    assert found[0][0] == "c"
+    assert found[0][1] == pytest.approx(0.4, abs=0.08)  # half of the rows change sides, by 0.8
+    assert [moved for _, moved in found[1:]] == [0.0, 0.0]
+
+
+def test_features_of_one_column_are_shuffled_together():
+    kind = np.random.default_rng(0).integers(0, 2, 250)
+    X = np.column_stack([kind, 1 - kind, np.zeros(250)]).astype(float)
+    adds_up = Model(lambda X: np.clip(X[:, 0] + X[:, 1], 0.0, 2.0) / 2.0)  # one half, as long as they stay together
+    assert what_it_uses(adds_up, X, ["k=a", "k=b", "z"], ["k", "k", "z"]) == [("k", 0.0), ("z", 0.0)]
+    assert what_it_uses(adds_up, X, ["k=a", "k=b", "z"], ["k=a", "k=b", "z"])[0][1] > 0.1
+
+
+def test_sparse_and_very_wide_tables_do_not_say_what_the_model_uses():
+    model, wide = Model(lambda X: np.full(X.shape[0], 0.5)), np.zeros((20, MOST_COLUMNS + 1))
+    names = [f"x{i}" for i in range(MOST_COLUMNS + 1)]
+    assert what_it_uses(model, sp.csr_matrix(wide[:, :2]), names[:2], names[:2]) == []
+    assert what_it_uses(model, wide, names, names) == []
+    assert len(what_it_uses(model, wide[:, 1:], names[1:], names[1:])) == MOST_COLUMNS
+
+
+# -- the map
+
+
+def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypatch):
+    logged, pool, result = run
+    drawn = {}
+
+    def chart(points, answers, names, classes, dates):
+        drawn.update(points=points, answers=answers, names=names)
+        return charts.Chart("<svg></svg>", "a map", "a map")
+
+    monkeypatch.setattr(charts, "map_chart", chart)
+    where = html.asked_positions(pool, result)
+    missing = np.zeros(len(pool))
+    missing[where[::2]] = 1.0
+    missing[:40] = 1.0
+    in_log = (np.arange(len(logged)) % 3 == 0).astype(float)
+    filled = ob.Pool(np.column_stack([pool.X[:, :2], missing]), pool.propensity, ids=pool.ids)
+    before = ob.LoggedData(
+        np.column_stack([logged.X[:, :2], in_log]),
+        np.where(logged.revealed, logged.classes[np.maximum(logged.codes, 0)], None),
+        logged.propensity,
+    )
+    content = ReportContent("x", before, filled, result, feature_names=["income", "age", "income is missing"])
+    html._map(content, where, (0, 1))
+    there = missing == 0.0
+    assert drawn["names"] == ("income", "age")
+    assert drawn["points"]["pool"].tolist() == pool.X[there, :2].tolist()
+    asked = there[where]
+    assert 0 < asked.sum() < where.size
+    assert drawn["points"]["asked"].tolist() == pool.X[where[asked], :2].tolist()
+    assert drawn["answers"] == result.queries["label"][asked].tolist()
+    shown = logged.revealed & (in_log == 0.0)
+    assert drawn["points"]["revealed"].tolist() == logged.X[shown, :2].tolist()
+    html._map(content, where, (1,))
+    assert len(drawn["points"]["pool"]) == len(pool)  # no age is missing
+
+
+# -- the verdict
+
+
+def verdict(run, objective, **intervals):
+    logged, pool, result = run
+    found = {
+        "error": between(0.02, 0.08),
+        BASELINE: between(0.02, 0.04),
+        WINS: between(0.1, 0.3),
+        AUC: between(0.8, 0.9),
+        "recall": between(0.7, 0.9),
+        **intervals,
+    }
+    return ReportContent("x", logged, pool, result, intervals=found, goals=Goals(objective=objective))
+
+
+@pytest.mark.parametrize(
+    ("objective", "intervals", "level", "title"),
+    [
+        ("error", {}, "buy", "The model does not beat guessing."),
+        ("error", {WINS: between(0.4, 0.6)}, "care", "The model is not shown to beat guessing."),
+        ("error", {WINS: between(0.6, 0.8)}, "good", "The model beats guessing."),
+        ("error", {WINS: between(0.6, 0.8), "error": UNKNOWN}, "care", "The model is not shown to beat guessing."),
+        ("recall=0.8", {}, "good", "The model beats guessing."),
+        ("recall=0.8", {AUC: between(0.45, 0.7)}, "care", "The model is not shown to beat guessing."),
+        ("cost=1,10", {}, "good", "The model beats guessing."),
+    ],
+)
+def test_the_verdict_is_about_the_objective(run, objective, intervals, level, title):
+    """A model that is to find a rare class makes more mistakes than one that never looks for it."""
+    found = html._model(verdict(run, objective, **intervals))
+    assert (found["level"], found["title"]) == (level, title)
+
+
+def test_the_verdict_is_a_box_on_the_page(run):
+    page = render_report(verdict(run, "recall=0.8", recall=between(0.82, 0.9)))
+    box = page.split('<p class="verdict good"><strong>The model beats guessing.</strong>')[1].split("</p>")[0]
+    assert "Always saying" in box
+    assert "The target of 80% recall of &#39;yes&#39; is reached" in box
+
+
+@pytest.mark.parametrize(
+    ("recall", "words"),
+    [
+        (between(0.82, 0.9), "is reached: recall is between 82% and 90%"),
+        (between(0.5, 0.7), "is not reached: recall is between 50% and 70%"),
+        (between(0.7, 0.9), "may be reached: recall is between 70% and 90%"),
+    ],
+)
+def test_the_verdict_says_whether_the_target_is_reached(run, recall, words):
+    said = {o: html._model(verdict(run, o, recall=recall))["sentences"] for o in ("recall=0.8", "error")}
+    assert f"The target of 80% recall of 'yes' {words}." in said["recall=0.8"]
+    assert not any("target" in sentence for sentence in said["error"])
+
+
+# -- was it worth it?
+
+
+def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(run):
+    before, now = between(0.1, 0.4), between(0.03, 0.08)
+    said = worth(before, now, 120, 0.0123)
+    assert "the error was between 10% and 40%; with 120 more labels it is between 3% and 8%." in said
+    assert said.endswith("The next 50 labels may lower it by about 1.2 points at most.")
+    assert "too early to say what 50 more labels may bring" in worth(before, now, 1, None)
+    assert "the error was not known; with 1,200 more labels" in worth(UNKNOWN, now, 1200, 0.0)
+    assert worth(UNKNOWN, now, 0, 0.1) == "With the log alone the error is between 3% and 8%. No label was bought yet."
+
+
+def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
+    logged, pool, result = run
+    history = [(0, between(0.2, 0.4)), (10, between(0.15, 0.3)), (25, between(0.1, 0.2))]
+    options = {"intervals": {"error": between(0.1, 0.2)}, "to_gain": 0.02}
+    page = render_report(ReportContent("x", logged, pool, result, error_history=history, **options))
+    assert (
+        "With the log alone the error was between 20% and 40%; with 25 more labels it is between 10% and 20%." in page
+    )
+    assert "may lower it by about 2 points at most" in page
+    assert "With the log alone" not in render_report(ReportContent("x", logged, pool, result, **options))
