@@ -178,6 +178,7 @@ class Campaign(LabelLoop):
                 roles,
                 propensity=propensity,
                 classes=classes,
+                positive=positive,
                 propensity_floor=propensity_floor,
                 executor=executor,
             )

@@ -423,7 +423,7 @@ class Problem:
         first, then = rows[of_log], rows[~of_log] - self.n_logged
         if hasattr(self.logged.X, "tocsr") or hasattr(self.pool.X, "tocsr"):
             return stack_rows(self.logged.X[first], self.pool.X[then])
-        out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X, self.pool.X))
+        out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X.dtype, self.pool.X.dtype))
         out[: first.size], out[first.size :] = self.logged.X[first], self.pool.X[then]
         return out
 

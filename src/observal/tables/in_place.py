@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from observal import propensity as chances
-from observal.checks import Ints, check_propensity
+from observal.checks import Ints, check_propensity, frozen
 from observal.errors import InvalidInput
 from observal.parts import Parts
 from observal.parts.files import PARQUET, schema_of
-from observal.parts.vectors import LazyIds, pieces, read_coded_labels, read_floats
+from observal.parts.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
 from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
 from observal.tables.learning import learn_rules
+from observal.tables.positive import Positive, positive_last
 from observal.tables.problem import LoadedProblem, TableRoles
 
 LARGE = 1 << 30
@@ -84,6 +85,7 @@ def load_in_place(
     *,
     propensity: Any,
     classes: Sequence[Any] | None = None,
+    positive: Positive = None,
     propensity_floor: float | None = None,
     max_categories: int = 50,
     executor: Any = None,
@@ -98,7 +100,7 @@ def load_in_place(
         Which column plays which role.
     propensity : str
         The column with the chance that a row's label was revealed.
-    classes, propensity_floor, max_categories
+    classes, positive, propensity_floor, max_categories
         As for :func:`observal.tables.load_problem`.
     executor : optional
         Who reads and computes: see :func:`observal.parts.executor_of`.
@@ -126,17 +128,19 @@ def load_in_place(
     encoder = TableEncoder(tuple(rules), tuple(notes))
     rows_log, rows_pool = (encoded(rows, encoder) for rows in sources)
     labels = read_coded_labels(rows_log, roles.label, classes)
+    said: list[str] = []
+    if classes is None or not (positive is None or callable(positive)):
+        labels, said = _positive_last(labels, positive)
     q_log, q_pool = (
         check_propensity(read_floats(rows, propensity, "propensity", what), len(rows), what)
         for rows, what in ((rows_log, "The log"), (rows_pool, "The pool"))
     )
-    said = []
     if propensity_floor is not None:
         floored = [
             chances.apply_floor(q, propensity_floor, what) for q, what in ((q_log, "The log"), (q_pool, "The pool"))
         ]
         q_log, q_pool = floored[0].propensity, floored[1].propensity
-        said = [one.warning for one in floored if one.warning is not None]
+        said += [one.warning for one in floored if one.warning is not None]
     ids = LazyIds(rows_log, roles.id, len(rows_pool) if roles.id is None else 0), LazyIds(rows_pool, roles.id)
     keys = [one.require_distinct(what) for one, what in zip(ids, ("The log", "The pool"), strict=True)]
     if roles.id is not None and _share_any(*keys):
@@ -168,6 +172,16 @@ def encoded(rows: Parts, encoder: TableEncoder) -> Parts:
         is_finite=True,
         _kept={},
     )
+
+
+def _positive_last(labels: CodedLabels, positive: Positive) -> tuple[CodedLabels, list[str]]:
+    """Return labels with the code of the positive class last, and a note if it had to be guessed."""
+    known = labels.classes.tolist()
+    counts = np.bincount(labels.codes[labels.revealed], minlength=len(known))
+    classes, said = positive_last(known, dict(zip(known, counts.tolist(), strict=True)), positive)
+    moved = np.array([*(list(classes).index(value) for value in known), -1], dtype=np.int8)
+    listed = labels.classes[[known.index(value) for value in classes]]
+    return CodedLabels(frozen(moved[labels.codes]), listed), said
 
 
 def _share_any(a: Ints, b: Ints) -> bool:
