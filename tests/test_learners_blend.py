@@ -15,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
 from observal._kernels.forest import grow_trees
+from observal._kernels.trees import LARGE, ROWS_OF_LARGE
 from observal.errors import InvalidInput
 from observal.learners.additive import Bends, fit_additive
 from observal.learners.bagged import grow_forest
@@ -152,6 +153,22 @@ def test_the_forest_is_that_of_the_slow_twin(seed, n_rows, n_features, n_classes
     assert ((value.sum(axis=1) > 0) == (feature < 0)).all()
 
 
+def test_large_trees_go_over_more_rows_at_once_and_say_the_same():
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(2500, 4)).astype(np.float32), rng.integers(0, 2, 2500)
+    roots, feature, threshold, left, right, value = grow_trees(X, codes, np.ones(2500), 2, 2, 2, 0)
+    assert feature.size > LARGE * roots.size
+    made = TreeChances(roots, np.zeros(2), feature, threshold, left, right, value, np.zeros((1, 2)), False, 4)
+    new = rng.normal(size=(ROWS_OF_LARGE + 30, 4)).astype(np.float32)
+    parts = np.concatenate([made(new[a : a + 50]) for a in range(0, len(new), 50)])
+    np.testing.assert_array_equal(made(new), parts)
+    node = int(roots[0])
+    while feature[node] >= 0:
+        node = int(left[node] if new[-1, feature[node]] <= threshold[node] else right[node])
+    alone = TreeChances(roots[:1], np.zeros(1), feature, threshold, left, right, value, np.zeros((1, 2)), False, 4)
+    np.testing.assert_array_equal(alone(new)[-1], value[node])
+
+
 def test_the_forest_is_as_good_as_scikit_learns():
     """Twelve paired splits of the digits, 25 trees each: a |t| above 4 with 11 degrees of freedom has a chance of 0.002. A
     forest that tries one feature at a node is 3.7 points worse, a t of 10.8."""
@@ -235,7 +252,7 @@ def test_blocks_change_nothing(monkeypatch):
     X, y = load_iris(return_X_y=True)
     model = ob.BlendClassifier().fit(X[::2], y[::2])
     whole = model.predict_proba(X)
-    monkeypatch.setattr("observal.learners.blend.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("observal.parts.rows.BLOCK_ROWS", 7)
     np.testing.assert_allclose(model.predict_proba(X), whole, atol=1e-12)
     assert model.blend_.predict_proba(X[:0]).shape == (0, 3)
 

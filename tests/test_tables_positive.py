@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -38,16 +40,16 @@ def test_what_is_obvious(classes, positive):
 
 @given(st.lists(st.sampled_from(["paid", "default"]), min_size=1))
 def test_otherwise_the_rarer_class_is_taken_and_named(labels):
-    classes, notes = positive_last(["default", "paid"], labels)
+    classes, notes = positive_last(["default", "paid"], Counter(labels))
     assert labels.count(classes[1]) <= labels.count(classes[0])
     assert repr(classes[1]) in notes[0]
 
 
 def test_a_named_class_wins_and_a_wrong_one_is_refused():
-    assert positive_last([0, 1], [0, 1], 0) == ([1, 0], [])
-    assert positive_last([0, 1], [0, 1], "0") == ([1, 0], [])
+    assert positive_last([0, 1], {0: 1, 1: 1}, 0) == ([1, 0], [])
+    assert positive_last([0, 1], {0: 1, 1: 1}, "0") == ([1, 0], [])
     with pytest.raises(InvalidLabel, match=r"must be one of 0, 1, but is 'x'; name one of them"):
-        positive_last([0, 1], [0, 1], "x")
+        positive_last([0, 1], {0: 1, 1: 1}, "x")
 
 
 def tables(tmp_path, classes=("paid", "default")):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from observal.checks import check_whole
 from observal.compat.exchange import DrawnRow, read_exchange
-from observal.errors import InvalidLabel
+from observal.errors import InvalidInput, InvalidLabel
 from observal.journal.agreement import Agreement, agreement
 from observal.journal.encoding import encode
 from observal.journal.events import OBSERVAL
@@ -19,6 +19,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.results import Batch, Check, Entry, Receipt, Status
 from observal.journal.settings import ANYONE, new_settings, versions
 from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.in_place import check_parts, is_in_place, write_in_place
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
 from observal.journal.sql.stored_problem import ROWS, write_problem
@@ -59,8 +60,9 @@ class Campaign(LabelLoop):
     True
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, executor: Any = None) -> None:
         super().__init__(SqlJournal(store))
+        self._executor = executor
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -98,6 +100,8 @@ class Campaign(LabelLoop):
         images: str | Path | None = None,
         image_column: str | None = None,
         pixels: tuple[int, int] | None = None,
+        in_place: bool | None = None,
+        executor: Any = None,
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -123,6 +127,11 @@ class Campaign(LabelLoop):
             The column is not used as a feature unless `features` names it.
         pixels : (int, int), optional
             Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
+        in_place : bool, optional
+            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their chances
+            and labels, and a checksum of each row group. By default those of 1 GB or more do.
+        executor : optional
+            Who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -141,6 +150,7 @@ class Campaign(LabelLoop):
         from observal.journal.display import shown_as, without_columns
         from observal.tables import TableRoles, load_problem
         from observal.tables.formats import Format, format_of, unattached
+        from observal.tables.in_place import is_large, load_in_place
         from observal.tables.reading import read_tables
 
         refuse_existing(where)
@@ -148,6 +158,34 @@ class Campaign(LabelLoop):
             progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
         roles = TableRoles(label, None, id, cost, None if features is None else tuple(features), tuple(exclude))
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
+        }
+        simple = not kept_only_labelled and propensity != "estimate" and len(logs) == 1
+        if in_place or (in_place is None and simple and is_large([*logs, pool])):
+            if not simple:
+                raise InvalidInput(
+                    "Tables that stay in place must be one complete log with a propensity column; leave out in_place (--in-place), or "
+                    "prepare such a log first."
+                )
+            here = load_in_place(
+                logs[0],
+                pool,
+                roles,
+                propensity=propensity,
+                classes=classes,
+                positive=positive,
+                propensity_floor=propensity_floor,
+                executor=executor,
+            )
+            about = {**_about(here, id, label, here.pool.X.names), "in_place": True}
+            problem = Problem(here.logged, here.pool)
+            settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
+            return cls._make(where, problem, None, settings, progress, executor)
         given = Format(sep, decimal, encoding, tuple(missing))
         *tables, rows = read_tables([*logs, pool], id, label, given)
         show = shown_as(rows, images, image_column, pixels)
@@ -165,10 +203,7 @@ class Campaign(LabelLoop):
             random_state=random_state,
         )
         about = {
-            "id": id or ("id" if "id" not in rows.column_names else "row"),
-            "label": label,
-            "features": list(loaded.encoder.names),
-            "encoder": loaded.encoder.to_dict(),
+            **_about(loaded, id, label, rows.column_names),
             "notes": [
                 *quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources),
                 *loaded.notes,
@@ -179,13 +214,6 @@ class Campaign(LabelLoop):
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
-        goals = {
-            "population": population,
-            "looks": looks,
-            "tolerance": tolerance,
-            "width": width,
-            "objective": objective,
-        }
         settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
         return cls._make(where, problem, unattached(rows), settings, progress)
 
@@ -241,7 +269,13 @@ class Campaign(LabelLoop):
 
     @classmethod
     def _make(
-        cls, where: str | Path, problem: Problem, rows: Any, settings: dict[str, Any], progress: Progress
+        cls,
+        where: str | Path,
+        problem: Problem,
+        rows: Any,
+        settings: dict[str, Any],
+        progress: Progress,
+        executor: Any = None,
     ) -> Self:
         # Before anything is written, check that the settings can be stored and that the method accepts the data.
         encode(settings["method"])
@@ -253,16 +287,22 @@ class Campaign(LabelLoop):
         replay_of(problem, settings)
 
         def fill(stored: Transaction) -> None:
-            arrays = write_problem(stored, problem.logged, problem.pool, rows, progress)
+            if rows is None:
+                arrays = write_in_place(stored, problem, progress)
+            else:
+                arrays = write_problem(stored, problem.logged, problem.pool, rows, progress)
             details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": stored.data_digest()}
             SqlTransaction(stored, str(where)).append(OBSERVAL, "created", {**settings, **details})
 
-        return cls(create_store(where, fill))
+        return cls(create_store(where, fill), executor)
 
     @classmethod
-    def open(cls, where: str | Path) -> Self:
-        """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded."""
-        return cls(open_store(where))
+    def open(cls, where: str | Path, executor: Any = None) -> Self:
+        """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded.
+
+        `executor` says who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+        """
+        return cls(open_store(where), executor)
 
     # -- asking and telling -------------------------------------------------------------------------------------
 
@@ -340,7 +380,10 @@ class Campaign(LabelLoop):
             if problem := stored.structure_problem():
                 raise damaged(self._journal.name, f"its database file was changed ({problem})")
             transaction.problem(ledger.settings)
-            read_whole_table(stored, ROWS)
+            if is_in_place(stored):
+                check_parts(stored)
+            else:
+                read_whole_table(stored, ROWS)
             chunks = stored.chunk_names()
             for name, chunk in chunks:
                 stored.read_chunk(name, chunk)
@@ -370,6 +413,17 @@ def source_name(table: Any) -> str:
     ('logged.csv', '')
     """
     return Path(table).name if isinstance(table, str | Path) else ""
+
+
+def _about(loaded: Any, id: str | None, label: str, columns: Sequence[str]) -> dict[str, Any]:
+    """Return what a campaign's settings say of its tables."""
+    return {
+        "id": id or ("id" if "id" not in columns else "row"),
+        "label": label,
+        "features": list(loaded.encoder.names),
+        "encoder": loaded.encoder.to_dict(),
+        "notes": list(loaded.notes),
+    }
 
 
 def _columns_of(propensity: Any, names: Sequence[str]) -> list[str]:

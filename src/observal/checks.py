@@ -25,6 +25,23 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def is_frozen(values: Any) -> bool:
+    """Tell whether values are a read-only array over memory that nobody can write to: it need not be copied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.arange(3.0)
+    >>> is_frozen(frozen(values)), is_frozen(frozen(frozen(values.copy()).copy()))
+    (False, False)
+    """
+    while isinstance(values, np.ndarray):
+        if values.flags.writeable:
+            return False
+        values = values.base
+    return values is None
+
+
 def check_numbers(settings: Any, *names: str) -> None:
     """Refuse settings that are not numbers.
 
@@ -66,7 +83,9 @@ def check_number(value: float, what: str, low: float, high: float = math.inf, *,
 
 
 def check_features(X: Any, what: str) -> Any:
-    """Return X as a two-dimensional finite float array (or CSR matrix)."""
+    """Return X as a two-dimensional finite float array (or CSR matrix, or :class:`~observal.parts.Parts`)."""
+    if hasattr(X, "require_finite"):
+        return X.require_finite(what)
     if hasattr(X, "tocsr"):
         X = X.tocsr()
         X = X.astype(np.float64) if X.dtype not in (np.float32, np.float64) else X
@@ -109,7 +128,7 @@ def rows_to_predict(X: Any, n_features: int) -> Any:
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     """Return the propensities as one float in [0, 1] per row; a single number applies to every row."""
     try:
-        values = np.array(propensity, dtype=np.float64)
+        values = np.array(propensity, dtype=np.float64, copy=None if is_frozen(propensity) else True)
     except (TypeError, ValueError):
         raise InvalidPropensity(f"{what} must have numbers as propensities, but got {propensity!r:.60}.") from None
     if values.ndim == 0:
@@ -134,6 +153,8 @@ def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
     """Return one distinct id per row; positions if none were given."""
     if ids is None:
         return frozen(np.arange(n_rows))
+    if hasattr(ids, "require_distinct"):  # they stay in the file, and were checked when they were first seen
+        return ids  # type: ignore[return-value]
     values = np.array(ids)
     if values.shape != (n_rows,):
         raise InvalidInput(f"{what} needs one id for each of its {n_rows} rows, but got shape {values.shape}.")

@@ -6,7 +6,8 @@ Each record is frozen and checked once, when it is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +72,9 @@ class LoggedData:
         n_rows = X.shape[0]
         if n_rows == 0:
             raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
+        if hasattr(self.y, "codes"):
+            self._set_coded(X)
+            return
         y = np.array(self.y)
         if y.shape != (n_rows,):
             raise InvalidInput(
@@ -80,18 +84,9 @@ class LoggedData:
         revealed = ~missing_mask(y)
         if y.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
             y[~revealed] = None
-        impossible = revealed & (propensity == 0.0)
-        if impossible.any():
-            raise InvalidPropensity(
-                f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
-                f"propensity 0 and a label ({int(impossible.sum())} such rows); correct the propensity."
-            )
+        _require_possible(revealed, propensity)
         classes = np.asarray(self.classes) if self.classes is not None else distinct_labels(y[revealed])
-        if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) != len(classes):
-            raise InvalidLabel(
-                f"A classifier needs two classes, but the log shows {classes.tolist()}; "
-                "name both with classes=(negative, positive)."
-            )
+        _require_classes(classes)
         codes = np.zeros(n_rows, dtype=np.int64)
         codes[revealed] = encode_labels(y[revealed], classes, "A label of the log")
         set_field = object.__setattr__
@@ -103,6 +98,67 @@ class LoggedData:
         set_field(self, "cost", check_cost(self.cost, n_rows, "The log"))
         set_field(self, "revealed", frozen(revealed))
         set_field(self, "codes", frozen(codes))
+
+    def _set_coded(self, X: Any) -> None:
+        """Take labels that are codes already: one byte for each row, which must do for big logs."""
+        n_rows, labels = X.shape[0], self.y
+        propensity = check_propensity(self.propensity, n_rows, "The log")
+        _require_possible(labels.revealed, propensity)
+        _require_classes(labels.classes)
+        fields = {
+            "X": X,
+            "propensity": propensity,
+            "ids": check_ids(self.ids, n_rows, "The log"),
+            "classes": frozen(labels.classes),
+            "cost": check_cost(self.cost, n_rows, "The log"),
+            "revealed": frozen(labels.revealed),
+            "codes": labels.codes,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Any,
+        *,
+        label: str,
+        propensity: str,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        classes: Sequence[Any] | None = None,
+        cost: str | None = None,
+        executor: Any = None,
+    ) -> LoggedData:
+        """Make a log over Parquet that need not fit into memory: features and ids stay in the files.
+
+        Parameters
+        ----------
+        source : path, glob, URL or list of them
+            A Parquet file, a folder of them, a pattern such as ``"log/*.parquet"``, or an address that fsspec knows.
+        label, propensity, id, cost : str
+            The columns.
+        features : sequence of str, optional
+            Columns of numbers; all others by default.
+        classes : sequence, optional
+            The label values, if the log does not show all.
+        executor : optional
+            Who reads and computes: see :func:`observal.parts.executor_of`.
+
+        Examples
+        --------
+        >>> import observal as ob, pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> path = tempfile.mkdtemp() + "/log.parquet"
+        >>> pq.write_table(pa.table({"x": [0.0, 1.0, 2.0], "y": [0, None, 1], "q0": [0.5, 0.2, 1.0]}), path)
+        >>> ob.LoggedData.from_parquet(path, label="y", propensity="q0")
+        LoggedData(3 rows × 1 features, 2 revealed, classes [0, 1])
+        """
+        from observal.parts.vectors import read_coded_labels, read_floats
+
+        rows, ids = _rows_in_parts(source, features, (label, propensity, id, cost), id, "The log", executor)
+        labels = read_coded_labels(rows, label, classes)
+        costs = None if cost is None else read_floats(rows, cost, "cost", "The log")
+        return cls(rows, labels, read_floats(rows, propensity, "propensity", "The log"), ids, None, costs)
 
     @classmethod
     def from_frame(
@@ -169,6 +225,33 @@ class Pool:
         set_field(self, "cost", check_cost(self.cost, n_rows, "The pool"))
 
     @classmethod
+    def from_parquet(
+        cls,
+        source: Any,
+        *,
+        propensity: str,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        cost: str | None = None,
+        executor: Any = None,
+    ) -> Pool:
+        """Make a pool over Parquet that need not fit into memory; the parameters are those of :meth:`LoggedData.from_parquet`.
+
+        Examples
+        --------
+        >>> import observal as ob, pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> path = tempfile.mkdtemp() + "/pool.parquet"
+        >>> pq.write_table(pa.table({"x": [0.0, 1.0], "q0": [0.5, 0.2]}), path)
+        >>> ob.Pool.from_parquet(path, propensity="q0")
+        Pool(2 rows × 1 features)
+        """
+        from observal.parts.vectors import read_floats
+
+        rows, ids = _rows_in_parts(source, features, (propensity, id, cost), id, "The pool", executor)
+        costs = None if cost is None else read_floats(rows, cost, "cost", "The pool")
+        return cls(rows, read_floats(rows, propensity, "propensity", "The pool"), ids, costs)
+
+    @classmethod
     def from_frame(
         cls,
         frame: Any,
@@ -187,6 +270,41 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"Pool({len(self)} rows × {self.X.shape[1]} features)"
+
+
+def _rows_in_parts(
+    source: Any, features: Sequence[str] | None, roles: tuple[str | None, ...], id: str | None, what: str, executor: Any
+) -> tuple[Any, Any]:
+    """Return rows and ids that stay in their files."""
+    from observal.parts import Parts
+    from observal.parts.vectors import LazyIds
+
+    every = Parts.of(source, [], executor=executor)
+    names = every.names
+    for role in roles:
+        if role is not None and role not in names:
+            raise InvalidInput(f"{what} has no column {role!r}, its columns are {list(names)}; name an existing one.")
+    rows = Parts.of(source, features, [role for role in roles if role is not None], executor)
+    ids = LazyIds(rows, id)
+    ids.require_distinct(what)
+    return rows, ids
+
+
+def _require_possible(revealed: Bools, propensity: Floats) -> None:
+    impossible = revealed & (propensity == 0.0)
+    if impossible.any():
+        raise InvalidPropensity(
+            f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
+            f"propensity 0 and a label ({int(impossible.sum())} such rows); correct the propensity."
+        )
+
+
+def _require_classes(classes: Any) -> None:
+    if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) != len(classes):
+        raise InvalidLabel(
+            f"A classifier needs two classes, but the log shows {classes.tolist()}; "
+            "name both with classes=(negative, positive)."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +358,11 @@ class Problem:
 
     @cached_property
     def propensity(self) -> Floats:
-        """The propensity of each row of the stack."""
+        """The propensity of each row of the stack; of big tables no copy is made."""
+        if self.in_parts:
+            from observal.parts.vectors import Stacked
+
+            return Stacked(self.logged.propensity, self.pool.propensity)  # type: ignore[return-value]
         return frozen(np.concatenate([self.logged.propensity, self.pool.propensity]))
 
     @cached_property
@@ -249,6 +371,42 @@ class Problem:
         if self.logged.cost is None or self.pool.cost is None:
             return None
         return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether log or pool stay in their files."""
+        return hasattr(self.logged.X, "parts") or hasattr(self.pool.X, "parts")
+
+    def using(self, executor: Any) -> Problem:
+        """Return the problem with rows that are read and computed on by another executor; rows in memory stay as they are."""
+        if executor is None or not self.in_parts:
+            return self
+        logged, pool = copy(self.logged), copy(self.pool)
+        for table in (logged, pool):
+            if hasattr(table.X, "parts"):
+                object.__setattr__(table, "X", table.X.using(executor))
+        return replace(self, logged=logged, pool=pool)
+
+    def in_memory(self) -> Problem:
+        """Return the problem with all rows in memory, for methods that cannot go part by part."""
+        if not self.in_parts:
+            return self
+        logged, pool = self.logged, self.pool
+        return replace(
+            self,
+            logged=LoggedData(
+                np.asarray(logged.X), logged.y, logged.propensity, np.asarray(logged.ids), logged.classes, logged.cost
+            ),
+            pool=Pool(np.asarray(pool.X), pool.propensity, np.asarray(pool.ids), pool.cost),
+        )
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """The first row of the stack that belongs to the population that intervals are about, and the row after the last."""
+        return (
+            self.n_logged if self.population == "pool" else 0,
+            self.n_logged if self.population == "log" else self.n_rows,
+        )
 
     def counts(self, rows: Ints) -> Bools:
         """Return which rows of the stack belong to the population that intervals are about."""
@@ -265,7 +423,7 @@ class Problem:
         first, then = rows[of_log], rows[~of_log] - self.n_logged
         if hasattr(self.logged.X, "tocsr") or hasattr(self.pool.X, "tocsr"):
             return stack_rows(self.logged.X[first], self.pool.X[then])
-        out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X, self.pool.X))
+        out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X.dtype, self.pool.X.dtype))
         out[: first.size], out[first.size :] = self.logged.X[first], self.pool.X[then]
         return out
 

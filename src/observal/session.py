@@ -58,6 +58,9 @@ class Session(LabelLoop):
         What the classifier is for: "error" (the fewest mistakes), "balanced error", "recall=0.8", "precision=0.8", or what missing a
         row of a class costs, as in {"default": 10}, other mistakes costing 1. It decides the classifier's threshold, and rows near
         that threshold are asked about. Two classes only, except for "error".
+    executor : optional
+        Who reads and computes, if log or pool are in Parquet parts (:meth:`LoggedData.from_parquet`): "serial", "threads", "processes",
+        "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
 
     Examples
     --------
@@ -86,8 +89,9 @@ class Session(LabelLoop):
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
         objective: Any = "error",
+        executor: Any = None,
     ) -> None:
-        problem = Problem(logged, pool)
+        problem = Problem(logged, pool).using(executor)
         journal = MemoryJournal(problem)
         goals = {
             "population": population,
@@ -173,12 +177,13 @@ def run(
     tolerance: float | None = TOLERANCE,
     width: float | None = None,
     objective: Any = "error",
+    executor: Any = None,
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.
 
     Parameters
     ----------
-    logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective
+    logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective, executor
         As for :class:`Session`.
     oracle : callable
         Takes an array of pool ids and returns their labels; NaN or None skips a row.
@@ -210,6 +215,7 @@ def run(
         tolerance=tolerance,
         width=width,
         objective=objective,
+        executor=executor,
     )
     reported = 0
     while True:

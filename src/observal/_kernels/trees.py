@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 
 ROWS_IN_CACHE = 128  # a tree goes over this many rows before the next one comes: they stay in the cache
+ROWS_OF_LARGE = 2048  # the same for large trees: fetching these takes longer than fetching rows
+LARGE = 1000  # nodes of a tree
 
 
 @njit(cache=True, nogil=True)
@@ -37,9 +39,10 @@ def add_leaves(
             children[node, 0], children[node, 1], read[node] = left[node], right[node], feature[node]
         else:  # a leaf leads to itself
             children[node, 0], children[node, 1] = node, node
-    at = np.empty(ROWS_IN_CACHE, dtype=np.uint32)
-    for begin in range(0, X.shape[0], ROWS_IN_CACHE):
-        rows = X[begin : begin + ROWS_IN_CACHE]
+    at_once = ROWS_OF_LARGE if n_nodes > LARGE * roots.size else ROWS_IN_CACHE
+    at = np.empty(at_once, dtype=np.uint32)
+    for begin in range(0, X.shape[0], at_once):
+        rows = X[begin : begin + at_once]
         count = np.uint32(rows.shape[0])
         for tree in range(roots.size):
             at[:count] = roots[tree]

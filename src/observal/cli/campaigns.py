@@ -43,6 +43,12 @@ Chances = Annotated[
 EstimateChances = Annotated[
     bool, typer.Option("--estimate-propensity", help="Estimate propensities from which labels were revealed.")
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        help="Read and compute on a Dask cluster: a scheduler's address (tcp://…), or local for one on this machine."
+    ),
+]
 Features = Annotated[
     list[str] | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
 ]
@@ -129,12 +135,21 @@ def init(
         str | None,
         typer.Option(help="Size of a picture whose pixels are columns of numbers, HEIGHTxWIDTH such as 8x8."),
     ] = None,
+    in_place: Annotated[
+        bool | None,
+        typer.Option(
+            "--in-place/--copy",
+            help="Leave Parquet tables where they are, even if they do not fit into memory; by default from 1 GB on.",
+        ),
+    ] = None,
+    dask: Dask = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
 
-    The tables are copied into the campaign, so you can move it to another machine. An existing file is never replaced.
+    The tables are copied into the campaign, so you can move it to another machine, unless they are large. An existing
+    file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
     """
@@ -176,6 +191,8 @@ def init(
             images=images,
             image_column=image_column,
             pixels=None if pixels is None else _picture(pixels),
+            in_place=in_place,
+            executor=executor(dask, progress),
             progress=progress,
         )
     _show_status(made.status(), as_json)
@@ -198,6 +215,7 @@ def ask(
             "-o", "--out", help="Write to this new file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV."
         ),
     ] = None,
+    dask: Dask = None,
 ) -> None:
     """Show rows to label now.
 
@@ -218,8 +236,8 @@ def ask(
     if out is not None:
         check_target(out)
 
-    with progress_bar("choosing rows", hidden=as_json or as_csv):
-        opened = Campaign.open(campaign)
+    with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
+        opened = Campaign.open(campaign, executor(dask, progress))
         rows = opened.ask(n, annotator)
     names, records = rows.to_fill_in(opened.settings["label"], listed(columns))
     written = opened.settings.get("written")
@@ -527,6 +545,19 @@ def _asked_positive(progress: Any, classes: Any) -> str:
         while (answer := typer.prompt(question, default=names[-1], err=True).strip()) not in names:
             say(f"{answer!r} is not one of the classes.", error=True)
     return str(answer)
+
+
+def executor(dask: str | None, progress: Any) -> Any:
+    """Return who reads and computes on tables that stay in place, with progress where somebody sees it."""
+    if dask is None and progress is None:
+        return None
+    from observal.parts import executor_of
+    from observal.parts.executors import Watched
+
+    if dask is not None and dask != "local" and "://" not in dask:
+        raise typer.BadParameter(f"--dask needs local or an address such as tcp://10.0.0.1:8786, but is {dask!r}.")
+    made = executor_of(dask)
+    return made if progress is None else Watched(made, progress)
 
 
 def _number(text: str) -> Any:

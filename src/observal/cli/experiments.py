@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from observal.cli.campaigns import listed
+from observal.cli.campaigns import Dask, executor, listed
 from observal.cli.output import Jobs, Json, Seed, print_json, print_table, progress_bar, say
 from observal.cli.serving import PORT
 from observal.cli.serving import serve as serve_campaign
@@ -83,6 +85,7 @@ def reproduce(
     ),
     ablate: Annotated[bool, typer.Option("--ablate", help="Add ActiveVC with each component removed.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    dask: Dask = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
@@ -95,7 +98,7 @@ def reproduce(
     from observal.experiments.reproduce import reproduce as run_reproduce
 
     spec = Specification(shape=shape, trials=trials, seed=seed, ablate=ablate)
-    with progress_bar("running", hidden=as_json) as progress:
+    with progress_bar("running", hidden=as_json) as progress, _cluster(dask):
         outcome = run_reproduce(spec, out, jobs, resume, progress)
     if as_json:
         print_json(outcome.to_dict())
@@ -133,6 +136,7 @@ def benchmark(
         "out/benchmark"
     ),
     resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run has finished.")] = False,
+    dask: Dask = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
@@ -149,7 +153,8 @@ def benchmark(
     from observal.experiments.benchmark.tables import OVERALL_HEADER
 
     if rebenchmark is not None:
-        run_rebenchmark(rebenchmark, seeds, only, out, resume, jobs, as_json)
+        with _cluster(dask):
+            run_rebenchmark(rebenchmark, seeds, only, out, resume, jobs, as_json)
         return
     spec = Specification(
         methods=ablated_methods() if ablate else pick_methods(listed(methods)),
@@ -162,7 +167,7 @@ def benchmark(
         peers=None if peers is None else tuple(listed(peers) or ()),
         seed=seed,
     )
-    with progress_bar("running", hidden=as_json) as progress:
+    with progress_bar("running", hidden=as_json) as progress, _cluster(dask):
         report = run_benchmark(spec, out, jobs, resume, progress)
     if spec.data is not None:
         say(
@@ -238,3 +243,15 @@ def demo(
     say(f"Figure: {outcome.figure}")
     say(f"One split as a campaign: {outcome.campaign}; look at it with `observal status {outcome.campaign}`.")
     say(f"Its report: {outcome.report}")
+
+
+@contextmanager
+def _cluster(dask: str | None) -> Iterator[None]:
+    """Run trials on a Dask cluster, where one is named."""
+    if dask is None:
+        yield
+        return
+    from observal.experiments.trials import computed_by
+
+    with computed_by(executor(dask, None)):
+        yield

@@ -12,6 +12,7 @@ import typer
 
 from observal.cli.campaigns import (
     Chances,
+    Dask,
     DecimalSign,
     Encoding,
     EstimateChances,
@@ -19,6 +20,7 @@ from observal.cli.campaigns import (
     Missing,
     Separator,
     Where,
+    executor,
     listed,
 )
 from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
@@ -39,6 +41,7 @@ def diagnose(
     decimal: DecimalSign = None,
     encoding: Encoding = None,
     missing: Missing = None,
+    dask: Dask = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -49,14 +52,14 @@ def diagnose(
     """
     from observal.diagnosis import diagnose as run_diagnose
 
-    with progress_bar("reading", hidden=as_json):
+    with progress_bar("reading", hidden=as_json) as progress:
         if pool is None or label is None:
             from observal.tables.reading import SUFFIXES
 
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            log, rows, names, dates, notes = _of_campaign(str(logged[0]))
+            log, rows, names, dates, notes = _of_campaign(str(logged[0]), executor(dask, progress))
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
@@ -84,11 +87,11 @@ def diagnose(
         say(f"Note: {note}")
 
 
-def _of_campaign(where: str) -> tuple[Any, Any, Any, Any, Any]:
+def _of_campaign(where: str, computing: Any) -> tuple[Any, Any, Any, Any, Any]:
     from observal.campaign import Campaign
     from observal.tables.encoding import date_names
 
-    campaign = Campaign.open(where)
+    campaign = Campaign.open(where, computing)
     problem, settings = campaign.problem, campaign.settings
     names, dates = settings["features"], date_names(settings["encoder"])
     return problem.logged, problem.pool, names, dates, campaign.status().notes

@@ -198,7 +198,7 @@ def check_calibration(
 
     overall = float(2.0 * ndtr(-abs(observed.sum() - promised.sum()) / np.sqrt(variance.sum())))
     by_bin = float(chdtrc(n_bins, float(np.sum((observed - promised) ** 2 / variance))))
-    by_feature, telling = _by_feature(q, shown, None if X is None else X[chancy], names, rng)
+    by_feature, telling = _by_feature(q, shown, X, np.flatnonzero(chancy), names, rng)
     least = min(1.0, 3.0 * min(overall, by_bin, by_feature))
     lows, highs = np.full(n_bins, 1.0), np.zeros(n_bins)
     np.minimum.at(lows, bin_of, q)
@@ -212,14 +212,15 @@ def check_calibration(
 
 
 def _by_feature(
-    q: Floats, shown: Bools, X: Any, names: Sequence[str], rng: np.random.Generator | None
+    q: Floats, shown: Bools, X: Any, places: Ints, names: Sequence[str], rng: np.random.Generator | None
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """Return the p-value of the features' score tests, and the features that tell most."""
+    """Return the p-value of the features' score tests, and the features that tell most; row i is row ``places[i]`` of X."""
     if X is None or X.shape[1] == 0:
         return 1.0, ()
     if q.size > MOST_ROWS:
         rows = (rng or np.random.default_rng(0)).choice(q.size, MOST_ROWS, replace=False)
-        q, shown, X = q[rows], shown[rows], X[rows]
+        q, shown, places = q[rows], shown[rows], places[rows]
+    X = X[places]
     from scipy.special import ndtr
 
     z = feature_scores(X, shown - q, q * (1.0 - q))

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 
 from observal.errors import InvalidInput
+
+_executor: ContextVar[Any] = ContextVar("executor", default=None)
+
+
+@contextmanager
+def computed_by(executor: Any) -> Iterator[None]:
+    """Let an executor run all trials inside a ``with`` block; None leaves them to processes on this machine.
+
+    Examples
+    --------
+    >>> from observal.parts import Serial
+    >>> with computed_by(Serial()):
+    ...     run_all(pow, [(2, 3), (3, 2)])
+    [8, 9]
+    """
+    before = _executor.set(executor)
+    try:
+        yield
+    finally:
+        _executor.reset(before)
+
+
+def _called(function: Callable[..., Any], argument: tuple[Any, ...]) -> Any:
+    return function(*argument)
 
 
 class Progress(Protocol):
@@ -45,6 +72,9 @@ def stream_all(
 
     if jobs is not None and jobs < 1:
         raise InvalidInput(f"jobs must be at least 1, but is {jobs}; leave it out for all cores.")
+    if (executor := _executor.get()) is not None:
+        yield from executor.map(partial(_called, function), arguments)
+        return
     if jobs == 1:
         yield from (function(*argument) for argument in arguments)
         return

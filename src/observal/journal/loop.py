@@ -85,6 +85,7 @@ class LabelLoop:
         self._journal = journal
         self._ledger = Ledger()
         self._replay: Replay | None = None
+        self._executor: Any = None  # who reads and computes on rows that stay in Parquet
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -284,7 +285,7 @@ class LabelLoop:
         """Log and pool."""
         with self._journal.reading() as transaction:
             problem: Problem = transaction.problem(self._follow(transaction).settings)
-            return problem
+            return problem.using(self._executor)
 
     @property
     def labels(self) -> int:
@@ -316,7 +317,7 @@ class LabelLoop:
     def estimator(self) -> Any:
         """The classifier of the last closed round."""
         replay = self._replayed()
-        return replay.round(replay.closed).estimator
+        return replay.estimator(replay.closed)
 
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
         """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""
@@ -429,7 +430,8 @@ class LabelLoop:
                 return self._replayed(reading)
         settings = self._ledger.settings
         if self._replay is None:
-            self._replay = replay_of(transaction.problem(settings, with_ids=False), settings)
+            problem = transaction.problem(settings, with_ids=False)
+            self._replay = replay_of(problem.using(self._executor), settings)
         elif self._replay.label_budget != settings["label_budget"]:  # it was raised
             self._replay = replay_of(self._replay.problem, settings)
         self._replay.follow(self._ledger.plans, self._ledger.labels)

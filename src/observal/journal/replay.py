@@ -96,6 +96,8 @@ class Replay:
         label_budget: int | None = None,
     ) -> None:
         self.goals, self.label_budget = goals or Goals(), label_budget
+        if not getattr(method, "by_parts", False):
+            problem = problem.in_memory()
         self.problem = replace(problem, population=self.goals.population, objective=self.goals.objective)
         self._method, self._random_state = method, random_state
         self._states = [method.begin(self.problem, self._rng(0, 0))]
@@ -155,6 +157,12 @@ class Replay:
         if k not in self._described:
             self._described[k] = self._method.describe(self.problem, self._states[k])
         return self._described[k]
+
+    def estimator(self, k: int) -> Any:
+        """Return the classifier of a closed round; a method that has `estimator_of` need not look at the pool for it."""
+        if k not in self._described and hasattr(self._method, "estimator_of"):
+            return self._method.estimator_of(self.problem, self._states[k])
+        return self.round(k).estimator
 
     def intervals(self, k: int) -> Later:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
@@ -230,16 +238,16 @@ class Replay:
     def _chances_after(self, k: int) -> Floats:
         """Return what the classifier of a round says of a sample of the population."""
         if k not in self._chances:
-            self._chances[k] = chances_of(self.round(k).estimator, self._sample)
+            self._chances[k] = chances_of(self.estimator(k), self._sample)
         return self._chances[k]
 
     @cached_property
     def _sample(self) -> Any:
-        every = np.arange(self.problem.n_rows)
-        rows = every[self.problem.counts(every)]
-        if rows.size > JUDGED_ROWS:
-            rows = np.sort(np.random.default_rng(0).choice(rows, JUDGED_ROWS, replace=False))
-        return self.problem.take(rows)
+        first, end = self.problem.counted
+        if end - first > JUDGED_ROWS:
+            drawn = np.random.default_rng(0).choice(end - first, JUDGED_ROWS, replace=False)
+            return self.problem.take(first + np.sort(drawn))
+        return self.problem.take(np.arange(first, end))
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
 from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
-from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS, ROWS_AT_ONCE
+from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS
 from observal.learners.calibration import bounded
 from observal.learners.features import FeatureMap
 from observal.learners.kernel import KernelChances, LinearChances, fit_kernel
@@ -25,6 +26,7 @@ from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
+from observal.parts import collect
 from observal.threads import one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
@@ -106,33 +108,31 @@ class Blend:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def judge(self, X: Any, odds: float = 1.0) -> Judged:
-        """Return what it says of each row, and how much its learners differ.
+        """Return what it says of each row, and how much its learners differ; see :meth:`judge_block`."""
+        return Judged(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
+
+    def judge_block(self, block: Any, odds: float = 1.0) -> Judged:
+        """Return what it says of a block of rows that were checked.
 
         `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
         wrong does not change.
         """
+        Z = self.feature_map(block)
+        parts = [bounded(member(Z)) for member in self.members]
+        chances = np.tensordot(self.theta, parts, axes=1)
+        codes, margins = lead(leaning(chances, odds))
+        others = np.array([leaning(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
+        right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
+        return Judged(codes, margins, 1.0 - right, self.theta @ others)
 
-        def of_block(Z: Any) -> tuple[NDArray[Any], ...]:
-            parts = [bounded(member(Z)) for member in self.members]
-            chances = np.tensordot(self.theta, parts, axes=1)
-            codes, margins = lead(leaning(chances, odds))
-            others = np.array([leaning(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
-            right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
-            return codes, margins, 1.0 - right, self.theta @ others
-
-        return Judged(*self._in_blocks(X, of_block))
-
-    def _chances(self, Z: Any) -> tuple[NDArray[Any], ...]:
+    def _chances(self, block: Any) -> tuple[NDArray[Any], ...]:
+        Z = self.feature_map(block)
         mixed = sum(weight * bounded(member(Z)) for weight, member in zip(self.theta, self.members, strict=True))
         return (np.asarray(mixed),)
 
     def _in_blocks(self, X: Any, function: Callable[[Any], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-        """Return the columns that a function makes of standardised rows, a block at a time and several at once."""
-        rows = rows_to_predict(X, self.n_features)
-        begins = range(0, max(1, rows.shape[0]), ROWS_AT_ONCE)
-        with one_thread():
-            parts = in_threads(lambda a: function(self.feature_map(rows[a : a + ROWS_AT_ONCE])), begins)
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        """Return the columns that a function makes of rows, a block at a time and several at once."""
+        return collect(function, rows_to_predict(X, self.n_features))
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

@@ -73,5 +73,3 @@ EM_STEPS = 100
 """Steps to the weights; the likelihood is concave in them."""
 MOST_ROWS = 2000
 """Labelled rows that ridges and widths are chosen on; the fits see all."""
-ROWS_AT_ONCE = 16_384
-"""Rows that are predicted at once: a block's kernel matrix is 26 MB."""

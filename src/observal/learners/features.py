@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
+from observal.parts import collect, map_blocks
 
 Expansion = Literal["linear", "splines", "fourier"]
 N_FOURIER = 200
@@ -17,7 +19,6 @@ N_KNOTS = 5
 ROWS_FOR_KNOTS = 50_000  # more rows than this do not move a quantile
 WILD = 3.0
 LARGEST = 1e100  # values beyond are cut: the sum of their squares would not be a number
-ROWS_AT_ONCE = 16_384  # a block stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +104,13 @@ class FeatureMap:
             return self(self.mean[None, :])[:0]
         return np.hstack([standard, *(made.transform(standard) for made in self.transformers)])
 
-    def blocks(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield the rows as the linear model sees them, a block at a time: a large pool is never copied whole."""
-        for begin in range(0, X.shape[0], ROWS_AT_ONCE):
-            rows = slice(begin, min(begin + ROWS_AT_ONCE, X.shape[0]))
-            yield rows, self(X[rows])
+    def mapped(self, function: Callable[[Any], Floats], X: Any) -> Floats:
+        """Return what a function makes of rows as the linear model sees them, a block at a time: no copy of all is made."""
+        return collect(partial(_of_block, self, function), X)[0]
+
+
+def _of_block(feature_map: FeatureMap, function: Callable[[Any], Floats], block: Any) -> tuple[Floats]:
+    return (function(feature_map(block)),)
 
 
 def _sparse(block: Any) -> Any:
@@ -124,10 +127,14 @@ def _moments(blocks: Any, low: Floats, high: Floats, middle: Floats) -> tuple[Fl
     """Return mean and standard deviation of cut features in one pass; sums around the median do not cancel."""
     count, total, squares = 0, np.zeros(middle.size), np.zeros(middle.size)
     for block in blocks:
-        for begin in range(0, block.shape[0], ROWS_AT_ONCE):
-            away = np.clip(block[begin : begin + ROWS_AT_ONCE].astype(np.float64), low, high) - middle
-            count += away.shape[0]
-            total += away.sum(axis=0)
-            squares += np.square(away, out=away).sum(axis=0)
+        for size, sums, sums_of_squares in map_blocks(partial(_sums, low=low, high=high, middle=middle), block):
+            count += size
+            total += sums
+            squares += sums_of_squares
     shift = total / count
     return middle + shift, np.sqrt(np.maximum(squares / count - shift**2, 0.0))
+
+
+def _sums(block: Any, low: Floats, high: Floats, middle: Floats) -> tuple[int, Floats, Floats]:
+    away = np.clip(block.astype(np.float64), low, high) - middle
+    return away.shape[0], away.sum(axis=0), np.square(away, out=away).sum(axis=0)

@@ -36,9 +36,7 @@ def frame_of(state: PoolState, rows: Ints, n_logged: int, n_rows: int, most: int
     most : int
         Rows of the random part.
     """
-    every = np.arange(n_rows)
-    if n_rows > most:
-        every = np.random.default_rng(0).choice(n_rows, most, replace=False)
+    every = np.random.default_rng(0).choice(n_rows, most, replace=False) if n_rows > most else np.arange(n_rows)
     frame = np.unique(np.concatenate([every, rows, n_logged + state.skipped]))
     return frame, np.searchsorted(frame, rows), np.isin(frame, every)
 

@@ -25,9 +25,12 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, check_numbers
 from observal.errors import InvalidInput
+from observal.parts.ranks import quantiles
+from observal.parts.vectors import pieces, pieces_of
 from observal.problem import Problem
 from observal.types import ASKED, Answers, Plan, Round
 from observal.weights import practical_clip_threshold, query_policy
@@ -80,21 +83,26 @@ class Choice:
 class Strata:
     """The rows of log and pool, grouped by propensity into strata of about equal size."""
 
-    of_row: Ints
+    of_row: NDArray[np.int8]
     count: int
 
     @classmethod
     def of(cls, propensity: Floats, known: Floats) -> Self:
         """Group `propensity` at the quantiles of `known`; equal propensities stay together."""
-        cuts = np.unique(np.quantile(known, np.arange(1, N_STRATA) / N_STRATA))
-        return cls(np.searchsorted(cuts, propensity, side="left"), cuts.size + 1)
+        shares = np.arange(1, N_STRATA) / N_STRATA
+        if isinstance(known, np.ndarray):
+            cuts = np.unique(np.quantile(known, shares))
+        else:  # of log and pool in parts no copy is made
+            cuts = np.unique(quantiles(lambda: pieces_of(known), len(known), shares))
+        of_row = [np.searchsorted(cuts, part, side="left").astype(np.int8) for part in pieces_of(propensity)]
+        return cls(np.concatenate(of_row), cuts.size + 1)
 
     def importance(self, rows: Ints, n_seen: int) -> Floats:
         """Return T/t for each of the labelled `rows`, counted over the first `n_seen` rows.
 
         One is added to both T and t, so a weight is never infinite.
         """
-        sizes = np.bincount(self.of_row[:n_seen], minlength=self.count)
+        sizes = sum(np.bincount(self.of_row[part], minlength=self.count) for part in pieces(n_seen))
         known = np.bincount(self.of_row[rows], minlength=self.count)
         return np.asarray(((sizes + 1.0) / (known + 1.0))[self.of_row[rows]])
 
@@ -249,17 +257,17 @@ def draw(
     taken_gate = _smallest(gaps, passing if uncertain is None else passing & uncertain, for_gate)
     for_gate = int(taken_gate.sum())
     taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
+    chance = np.zeros(open_.size)
     if choice.to_measure and doubt is not None:
-        spread = np.zeros(open_.size)
         wanted = choice.explore_share * (state.bought.size + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
-        spread[open_] = measuring_weights(doubt[open_], log_rate, wanted)
+        chance[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, wanted)
     else:
-        spread = passing / max(1, int(passing.sum()))
-    chance = (1.0 - choice.explore_share) * (taken_gate | taken_free) + choice.explore_share * size * spread
+        chance[passing] = choice.explore_share * size * (1.0 / max(1, int(passing.sum())))
+    chance[taken_gate | taken_free] += 1.0 - choice.explore_share
     if passing[open_].all():  # if every row passes, the gate is no reason to choose a row
         taken_gate, taken_free = np.zeros_like(taken_gate), taken_gate | taken_free
-    return Draw(np.minimum(chance, 1.0), taken_gate, taken_free)
+    return Draw(np.minimum(chance, 1.0, out=chance), taken_gate, taken_free)
 
 
 def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
@@ -299,9 +307,14 @@ def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
 def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
     """Return the pool rows that are open, and those of them that pass the gate in the next round."""
     open_ = state.open_rows(problem)
-    passing = open_.copy()
-    passing[open_] = passes_gate(problem.pool.propensity[open_], problem.n_logged, state.bought.size, choice)
-    return open_, passing
+    if choice.gate_share == 0.0:
+        return open_, open_.copy()
+    propensity, seen = problem.pool.propensity, state.bought.size + choice.batch
+    passing = np.concatenate(
+        [open_[part] & query_policy(propensity[part], problem.n_logged, seen) for part in pieces(open_.size)]
+    )
+    enough = int(passing.sum()) >= min(choice.batch, int(open_.sum()))
+    return open_, passing if enough else open_.copy()
 
 
 def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice) -> Bools:
@@ -320,20 +333,28 @@ def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:
 def _smallest(values: Floats, among: Bools, count: int) -> Bools:
     """Return the `count` smallest values; among equal ones, the first."""
     chosen = np.zeros(values.size, dtype=bool)
-    rows = np.flatnonzero(among)
-    if 0 < count < rows.size:
-        largest = np.partition(values[rows], count - 1)[count - 1]
-        rows = rows[values[rows] <= largest]
-        rows = rows[np.argsort(values[rows], kind="stable")[:count]]
-    chosen[rows[:count]] = True
+    if count <= 0:
+        return chosen
+    best = []
+    for part in pieces(values.size):  # the smallest of all are among the smallest of each piece
+        rows = part.start + np.flatnonzero(among[part])
+        if count < rows.size:
+            rows = rows[values[rows] <= np.partition(values[rows], count - 1)[count - 1]]
+            rows = np.sort(rows[np.argsort(values[rows], kind="stable")[:count]])
+        best.append(rows)
+    rows = np.concatenate([*best, np.empty(0, dtype=np.int64)])
+    chosen[rows[np.argsort(values[rows], kind="stable")[:count]]] = True
     return chosen
 
 
 def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
     """Draw the rows of a round with their chances, in random order."""
     chance = drawn.chance
-    rows = np.flatnonzero(chance > 0.0)
-    positions = rng.permutation(rows[systematic(chance[rows], rng)])
+    kind = _small_int(chance.size)
+    rows = np.concatenate(
+        [(part.start + np.flatnonzero(chance[part] > 0.0)).astype(kind) for part in pieces(chance.size)]
+    )
+    positions = rng.permutation(systematic(chance, rng, rows))
     reason = np.full(positions.size, RANDOM)
     reason[drawn.taken_free[positions]] = FREE
     reason[drawn.taken_gate[positions]] = GATED
@@ -348,11 +369,25 @@ def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
     )
 
 
-def systematic(chance: Floats, rng: np.random.Generator) -> Ints:
+def _small_int(size: int) -> type[np.signedinteger[Any]]:
+    """Return a type that holds every place among so many rows: half the memory matters with many of them."""
+    return np.int32 if size < 2**31 else np.int64
+
+
+def systematic(chance: Floats, rng: np.random.Generator, rows: NDArray[Any] | None = None) -> Ints:
     """Draw rows, each with exactly its own chance; their number is the sum of the chances (up to rounding).
 
     The rows are laid out in random order on a line, each as long as its chance. A random starting point and every whole step
-    after it pick the rows they fall on.
+    after it pick the rows they fall on. The line is gone through in pieces, because a pool may have many rows.
+
+    Parameters
+    ----------
+    chance : array
+        Of each row.
+    rng : Generator
+        Draws the order and the starting point.
+    rows : int array, optional
+        The rows to draw from; all by default.
 
     Examples
     --------
@@ -360,9 +395,26 @@ def systematic(chance: Floats, rng: np.random.Generator) -> Ints:
     >>> systematic(np.array([1.0, 0.5, 0.5, 0.0]), np.random.default_rng(0)).size
     2
     """
-    order = rng.permutation(chance.size)
-    ends = np.cumsum(chance[order])
-    total = round(float(ends[-1]))
-    points = np.arange(total) + rng.random()
-    picked = np.minimum(np.searchsorted(ends, points, side="right"), chance.size - 1)
-    return np.asarray(order[np.unique(picked)])
+    order = np.arange(chance.size, dtype=_small_int(chance.size)) if rows is None else rows.copy()
+    rng.shuffle(order)
+
+    def ends() -> Iterator[tuple[int, float, Floats]]:
+        """Yield where each piece of the line begins, as a place and as a length, and where its rows end."""
+        begin = 0.0
+        for part in pieces(order.size):
+            lengths = chance[order[part]]
+            lengths[0] += begin
+            ended = np.cumsum(lengths, out=lengths)
+            yield part.start, begin, ended
+            begin = float(ended[-1])
+
+    length = 0.0
+    for _, _, last in ends():
+        length = float(last[-1])
+    points = np.arange(round(length)) + rng.random()
+    places = []
+    for first, begin, ended in ends():
+        here = points[(points >= begin) & (points < ended[-1])]
+        places.append(first + np.searchsorted(ended, here, side="right"))
+    beyond = np.full(int((points >= length).sum()), order.size - 1)  # rounding may leave a point beyond the end
+    return np.asarray(order[np.unique(np.concatenate([*places, beyond]))], dtype=np.int64)

@@ -118,7 +118,8 @@ def format_of(table: Any) -> Format:
     >>> format_of(attached(pa.table({"a": [1]}), Format(sep=";", columns={"a": Written(",")}))).columns
     {'a': Written(decimal=',', order=None, mark='', time=False)}
     """
-    record = (table.schema.metadata or {}).get(_KEY)
+    schema = getattr(table, "schema", None)  # Parquet that stays in place has none: its columns have types of their own
+    record = None if schema is None else (schema.metadata or {}).get(_KEY)
     return Format() if record is None else format_from(json.loads(record))
 
 

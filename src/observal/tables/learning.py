@@ -116,13 +116,15 @@ def _learn_column(
 
 def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[ColumnRule | None, list[str]]:
     values = np.concatenate([to_floats(column) for column in columns])
-    finite = values[np.isfinite(values)]
+    is_finite = np.isfinite(values)
+    finite = values if is_finite.all() else values[is_finite]  # no copy of a long column that has no gaps
     n_rows, n_missing = values.size, values.size - finite.size
     notes = _oddities(name, kind, columns, values)
     if finite.size == 0:
         return None, [f"Column {name!r} was left out: all its values are missing or infinite."]
     middle = (finite.size - 1) // 2  # the lower of two: a value that occurs, and their sum cannot overflow
-    fill = float(np.partition(finite, middle)[middle])
+    finite.partition(middle)  # in place: nobody needs the order any more
+    fill = float(finite[middle])
     middle_value = day_words(fill) if kind == "date" else f"{fill:g}"
     constant = bool(finite.min() == finite.max())
     if constant and n_missing == 0:

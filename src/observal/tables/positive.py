@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from observal.errors import InvalidLabel
@@ -22,7 +21,7 @@ Positive = Any | Callable[[Sequence[Any]], Any] | None
 
 
 def positive_last(
-    classes: Sequence[Any], labels: Sequence[Any], positive: Positive = None
+    classes: Sequence[Any], counts: Mapping[Any, int], positive: Positive = None
 ) -> tuple[Sequence[Any], list[str]]:
     """Return the classes with the positive one last, and a note if it had to be guessed.
 
@@ -32,16 +31,16 @@ def positive_last(
     ----------
     classes : sequence
         The label values.
-    labels : sequence
-        The revealed labels.
+    counts : mapping
+        How often each class was revealed.
     positive : optional
         The positive class, its text, or a function that chooses it.
 
     Examples
     --------
-    >>> positive_last(["yes", "no"], ["yes", "no"])
+    >>> positive_last(["yes", "no"], {"yes": 1, "no": 1})
     (['no', 'yes'], [])
-    >>> classes, notes = positive_last(["default", "paid"], ["paid", "paid", "default"])
+    >>> classes, notes = positive_last(["default", "paid"], {"paid": 2, "default": 1})
     >>> classes, notes[0]
     (['paid', 'default'], "Precision and recall are about 'default', the rarer class in the log; name another with --positive (positive=).")
     """
@@ -52,8 +51,7 @@ def positive_last(
     obvious = obvious_positive(classes)
     if obvious is not None:
         return _last(classes, obvious), []
-    counts = Counter(labels)
-    rarer = min(classes[::-1], key=lambda value: counts[value])  # of equally rare ones, the last
+    rarer = min(classes[::-1], key=lambda value: counts.get(value, 0))  # of equally rare ones, the last
     if positive is not None:
         return _last(classes, _named(classes, positive(_last(classes, rarer)))), []
     return _last(classes, rarer), [

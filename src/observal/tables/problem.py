@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -158,7 +159,7 @@ def load_problem(
     _check_excluded([*logs, pool], roles.exclude)
     labels, missing, found = _labels_of(logs, roles.label, classes, names)
     if classes is None or not (positive is None or callable(positive)):
-        found, guessed = positive_last(found, labels[~missing].tolist(), positive)
+        found, guessed = positive_last(found, Counter(labels[~missing].tolist()), positive)
     else:
         guessed = []
     encoder = TableEncoder.learn([*logs, pool], roles.features, (*roles.named, *columns), max_categories)

@@ -16,6 +16,8 @@ from observal.journal.encoding import decode_method, decode_plan, decode_recorde
 from observal.journal.events import Event, check_payload, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
+from observal.journal.sql.in_place import ARRAYS as _IN_PLACE
+from observal.journal.sql.in_place import in_place_ids, in_place_rows, is_in_place, read_in_place
 from observal.journal.sql.store import Store, Transaction, damaged
 from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
 from observal.problem import Problem
@@ -23,7 +25,7 @@ from observal.problem import Problem
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _COSTS = {"log.cost", "pool.cost"}
 _ENCODED = ("plan", "method", "recorded")
-_ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1")
+_ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1", "|i1")
 
 
 class SqlJournal:
@@ -83,14 +85,18 @@ class SqlTransaction:
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows are numbered, which is faster."""
+        if settings.get("in_place"):
+            return read_in_place(self.stored, settings["arrays"], settings["classes"], settings["encoder"])
         return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids)
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""
-        return read_pool_ids(self.stored, positions)
+        return (in_place_ids if is_in_place(self.stored) else read_pool_ids)(self.stored, positions)
 
     def pool_rows(self, positions: list[int]) -> Any:
         """Return some pool rows as they are in the table, as an Arrow table."""
+        if is_in_place(self.stored):
+            return in_place_rows(self.stored, positions)
         return read_rows(self.stored, ROWS, positions)
 
 
@@ -112,7 +118,8 @@ def _check_stored(settings: Mapping[str, Any]) -> None:
     """Raise ValueError if settings describe arrays or classes that observal never stores."""
     classes, forms, n_features = settings["classes"], settings["arrays"], len(settings["features"])
     require(all(isinstance(value, bool | int | float | str) for value in classes), "a class is not valid")
-    require(_ARRAYS <= set(forms) <= _ARRAYS | _COSTS, "its list of arrays is not valid")
+    expected = _IN_PLACE if settings.get("in_place") else _ARRAYS
+    require(expected <= set(forms) <= expected | _COSTS, "its list of arrays is not valid")
     for name, form in forms.items():
         rows = settings["log_rows" if name.startswith("log.") else "pool_rows"]
         shape = [rows, n_features] if name.endswith(".features") else [rows]

@@ -93,6 +93,7 @@ class AutoVC:
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
+    by_parts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.order not in ("pool", "stream"):
@@ -147,26 +148,22 @@ class AutoVC:
         choice = self.choice(state)
         if isinstance(state, StreamState):
             return self._stream_plan(problem, state, choice, rng)
-        judged = state.model.judged
         if state.model.blend.is_constant:
             drawn = at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
-            nobody = np.zeros(len(problem.pool), dtype=bool)
+            judged, nobody = state.model.judged, np.zeros(len(problem.pool), dtype=bool)
             drawn = draw(problem, state, choice, judged.margins, nobody, judged.doubt)
         plan = draw_plan(drawn, rng)
         near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
-        return replace(
-            plan,
-            inferred=judged.codes[plan.positions],
-            doubt=judged.doubt[plan.positions],
-            near=near,
-            near_gaps=gaps,
-        )
+        return replace(self._noted(problem, state, plan), near=near, near_gaps=gaps)
 
     def _stream_plan(self, problem: Problem, state: StreamState, choice: Choice, rng: np.random.Generator) -> Plan:
         """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""
         rule = StreamRule(state.model.uncertain_lead, choice.batch, choice.explore_share, gate_share=0.0)
-        plan = stream_plan(rule, problem, state, rng)
+        return self._noted(problem, state, stream_plan(rule, problem, state, rng))
+
+    def _noted(self, problem: Problem, state: PoolState, plan: Plan) -> Plan:
+        """Return a plan with what the blend thinks of its rows."""
         judged = state.model.blend.judge(problem.pool.X[plan.positions], state.model.odds)
         return replace(plan, inferred=judged.codes, doubt=judged.doubt)
 
@@ -176,6 +173,10 @@ class AutoVC:
         """Add the answers."""
         n_bought = state.bought.size + int(answers.answered.sum())
         return state.after(plan, answers, state.fit.after(state, n_bought))
+
+    def estimator_of(self, problem: Problem, state: PoolState) -> Any:
+        """Return the classifier of a state without looking at the pool."""
+        return state.model.estimator
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.learners.blend import Blend, BlendFit, Chosen, Judged, fit_blend, lead, leaning
+from observal.learners.blend import Blend, BlendFit, Chosen, fit_blend, lead, leaning
 from observal.learners.population import Population
 from observal.methods.frame import dealt
 from observal.methods.intervals import Scores
 from observal.methods.pool import RANDOM, PoolState
 from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
+from observal.parts import map_blocks
 from observal.problem import Problem
 from observal.types import ASKED, Plan
 
@@ -27,6 +28,14 @@ MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all
 INTERVAL_FOLDS = 10
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
 AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
+
+
+class Pooled(NamedTuple):
+    """What a blend says of all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
+
+    margins: Floats
+    doubt: Floats | None
+    disagreement: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +58,9 @@ class Fitter:
     problem: Problem
     population: Population = field(repr=False)
     anchor: PoolState | None = None
+    latest: dict[str, Any] = field(
+        default_factory=dict, repr=False
+    )  # what the latest model says of the pool; older ones say it again
 
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
@@ -67,7 +79,7 @@ class Fitter:
         kept: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
         X, codes, weights, clip = self._labels(state)
         blend, out_of_fold, chosen = self._fit(X, codes, weights, kept)
-        return AutoModel(self.problem, self.method.order == "stream", blend, chosen, out_of_fold, clip, state)
+        return AutoModel(self.problem, self.method, blend, chosen, out_of_fold, clip, state, self.latest)
 
     def refitted(self, state: PoolState) -> Floats:
         """Return the chances of each labelled row by whole blends fitted without its tenth of the labels.
@@ -104,8 +116,8 @@ class AutoModel:
     ----------
     problem : Problem
         Log and pool.
-    on_stream : bool
-        Whether pool rows are not known before their turn.
+    method : AutoVC
+        The settings.
     blend : Blend
         The fit.
     chosen : Chosen, optional
@@ -116,15 +128,18 @@ class AutoModel:
         The largest weight.
     state : PoolState
         The labels that it is fitted on.
+    latest : dict
+        Holds what the latest model says of the pool.
     """
 
     problem: Problem = field(repr=False)
-    on_stream: bool
+    method: AutoVC
     blend: Blend
     chosen: Chosen | None
     left_out: Floats = field(repr=False)
     clip: float
     state: PoolState = field(repr=False)
+    latest: dict[str, Any] = field(repr=False)
 
     @property
     def follows(self) -> bool:
@@ -176,10 +191,27 @@ class AutoModel:
         labels = self.state.labelled(self.problem)[1]
         return scores, judged_by_others(scores, labels, self.label_weights, self.problem.objective, 0.0, 0.0)
 
-    @cached_property
-    def judged(self) -> Judged:
-        """What the blend says of each pool row; on a stream, of each row of the log."""
-        return self.blend.judge(self.problem.logged.X if self.on_stream else self.problem.pool.X, self.odds)
+    @property
+    def judged(self) -> Pooled:
+        """What the blend says of each pool row; on a stream, of each row of the log. Only the latest model's answer is kept."""
+        if self.latest.get("model") is not self:
+            self.latest.clear()
+            self.latest.update(model=self, judged=self._judge_all())
+        found: Pooled = self.latest["judged"]
+        return found
+
+    def _judge_all(self) -> Pooled:
+        X = self.problem.logged.X if self.method.order == "stream" else self.problem.pool.X
+        margins = np.empty(X.shape[0])
+        doubt = np.empty(X.shape[0] if self.method.priority != "accuracy" else 0)
+        disagreement, end = 0.0, 0
+        for block in map_blocks(partial(self.blend.judge_block, odds=self.odds), X):
+            begin, end = end, end + block.codes.size
+            margins[begin:end] = block.margins
+            if doubt.size:
+                doubt[begin:end] = block.doubt
+            disagreement += float(block.disagreement.sum())
+        return Pooled(margins, doubt if doubt.size else None, disagreement / max(1, end))
 
     @property
     def uncertain_lead(self) -> float:
@@ -201,10 +233,11 @@ class AutoModel:
             The rows that had a label, in the order of `out_of_fold`: their leads are those of fits that have not seen it.
         """
         leads = self.blend.judge(self.problem.take(rows), self.odds).margins
-        place = np.full(self.problem.n_rows, -1, dtype=np.int64)
-        place[labelled] = np.arange(labelled.size)
-        known = place[rows] >= 0
-        leads[known] = np.abs(self.out_of_fold[0][place[rows[known]]])
+        if labelled.size:
+            order = np.argsort(labelled)
+            place = order[np.minimum(np.searchsorted(labelled, rows, sorter=order), order.size - 1)]
+            known = labelled[place] == rows
+            leads[known] = np.abs(self.out_of_fold[0][place[known]])
         return leads
 
     def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
@@ -212,7 +245,9 @@ class AutoModel:
 
         Nothing is recorded where very many rows have equal leads.
         """
-        leads = np.concatenate([self.judged_log.margins, self.judged.margins])
+        if self.problem.in_parts:
+            return None, None  # one more pass over a log that may be large; intervals judge a sample again
+        leads = np.concatenate([self.gaps(self.problem.logged.X), self.judged.margins])
         leads[labelled] = np.abs(self.out_of_fold[0])
         taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
         near = np.flatnonzero(leads <= leads[self.problem.n_logged + taken].max(initial=-np.inf))
@@ -220,23 +255,14 @@ class AutoModel:
             return None, None
         return near, leads[near]
 
-    @property
+    @cached_property
     def disagreement(self) -> float:
         """The mean weight, over the judged rows, of the learners that say another class than the blend."""
-        return float(self.judged.disagreement.mean())
-
-    @cached_property
-    def judged_log(self) -> Judged:
-        """What the blend says of each row of the log."""
-        return self.blend.judge(self.problem.logged.X, self.odds)
+        return self.judged.disagreement
 
     def scores_of(self, rows: Ints) -> Scores:
-        """Return score and predicted class of rows of the stack of log and pool; none is judged a second time."""
-        if {"judged", "judged_log"} <= self.__dict__.keys() and not self.on_stream:
-            both = zip(self.judged_log[:2], self.judged[:2], strict=True)
-            codes, margins = (np.concatenate(parts)[rows] for parts in both)
-        else:
-            codes, margins, *_ = self.blend.judge(self.problem.take(rows), self.odds)
+        """Return score and predicted class of rows of the stack of log and pool."""
+        codes, margins, *_ = self.blend.judge(self.problem.take(rows), self.odds)
         return _scores(codes, margins, self.blend.classes_.size)
 
 

@@ -106,6 +106,7 @@ class NewtonVC:
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
+    by_parts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
@@ -178,16 +179,18 @@ class NewtonVC:
         n_bought = state.bought.size + int(answers.answered.sum())
         return state.after(plan, answers, state.fit.after(state, n_bought))
 
+    def estimator_of(self, problem: Problem, state: PoolState) -> Any:
+        """Return the classifier of a state without looking at the pool."""
+        model, classes = state.model, problem.logged.classes
+        fit = model.output_fit.fit
+        found = NewtonClassifier(model.feature_map, fit.coef[None, :], np.array([fit.intercept]), classes)
+        return ThresholdClassifier(found, 1.0 / (1.0 + float(np.exp(-model.threshold)))) if model.follows else found
+
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model, fit = state.model, state.model.output_fit.fit
-        estimator: Any = NewtonClassifier(
-            model.feature_map, fit.coef[None, :], np.array([fit.intercept]), problem.logged.classes
-        )
-        if model.follows:
-            estimator = ThresholdClassifier(estimator, 1.0 / (1.0 + float(np.exp(-model.threshold))))
+        model = state.model
         return state.as_round(
-            estimator=estimator,
+            estimator=self.estimator_of(problem, state),
             clip=model.labels.clip,
             disagreement=model.flips,
             least_chance=self.explore_share if self.order == "stream" else least_chance(problem, state, self.choice),

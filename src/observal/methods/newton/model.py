@@ -8,7 +8,7 @@ for queries as well was no better.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, levera
 from observal.methods.intervals import FOLDS, Scores, left_out
 from observal.methods.pool import PoolState
 from observal.methods.threshold import choose_threshold, judged_by_others, label_weights
+from observal.parts.vectors import pieces_of
 from observal.problem import Problem
 from observal.threads import one_thread
 from observal.weights import effective_sample_size
@@ -63,6 +64,9 @@ class Fitter:
     problem: Problem
     maps: dict[str, FeatureMap] = field(repr=False)
     anchor: PoolState | None = None
+    latest: dict[str, Any] = field(
+        default_factory=dict, repr=False
+    )  # the latest model's gaps; older ones compute theirs again
 
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
@@ -89,7 +93,8 @@ class Fitter:
             feature_map = self.maps[chosen.features]
             X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
             fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.parts.penalty)
-        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, Weighted(fit, weights), state)
+        weighted = Weighted(fit, weights)
+        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, weighted, state, self.latest)
 
     def _labels(self, state: PoolState) -> Labels:
         rows, codes = state.labelled(self.problem)
@@ -161,6 +166,7 @@ class NewtonModel:
     labels: Labels = field(repr=False)
     query_fit: Weighted = field(repr=False)
     state: PoolState = field(repr=False)
+    latest: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def follows(self) -> bool:
@@ -201,8 +207,7 @@ class NewtonModel:
 
     def _margins_of(self, rows: Ints) -> Floats:
         fit = self.output_fit.fit
-        blocks = self.feature_map.blocks(self.problem.take(rows))
-        return np.concatenate([Z @ fit.coef + fit.intercept for _, Z in blocks])
+        return self.feature_map.mapped(partial(margins_of, fit=fit), self.problem.take(rows))
 
     @cached_property
     def output_fit(self) -> Weighted:
@@ -225,21 +230,16 @@ class NewtonModel:
 
     def gaps(self, X: Any) -> Floats:
         """Return how much worse the fit must get before the sign of each row flips."""
-        fit, total = self.query_fit.fit, self.query_fit.total
-        out = np.empty(X.shape[0])
-        for rows, Z in self.feature_map.blocks(X):
-            margins = Z @ fit.coef + fit.intercept - self.threshold
-            out[rows] = 0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300)
-        return out
+        fit = self.query_fit
+        return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, total=fit.total, threshold=self.threshold), X)
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return the moderated margin and the predicted class of rows of log and pool."""
         if self.follows:
             scores = self._margins_of(rows) - self.threshold
             return scores, (scores > 0.0).astype(np.int64)
-        X = self.problem.take(rows)
-        fit, total = self.output_fit.fit, self.output_fit.total
-        scores = np.concatenate([moderated(Z, fit, total) for _, Z in self.feature_map.blocks(X)])
+        X, fit = self.problem.take(rows), self.output_fit
+        scores = self.feature_map.mapped(partial(moderated, fit=fit.fit, total=fit.total), X)
         return scores, (scores > 0.0).astype(np.int64)
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
@@ -284,22 +284,43 @@ class NewtonModel:
         """The labelled rows as the linear model sees them."""
         return self.labels.X(self.feature_map)
 
-    @cached_property
+    @property
     def judged_gaps(self) -> Floats:
         """The gap of each pool row; of each logged row if the pool is a stream, whose rows are not known yet."""
-        return self.gaps(self.problem.logged.X if self.method.order == "stream" else self.problem.pool.X)
+        if self.latest.get("model") is not self:
+            self.latest.clear()
+            X = self.problem.logged.X if self.method.order == "stream" else self.problem.pool.X
+            self.latest.update(model=self, gaps=self.gaps(X))
+        gaps: Floats = self.latest["gaps"]
+        return gaps
 
     @property
     def pool_margins(self) -> Floats:
         """The distance of each pool row from the boundary, in log odds."""
-        fit = self.query_fit.fit
-        blocks = self.feature_map.blocks(self.problem.pool.X)
-        return np.concatenate([np.abs(Z @ fit.coef + fit.intercept - self.threshold) for _, Z in blocks])
+        distances = partial(boundary_distances, fit=self.query_fit.fit, threshold=self.threshold)
+        return self.feature_map.mapped(distances, self.problem.pool.X)
 
     @cached_property
     def flips(self) -> float:
         """The expected share of these rows whose sign more labels would change."""
-        return float(ndtr(-np.sqrt(2.0 * self.judged_gaps)).mean())
+        gaps = self.judged_gaps
+        return float(sum(ndtr(-np.sqrt(2.0 * part)).sum() for part in pieces_of(gaps))) / max(1, gaps.size)
+
+
+def margins_of(Z: Any, fit: NewtonFit) -> Floats:
+    """Return the margin of each row, in log odds."""
+    return np.asarray(Z @ fit.coef + fit.intercept)
+
+
+def flip_gaps(Z: Any, fit: NewtonFit, total: float, threshold: float = 0.0) -> Floats:
+    """Return how much worse a fit must get before a row's margin crosses the threshold: A·m²/(2·xᵀH⁻¹x), m the way to it."""
+    margins = margins_of(Z, fit) - threshold
+    return np.asarray(0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
+
+
+def boundary_distances(Z: Any, fit: NewtonFit, threshold: float = 0.0) -> Floats:
+    """Return the distance of each row from the boundary, in log odds."""
+    return np.abs(margins_of(Z, fit) - threshold)
 
 
 def moderated(Z: Any, fit: NewtonFit, total: float) -> Floats:

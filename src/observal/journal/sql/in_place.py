@@ -1,0 +1,116 @@
+"""The log and the pool of a campaign whose tables stay in Parquet: the database has chances, labels, and where each part is.
+
+What is read of the files is compared with the checksum of its part, so a file that was changed is noticed. Ids are not copied: those of the rows
+that were asked about are in the journal anyway.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Ints, frozen
+from observal.errors import NotACampaign
+from observal.journal.sql.chunks import read_array, write_array
+from observal.journal.sql.store import Transaction
+from observal.journal.sql.stored_problem import Progress, class_array
+from observal.parts import Parts
+from observal.parts.files import Part, require_unchanged
+from observal.parts.vectors import CodedLabels, LazyIds
+from observal.problem import LoggedData, Pool, Problem
+from observal.tables.encoding import TableEncoder
+from observal.tables.in_place import encoded
+
+WHERE = "parts"
+ARRAYS = {"log.codes", "log.propensity", "pool.propensity"}
+
+
+def write_in_place(transaction: Transaction, problem: Problem, progress: Progress = None) -> dict[str, Any]:
+    """Store chances, labels and where the parts are; return the dtypes and shapes that :func:`read_in_place` needs."""
+    logged, pool = problem.logged, problem.pool
+    vectors: dict[str, Any] = {
+        "log.codes": logged.codes,
+        "log.propensity": logged.propensity,
+        "log.cost": logged.cost,
+        "pool.propensity": pool.propensity,
+        "pool.cost": pool.cost,
+    }
+    forms = {}
+    for done, (name, vector) in enumerate(vectors.items()):
+        if progress:
+            progress(done, len(vectors), "storing")
+        if vector is not None:
+            forms[name] = write_array(transaction, name, vector)
+    where = {
+        name: {"parts": [astuple(part) for part in table.X.parts], "id": table.ids.column, "first": table.ids.first}
+        for name, table in (("log", logged), ("pool", pool))
+    }
+    transaction.write_chunk(WHERE, 0, 0, json.dumps(where).encode())
+    return forms
+
+
+def is_in_place(transaction: Transaction) -> bool:
+    """Tell whether a campaign's tables stay in their files."""
+    return (WHERE, 0) in transaction.chunk_names()
+
+
+def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds, LazyIds]]:
+    """Return log and pool without features, and their ids."""
+    try:
+        where = json.loads(transaction.read_chunk(WHERE, 0))
+        rows = [
+            Parts(tuple(_part(one) for one in where[name]["parts"]), (), 0, np.dtype(np.float64))
+            for name in ("log", "pool")
+        ]
+        ids = [LazyIds(one, where[name]["id"], where[name]["first"]) for one, name in zip(rows, where, strict=True)]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, NotACampaign):
+            raise
+        raise NotACampaign(
+            "The campaign is damaged: where its tables are cannot be read; use an undamaged copy."
+        ) from None
+    return (rows[0], rows[1]), (ids[0], ids[1])
+
+
+def _part(fields: Any) -> Part:
+    """Return a part that a campaign names; one without a checksum was not written by observal."""
+    path, group, rows, first, size, checksum = fields
+    numbers = all(type(number) is int and number >= 0 for number in (group, rows, first, size))
+    if not (isinstance(path, str) and isinstance(checksum, str) and checksum and numbers):
+        raise ValueError("a part is not valid")
+    return Part(path, group, rows, first, size, checksum)
+
+
+def read_in_place(transaction: Transaction, forms: dict[str, Any], classes: list[Any], encoder: Any) -> Problem:
+    """Return log and pool; their rows are read when they are needed."""
+    arrays = {name: frozen(read_array(transaction, name, form)) for name, form in forms.items()}
+    learned = TableEncoder.from_dict(encoder)
+    (log, pool), (log_ids, pool_ids) = _rows(transaction)
+    labels = CodedLabels(arrays["log.codes"], class_array(classes))
+    return Problem(
+        LoggedData(encoded(log, learned), labels, arrays["log.propensity"], log_ids, None, arrays.get("log.cost")),
+        Pool(encoded(pool, learned), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost")),
+    )
+
+
+def in_place_ids(transaction: Transaction, positions: Ints) -> NDArray[Any]:
+    """Return the ids of some pool rows."""
+    return np.asarray(_rows(transaction)[1][1][positions])
+
+
+def in_place_rows(transaction: Transaction, positions: list[int]) -> Any:
+    """Return some pool rows as they are in the files, as an Arrow table."""
+    return _rows(transaction)[0][1].raw_rows(positions)
+
+
+def check_parts(transaction: Transaction) -> int:
+    """Compare every part with its checksum, and return how many there are."""
+    rows, _ = _rows(transaction)
+    parts = [part for one in rows for part in one.parts]
+    for part in parts:
+        require_unchanged(part)
+    return len(parts)

@@ -1,0 +1,216 @@
+"""Parquet files and their row groups: which there are, how they are opened, and whether their bytes are still the same."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from observal.errors import InvalidInput, PartsChanged
+
+PARQUET = (".parquet", ".pq")
+_AT_ONCE = 1 << 22  # bytes that are read at once for a checksum
+_BUFFER = 1 << 20  # bytes of each column that are read ahead
+_checked: set[tuple[Any, ...]] = set()  # parts whose bytes this process has compared with their checksum
+
+
+@dataclass(frozen=True)
+class Part:
+    """A row group of a Parquet file.
+
+    Parameters
+    ----------
+    path : str
+        The file: a path or a URL.
+    group : int
+        Which of its row groups.
+    rows : int
+        How many rows it has.
+    first, size : int
+        Where its bytes are.
+    checksum : str
+        SHA-256 of these bytes; empty where nobody has computed it.
+    """
+
+    path: str
+    group: int
+    rows: int
+    first: int
+    size: int
+    checksum: str = ""
+
+
+def find_parts(source: Any) -> tuple[Part, ...]:
+    """Return the row groups of a Parquet file, a folder, a glob or a URL; files in the order of their names.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> path = tempfile.mkdtemp() + "/rows.parquet"
+    >>> pq.write_table(pa.table({"x": [1.0, 2.0, 3.0]}), path, row_group_size=2)
+    >>> [part.rows for part in find_parts(path)]
+    [2, 1]
+    """
+    found = [part for path in _paths(source) for part in _parts_of(path)]
+    if not found:
+        raise InvalidInput(f"{source} has no rows; give Parquet with rows.")
+    return tuple(found)
+
+
+def _paths(source: Any) -> list[str]:
+    if isinstance(source, list | tuple):
+        return [path for one in source for path in _paths(one)]
+    name = os.fspath(source)
+    if "://" in name:
+        return _remote_paths(name)
+    if os.path.isdir(name):
+        paths = sorted(str(path) for path in Path(name).rglob("*") if path.name.lower().endswith(PARQUET))
+    elif os.path.exists(name):
+        paths = [name]
+    else:
+        paths = sorted(glob.glob(name, recursive=True))
+    if not paths:
+        raise InvalidInput(
+            f"There is no Parquet file at {name!r}; give a file, a folder or a pattern such as 'log/*.parquet'."
+        )
+    return paths
+
+
+def _remote_paths(url: str) -> list[str]:
+    system, path = _file_system(url)
+    try:
+        if any(sign in path for sign in "*?["):
+            paths = sorted(system.glob(path))
+        elif system.isdir(path):
+            paths = sorted(name for name in system.find(path) if name.lower().endswith(PARQUET))
+        else:
+            paths = [path] if system.exists(path) else []
+    except Exception as error:  # each file system has its own errors
+        raise InvalidInput(f"{url!r} cannot be read ({_said(error)}); check the address and your access.") from None
+    if not paths:
+        raise InvalidInput(f"There is no Parquet file at {url!r}; check the address.")
+    return [system.unstrip_protocol(name) for name in paths]
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec  # only URLs need it
+    except ImportError:
+        raise InvalidInput(
+            f"{url!r} is a URL, which needs the package fsspec; pip install 'observal[dask]' brings it."
+        ) from None
+    try:
+        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+    except (ImportError, ValueError) as error:
+        raise InvalidInput(f"{url!r} cannot be read ({_said(error)}); check the address.") from None
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """Yield a file, local or remote, for reading."""
+    if "://" in path:
+        system, name = _file_system(path)
+        stream = system.open(name, "rb")
+    else:
+        try:
+            stream = open(path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise InvalidInput(
+                f"{path!r} cannot be read ({error.strerror}); put the file back, or check your access."
+            ) from None
+    with stream as file:
+        yield file
+
+
+def stamp(path: str) -> tuple[Any, ...]:
+    """Return what changes when a file is written again; empty where that cannot be told."""
+    if "://" in path:
+        return ()
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def parquet(path: str) -> Iterator[Any]:
+    """Yield a ``pyarrow.parquet.ParquetFile``; its footer is read once for each version of the file."""
+    import pyarrow.parquet as pq
+
+    with opened(path) as file:
+        yield pq.ParquetFile(file, metadata=_metadata(path, stamp(path)), pre_buffer=False, buffer_size=_BUFFER)
+
+
+@lru_cache(maxsize=4096)
+def _metadata(path: str, stamped: tuple[Any, ...]) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with opened(path) as file:
+        try:
+            return pq.read_metadata(file)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InvalidInput(
+                f"{path!r} cannot be read as Parquet ({_said(error)}); give an undamaged Parquet file."
+            ) from None
+
+
+def schema_of(part: Part) -> Any:
+    """Return the Arrow schema of a part's file."""
+    return _metadata(part.path, stamp(part.path)).schema.to_arrow_schema()
+
+
+def _parts_of(path: str) -> Iterator[Part]:
+    metadata = _metadata(path, stamp(path))
+    for group in range(metadata.num_row_groups):
+        described = metadata.row_group(group)
+        columns = [described.column(k) for k in range(described.num_columns)]
+        begins = [
+            min(place for place in (c.dictionary_page_offset, c.data_page_offset) if place is not None) for c in columns
+        ]
+        ends = [begin + c.total_compressed_size for begin, c in zip(begins, columns, strict=True)]
+        if described.num_rows:
+            yield Part(path, group, described.num_rows, min(begins), max(ends) - min(begins))
+
+
+def checksum(part: Part) -> str:
+    """Return SHA-256 of the part's number of rows and of its bytes."""
+    digest, left = hashlib.sha256(f"{part.rows}\n".encode()), part.size
+    with opened(part.path) as file:
+        file.seek(part.first)
+        while left > 0 and (content := file.read(min(left, _AT_ONCE))):
+            digest.update(content)
+            left -= len(content)
+    return digest.hexdigest()
+
+
+def summed(part: Part) -> Part:
+    """Return the part with its checksum."""
+    return replace(part, checksum=checksum(part))
+
+
+def require_unchanged(part: Part) -> None:
+    """Raise PartsChanged if a part's bytes are not those of its checksum; a file that nobody has written to is read once."""
+    if not part.checksum:
+        return
+    stamped = stamp(part.path)
+    key = (part.path, part.group, part.checksum, stamped)
+    if stamped and key in _checked:
+        return
+    if checksum(part) != part.checksum:
+        raise PartsChanged(
+            f"Row group {part.group} of {part.path!r} is not what it was when the campaign was made; put the old file back, or make "
+            "a new campaign."
+        )
+    _checked.add(key)

@@ -1,0 +1,130 @@
+"""Campaigns whose tables stay in Parquet: the same questions as with copied tables, and damage is noticed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import observal as ob
+from observal.campaign import Campaign
+from observal.errors import ClusterUnavailable, InvalidInput, PartsChanged
+from tests.command import observal as run
+from tests.test_parts import NEWTON, labels_of, make_tables
+
+ROLES = {"label": "y", "propensity": "q0", "id": "name"}
+
+
+@pytest.fixture
+def made(tmp_path):
+    tables = make_tables(tmp_path)
+    for name in ("log", "pool"):  # a gap, a date and a text column, as tables have
+        table = pq.read_table(tmp_path / f"{name}.parquet")
+        x1 = [None if k % 50 == 0 else value for k, value in enumerate(table.column("x1").to_pylist())]
+        kind = ["rent" if value > 0 else "own" for value in table.column("x3").to_pylist()]
+        table = table.set_column(1, "x1", [x1]).append_column("home", [kind])
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=97)
+    return tmp_path, tables
+
+
+def create(folder, name, **settings):
+    settings = {"label_budget": 24, "method": NEWTON, **ROLES, **settings}
+    return Campaign.create(folder / name, folder / "log.parquet", folder / "pool.parquet", **settings)
+
+
+def test_it_asks_what_a_campaign_with_copied_tables_asks(made):
+    folder, tables = made
+    campaigns = create(folder, "copied.db"), create(folder, "in place.db", in_place=True)
+    truth = labels_of(tables)
+    while batch := campaigns[0].ask():
+        other = Campaign.open(folder / "in place.db").ask()
+        assert other.ids == batch.ids
+        assert other.query_probability == pytest.approx(batch.query_probability, rel=1e-8)
+        assert other.rows.to_pylist() == batch.rows.to_pylist()
+        for campaign in campaigns:
+            campaign.tell(batch.ids, truth(batch.ids))
+    results = [campaign.result() for campaign in campaigns]
+    np.testing.assert_allclose(results[0].estimator.coef_, results[1].estimator.coef_, atol=1e-8)
+    assert results[0].queries["id"].tolist() == results[1].queries["id"].tolist()
+    assert campaigns[1].settings["features"] == campaigns[0].settings["features"]
+    assert campaigns[1].check().labels == 24
+    assert "stay where they are" in " ".join(campaigns[1].status().notes)
+    sizes = [(folder / name).stat().st_size for name in ("copied.db", "in place.db")]
+    assert sizes[1] < sizes[0]
+    session = campaigns[1].session()
+    assert session.labels == 24
+
+
+def test_a_table_that_was_changed_is_noticed(made):
+    folder, tables = made
+    campaign = create(folder, "campaign.db", in_place=True)
+    batch = campaign.ask()
+    campaign.tell(batch.ids, labels_of(tables)(batch.ids))
+    path = folder / "pool.parquet"
+    good = path.read_bytes()
+    damaged = bytearray(good)
+    damaged[len(good) // 3] ^= 1
+    path.write_bytes(damaged)
+    for verb in ("ask", "check"):
+        with pytest.raises(PartsChanged, match=r"of '.*pool.parquet' is not what it was"):
+            getattr(Campaign.open(folder / "campaign.db"), verb)()
+    path.unlink()
+    with pytest.raises(InvalidInput, match=r"pool.parquet' cannot be read"):
+        Campaign.open(folder / "campaign.db").ask()
+    path.write_bytes(good)
+    assert len(Campaign.open(folder / "campaign.db").ask()) == 8
+
+
+def test_what_cannot_stay_in_place_is_refused(made):
+    folder, _ = made
+    with pytest.raises(InvalidInput, match="one complete log with a propensity column"):
+        create(folder, "a.db", in_place=True, propensity="estimate")
+    with pytest.raises(InvalidInput, match="no column 'q1'"):
+        create(folder, "a.db", in_place=True, propensity="q1")
+    pq.write_table(pq.read_table(folder / "log.parquet").slice(0, 90), folder / "again.parquet")
+    with pytest.raises(InvalidInput, match="in the log and in the pool"):
+        Campaign.create(folder / "a.db", folder / "log.parquet", folder / "again.parquet", in_place=True, **ROLES)
+    assert not (folder / "a.db").exists()
+
+
+def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
+    folder, _ = made
+    monkeypatch.setattr("observal.tables.in_place.LARGE", 1000)
+    assert create(folder, "a.db").settings["in_place"]
+    assert "in_place" not in create(folder, "b.db", in_place=False).settings
+
+
+def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):
+    class Gone:
+        def map(self, function, items):
+            raise ClusterUnavailable("The Dask cluster gave up; repeat the command.")
+
+    folder, _ = made
+    create(folder, "campaign.db", in_place=True)
+    with pytest.raises(ClusterUnavailable):
+        Campaign.open(folder / "campaign.db", Gone()).ask()
+    assert len(Campaign.open(folder / "campaign.db").ask()) == 8
+
+
+def test_the_commands(made):
+    folder, _ = made
+    where = folder / "campaign.db"
+    tables = ["--logged", folder / "log.parquet", "--pool", folder / "pool.parquet"]
+    roles = ["--label", "y", "--propensity", "q0", "--id", "name"]
+    said = run("init", where, *tables, *roles, "--in-place", "--method", "newton", "--budget", 20)
+    assert "stay where they are" in said.stdout
+    assert run("ask", where, "-n", 3).returncode == 0
+    assert "Coverage" in run("diagnose", where).stdout
+    assert run("check", where).returncode == 0
+    wrong = run("ask", where, "--dask", "nowhere")
+    assert wrong.returncode == 2
+    assert "tcp://" in wrong.stderr
+
+
+def test_intervals_of_a_campaign_in_place(made):
+    folder, tables = made
+    campaign = create(folder, "campaign.db", in_place=True, method=ob.NewtonVC(batch=12), label_budget=12)
+    batch = campaign.ask()
+    campaign.tell(batch.ids, labels_of(tables)(batch.ids))
+    found = Campaign.open(folder / "campaign.db", "serial").intervals()["error"]
+    assert 0.0 <= found.low < found.high <= 1.0

@@ -1,0 +1,335 @@
+"""Rows in Parquet parts: the same answers as in memory, whoever computes them and in whatever order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+from unittest import mock
+
+import distributed
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import observal as ob
+from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
+from observal.parts import Parts, Serial, Threads, executor_of, map_blocks
+from observal.parts.executors import Watched
+from observal.parts.files import find_parts
+from observal.parts.ranks import order_statistics, quantiles
+from observal.parts.vectors import CodedLabels, LazyIds, Stacked
+
+LOG, POOL = 1500, 1200
+NEWTON = ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5)
+
+
+def make_tables(folder, group=97, dtype=np.float32):
+    """Write a log and a pool in many small row groups; return what is in them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(LOG + POOL, 4)).astype(dtype)
+    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0.2, "good", "bad").astype(object)
+    chance = np.where(X[:, 0] > 0, 0.2, 0.02)
+    shown = rng.random(LOG) < chance[:LOG]
+    names = [f"loan {k}" for k in range(LOG + POOL)]
+    columns = {f"x{k}": X[:, k] for k in range(4)} | {"q0": chance, "name": names}
+    label = np.where(shown, y[:LOG], None)
+    log = pa.table({name: pa.array(values[:LOG]) for name, values in columns.items()} | {"y": pa.array(label.tolist())})
+    pool = pa.table({name: pa.array(values[LOG:]) for name, values in columns.items()})
+    pq.write_table(log, folder / "log.parquet", row_group_size=group)
+    pq.write_table(pool, folder / "pool.parquet", row_group_size=group)
+    return X, y, chance, label, np.array(names, dtype=object)
+
+
+def in_memory(tables):
+    X, _, chance, label, names = tables
+    logged = ob.LoggedData(X[:LOG], label, chance[:LOG], names[:LOG])
+    return logged, ob.Pool(X[LOG:], chance[LOG:], names[LOG:])
+
+
+def in_parts(folder, executor="serial"):
+    logged = ob.LoggedData.from_parquet(
+        folder / "log.parquet", label="y", propensity="q0", id="name", executor=executor
+    )
+    return logged, ob.Pool.from_parquet(folder / "pool.parquet", propensity="q0", id="name", executor=executor)
+
+
+def labels_of(tables):
+    _, y, _, _, names = tables
+    truth = dict(zip(names.tolist(), y.tolist(), strict=True))
+    return lambda ids: [truth[name] for name in ids]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    return folder, make_tables(folder)
+
+
+# -- an array in parts
+
+
+@given(st.lists(st.integers(0, LOG - 1), max_size=30))
+def test_rows_by_position_are_those_of_the_array(rows):
+    folder, tables = _shared()
+    X = Parts.of(folder / "log.parquet", ["x0", "x1", "x2", "x3"])
+    np.testing.assert_array_equal(X[np.array(rows, dtype=np.int64)], tables[0][:LOG][rows])
+
+
+_made = {}
+
+
+def _shared():
+    if not _made:
+        folder = Path(tempfile.mkdtemp())
+        _made["it"] = folder, make_tables(folder)
+    return _made["it"]
+
+
+def test_it_is_used_like_an_array(made):
+    folder, (whole, *_) = made
+    X, expected = Parts.of(folder / "pool.parquet", ["x0", "x1", "x2", "x3"]), whole[LOG:]
+    assert X.shape == expected.shape
+    assert X.dtype == np.float32
+    assert X.ndim == 2
+    for which in (slice(None), slice(3, 700), slice(None, None, 50), slice(5, 5), np.arange(POOL) % 7 == 0, 13, -1):
+        np.testing.assert_array_equal(X[which], expected[which])
+    np.testing.assert_array_equal(np.asarray(X), expected)
+    np.testing.assert_array_equal(X[:, 2], expected[:, 2])
+    np.testing.assert_array_equal(X[:, [3, 0]], expected[:, [3, 0]])
+    assert sum(map_blocks(len, X)) == POOL
+    with pytest.raises(IndexError):
+        X[np.array([POOL])]
+
+
+def test_a_folder_a_pattern_and_an_address_give_the_same_rows(made, tmp_path):
+    folder, (whole, *_) = made
+    table = pq.read_table(folder / "pool.parquet", columns=["x0", "x1"])
+    system = fsspec.filesystem("memory")
+    for k in range(3):
+        part = table.slice(400 * k, 400)
+        pq.write_table(part, tmp_path / f"part {k}.parquet", row_group_size=150)
+        with system.open(f"/pool/part {k}.parquet", "wb") as file:
+            pq.write_table(part, file, row_group_size=150)
+    sources = [
+        tmp_path,
+        f"{tmp_path}/*.parquet",
+        sorted(tmp_path.iterdir()),
+        "memory://pool",
+        "memory://pool/*.parquet",
+    ]
+    for source in sources:
+        found = Parts.of(source)
+        assert len(found.parts) == 9
+        np.testing.assert_array_equal(found[:], whole[LOG:, :2])
+
+
+def test_columns_that_cannot_be_used_are_refused_in_words(made, tmp_path):
+    folder, _ = made
+    with pytest.raises(InvalidInput, match="'name' must be numeric"):
+        Parts.of(folder / "pool.parquet")
+    with pytest.raises(InvalidInput, match="no column 'z'"):
+        Parts.of(folder / "pool.parquet", ["z"])
+    with pytest.raises(InvalidInput, match="no Parquet file"):
+        find_parts(tmp_path / "nothing*.parquet")
+    (tmp_path / "text.parquet").write_text("x,y")
+    with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
+        find_parts(tmp_path / "text.parquet")
+    with pytest.raises(InvalidInput, match="no column 'p'"):
+        ob.Pool.from_parquet(folder / "pool.parquet", propensity="p")
+    pq.write_table(pa.table({"x": [1.0, None], "q": [0.5, 0.5], "i": [1, 1]}), tmp_path / "gaps.parquet")
+    with pytest.raises(InvalidInput, match="1 of 2 values are NaN"):
+        ob.Pool.from_parquet(tmp_path / "gaps.parquet", propensity="q", features=["x"])
+    with pytest.raises(InvalidInput, match="distinct ids"):
+        ob.Pool.from_parquet(tmp_path / "gaps.parquet", propensity="q", id="i")
+    with pytest.raises(InvalidLabel, match="one of the classes"):
+        ob.LoggedData.from_parquet(
+            folder / "log.parquet", label="y", propensity="q0", features=["x0"], classes=["a", "b"]
+        )
+
+
+def test_labels_are_codes_and_ids_stay_in_the_file(made):
+    folder, tables = made
+    (logged, pool), (expected, expected_pool) = in_parts(folder), in_memory(tables)
+    assert logged.classes.tolist() == expected.classes.tolist()
+    assert isinstance(logged.y, CodedLabels)
+    assert logged.codes.dtype == np.int8
+    np.testing.assert_array_equal(logged.revealed, expected.revealed)
+    np.testing.assert_array_equal(logged.codes[logged.revealed], expected.codes[expected.revealed])
+    assert np.asarray(logged.y).tolist() == expected.y.tolist()
+    assert isinstance(pool.ids, LazyIds)
+    assert pool.ids[np.array([7, 3])].tolist() == expected_pool.ids[[7, 3]].tolist()
+
+
+# -- the same answers
+
+
+@pytest.mark.parametrize(
+    "method",
+    [ob.AutoVC(), NEWTON, ob.AutoVC(priority="measure", batch=40, learners=("kernel", "boosted"))],
+    ids=["auto", "newton", "measure"],
+)
+def test_parts_and_memory_ask_the_same_and_fit_the_same(made, method):
+    folder, tables = made
+    runs = [
+        ob.run(*data, labels_of(tables), method, label_budget=40)
+        for data in (in_memory(tables), in_parts(folder, "threads"))
+    ]
+    assert runs[0].queries["id"].tolist() == runs[1].queries["id"].tolist()
+    np.testing.assert_allclose(*(run.queries["query_probability"] for run in runs), rtol=1e-8)
+    X = tables[0]
+    if isinstance(method, ob.NewtonVC):
+        np.testing.assert_allclose(runs[0].estimator.coef_, runs[1].estimator.coef_, atol=1e-8)
+    np.testing.assert_allclose(runs[0].estimator.predict_proba(X), runs[1].estimator.predict_proba(X), atol=1e-8)
+    for name, interval in runs[0].intervals.items():
+        assert interval.high == pytest.approx(runs[1].intervals[name].high, abs=1e-8)
+
+
+def test_a_method_that_needs_all_rows_gets_them(made):
+    folder, tables = made
+    method = ob.ActiveVC()
+    runs = [ob.run(*data, labels_of(tables), method, label_budget=30) for data in (in_memory(tables), in_parts(folder))]
+    assert runs[0].queries["id"].tolist() == runs[1].queries["id"].tolist()
+
+
+class Shuffled:
+    """Finishes items in an order of its own."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def map(self, function, items):
+        every = list(items)
+        results = {int(k): function(every[k]) for k in self.rng.permutation(len(every))}
+        return (results[k] for k in range(len(every)))
+
+
+def bits_of(folder, tables, executor):
+    """Return a few rounds' chances and coefficients as bytes."""
+    logged, pool = in_parts(folder)
+    out = b""
+    for method in (NEWTON, ob.AutoVC(learners=("linear", "forest"))):
+        session = ob.Session(logged, pool, method, label_budget=12, executor=executor)
+        while query := session.ask():
+            out += query.positions.tobytes() + query.query_probability.tobytes()
+            session.tell(query.ids, labels_of(tables)(query.ids))
+        out += session.estimator.predict_proba(tables[0][:300]).tobytes()
+        out += np.float64(session.intervals()["error"].high).tobytes()
+    return out
+
+
+def test_workers_and_the_order_of_completion_change_no_bit(made):
+    folder, tables = made
+    expected = bits_of(folder, tables, Serial())
+    for executor in (Threads(2), Shuffled(0), Shuffled(1), "processes"):
+        assert bits_of(folder, tables, executor) == expected
+
+
+def test_an_executor_shows_its_progress():
+    seen = []
+    watched = Watched(Threads(2), lambda done, total: seen.append((done, total)))
+    assert list(watched.map(abs, [-1, -2, -3])) == [1, 2, 3]
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("wanted", ["twelve", 3, Threads])
+def test_what_is_no_executor_is_refused(wanted):
+    with pytest.raises(InvalidInput, match="An executor must be"):
+        executor_of(wanted)
+
+
+def test_threads_do_not_read_far_ahead():
+    begun = []
+
+    def begin(item):
+        begun.append(item)
+        return item
+
+    results = Threads(2).map(begin, range(100))
+    next(results)
+    time.sleep(0.05)
+    assert len(begun) <= 5
+    results.close()
+
+
+# -- damage
+
+
+def test_a_part_that_was_changed_is_noticed(made, tmp_path):
+    folder, _ = made
+    path = tmp_path / "pool.parquet"
+    content = bytearray((folder / "pool.parquet").read_bytes())
+    path.write_bytes(content)
+    X = Parts.of(path, ["x0", "x1"]).with_checksums()
+    assert X[:].shape == (POOL, 2)
+    part = X.parts[3]
+    content[part.first + part.size // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(PartsChanged, match="Row group 3"):
+        X.require_finite("It")[np.array([300])]
+    assert X[:97].shape == (97, 2)
+
+
+# -- exact order statistics
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40), st.integers(1, 5))
+def test_order_statistics_are_those_of_the_sorted_whole(values, step):
+    whole = np.array(values)
+
+    def blocks():
+        return (whole[a : a + step] for a in range(0, whole.size, step))
+
+    np.testing.assert_array_equal(order_statistics(blocks, range(whole.size)), np.sort(whole))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
+def test_quantiles_are_numpys(values):
+    whole, shares = np.array(values), np.arange(1, 8) / 8
+    both = Stacked(whole[:5], whole[5:])
+    np.testing.assert_array_equal(
+        quantiles(lambda: [both.top, both.bottom], whole.size, shares), np.quantile(whole, shares)
+    )
+    np.testing.assert_array_equal(np.asarray(both), whole)
+
+
+# -- a cluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=50
+        ) as made,
+        distributed.Client(made) as client,
+    ):
+        yield client
+
+
+def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, cluster):
+    folder, tables = made
+    expected = bits_of(folder, tables, Serial())
+    pid = next(iter(cluster.run(os.getpid).values()))
+    killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    try:
+        assert bits_of(folder, tables, cluster) == expected
+    finally:
+        killer.join()
+    assert pid not in cluster.run(os.getpid).values()
+
+
+def test_a_scheduler_that_is_not_there_is_said_so(made):
+    with (
+        mock.patch("observal.parts.cluster.CONNECT_SECONDS", 0.5),
+        pytest.raises(ClusterUnavailable, match="cannot be reached"),
+    ):
+        executor_of("tcp://127.0.0.1:9")
