@@ -221,7 +221,9 @@ def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(
     assert "the error was between 10% and 40%; with 120 more labels it is between 3% and 8%." in said
     assert said.endswith("The next 50 labels may lower it by about 1.2 points at most.")
     assert "too early to say what 50 more labels may bring" in worth(before, now, 1, None)
-    assert "the error was not known; with 1,200 more labels" in worth(UNKNOWN, now, 1200, 0.0)
+    spent = worth(UNKNOWN, now, 1200, 0.0)
+    assert "the error was not known; with 1,200 more labels" in spent
+    assert spent.endswith("may lower it by about 0 points at most.")
     assert worth(UNKNOWN, now, 0, 0.1) == "With the log alone the error is between 3% and 8%. No label was bought yet."
 
 
