@@ -198,8 +198,9 @@ def clock(monkeypatch):
 
 
 def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts(here, clock):
-    ann, bob = here.browser("ann"), here.browser("bob")
+    ann = here.browser("ann")
     held = ann.ask(100)["rows"]
+    bob = here.browser("bob")
     assert bob.ask(5)["rows"] == []
     assert "ann holds 8" in bob.ask(5)["note"]
     clock(minutes=10)
@@ -208,10 +209,10 @@ def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts
     assert bob.ask(5)["rows"] == []
     clock(minutes=10)
     given = bob.ask(5)["rows"]
-    assert len(given) == 5
+    assert len(given) == 4  # his half
     late = ann.tell(truths(given[:1]))  # it was hers, nobody has answered yet
     assert late.json()["labels"] == 1
-    assert [row["id"] for row in bob.ask(5)["rows"]][:4] == [row["id"] for row in given[1:]]
+    assert [row["id"] for row in bob.ask(5)["rows"]][:3] == [row["id"] for row in given[1:]]
     row, label = truths(given)[1]
     bob.tell([(row, label)])
     assert ann.tell([(row, OTHER[label])]).json()["labels"] == 1  # too late to decide, and kept beside his
@@ -226,6 +227,19 @@ def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts
     assert [(a["annotator"], a["label"]) for a in split[0]["answers"]] == [("bob", label), ("ann", OTHER[label])]
     assert ann.post("undo", key=new_key()).json()["row"] is None  # bob's answer stands, so the row is not open
     assert Campaign.open(here.where).status().labels == 2
+
+
+def test_nobody_takes_all_free_rows_while_others_may_want_some(here):
+    ann, bob = here.browser("ann"), here.browser("bob")
+    for _ in range(3):
+        mine = ann.ask(100)["rows"]
+        assert len(mine) == 4
+    ann.tell(truths(mine))
+    assert len(ann.ask(100)["rows"]) == 2  # half of what is left
+    assert len(bob.ask(100)["rows"]) == 1
+    while rows := ann.ask(100)["rows"]:  # he does not answer; she goes on to the end
+        ann.tell(truths(rows))
+    assert Campaign.open(here.where).status().open_rows == 1
 
 
 def test_people_who_only_use_files_keep_their_rows(here, clock):

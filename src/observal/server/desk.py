@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,12 @@ class Desk(Campaign):
         with self._as(cookie, write=True) as (transaction, me):
             ledger = self._ledger
             self._renew(transaction, me.name)
-            missing = n - len(ledger.held_by(me.name))
-            if missing > 0:
-                free = ledger.free_for(me.name, missing)
-                if len(free) < missing and self._release_idle(transaction, me.name):
-                    free = ledger.free_for(me.name, missing)
-                if free:
-                    self._append(transaction, me.name, "asked", {"rows": free})
+            holds, free = len(ledger.held_by(me.name)), ledger.free_for(me.name)
+            if len(free) + holds < n and self._release_idle(transaction, me.name):
+                free = ledger.free_for(me.name)
+            fair = ceil((holds + len(free)) / self._sharing(transaction, me.name))
+            if more := free[: max(0, min(n, fair) - holds)]:
+                self._append(transaction, me.name, "asked", {"rows": more})
             held = ledger.held_by(me.name)[:n]
             choosing = self._to_choose()
             if choosing and (not self.worker.fitting or self.worker.failure):
@@ -151,6 +151,11 @@ class Desk(Campaign):
                 "rows": self._shown_rows(held, me.name),
                 "progress": self._progress(me.name),
             }
+
+    def _sharing(self, transaction: Any, name: str) -> int:
+        """Return how many people may want the free rows: this one, and every other annotator. Nobody holds more than their share."""
+        others = people.list_people(transaction.stored)
+        return 1 + sum(one.role == "annotator" and one.revoked is None and one.name != name for one in others)
 
     def _renew(self, transaction: Any, name: str) -> None:
         """Renew somebody's lease; not at every answer, because answers come every second."""
