@@ -203,4 +203,3 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, european, monkeypatch):
 
 def test_more_budget_on_the_command_line(odd_ids, tmp_path):
     assert "no label budget" in observal("extend", tmp_path / "c.db", "--budget", 9, code=1)
-    assert "cannot grow" in observal("extend", tmp_path / "c.db", "--pool", "more.csv", code=1)

@@ -20,7 +20,7 @@ from typing import Any
 from observal.errors import InvalidInput
 
 BALANCED = "balanced error"
-_HOW = 'give "error", "balanced error", "recall=0.8", "precision=0.8" or costs such as {"default": 10}'
+_HOW = 'give "error", "balanced error", "recall=0.8", "precision=0.8" or costs such as {"default": 10} (--cost-of-missing default=10)'
 TARGETS = ("recall", "precision")
 
 

@@ -373,8 +373,7 @@ def release(
 
 def extend(
     campaign: Where,
-    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1)] = None,
-    pool: Annotated[Path | None, typer.Option(help="More rows for the pool; not possible yet.")] = None,
+    budget: Annotated[int, typer.Option(help="The new label budget, in total.", min=1)],
     annotator: Annotator = "anyone",
     as_json: Json = False,
 ) -> None:
@@ -383,13 +382,6 @@ def extend(
     Intervals then hold at all rounds, however many follow, which makes them somewhat wider.
     Example: observal extend campaign.db --budget 500
     """
-    if pool is not None:
-        raise InvalidInput(
-            "The pool of a campaign cannot grow, because the chances of its rows were computed without the new ones; make a new "
-            "campaign whose pool has them."
-        )
-    if budget is None:
-        raise typer.BadParameter("give --budget N, the new label budget.")
     from observal.campaign import Campaign
 
     opened = Campaign.open(campaign)
