@@ -259,7 +259,7 @@ def test_the_interval_does_not_believe_a_tree_that_learned_its_labels_by_heart()
 def test_trees_get_an_interval_though_their_scores_are_equal(m):
     world = World(m=m, n=50, noise=0.0, low=0.4)
     result = ob.Session(world.logged, world.pool, TREE).result()
-    assert set(result.intervals) == {"error", "precision", "recall", "prevalence", "confounded error"}
+    assert {"error", "precision", "recall", "prevalence", "confounded error"} < set(result.intervals)
     for interval in result.intervals.values():
         assert 0.0 <= interval.low <= interval.estimate <= interval.high <= 1.0
     assert result.error_interval.high < 0.6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -44,7 +46,7 @@ def judged_rows():
 def test_errors_by_group_are_the_weighted_shares_of_each_group():
     problem, judged = judged_rows()
     found = errors_by_group(problem, judged, ["age", "city=yes"], ["city"])
-    assert [row["group"] for row in found] == ["city=yes", "age ≤ 9.67", "age from 9.67 to 19.3", "age > 19.3"]
+    assert [row["group"] for row in found] == ["city=yes", "age ≤ 9", "age from 9 to 19", "age > 19"]
     assert [row["labels"] for row in found] == [10, 10, 10, 10]
     assert [row["error"] for row in found] == pytest.approx([4 / 12, 4 / 12, 1 / 10, 0.0])
     assert all(row["low"] <= row["error"] <= row["high"] < 1.0 for row in found)
@@ -56,10 +58,10 @@ def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_
     problem, judged = judged_rows()
     few = judged._replace(weight=np.where(np.arange(30) < 6, 0.0, judged.weight))
     found = {row["group"]: row for row in errors_by_group(problem, few, ["age", "city=yes"], ["age"])}
-    assert set(found) == {"age from 9.67 to 19.3", "age > 19.3"}  # four labels that count are left in the other groups
+    assert set(found) == {"age from 9 to 19", "age > 19"}  # four labels that count are left in the other groups
     more = judged._replace(weight=np.where(np.arange(30) < 5, 0.0, judged.weight))
     found = errors_by_group(problem, more, ["age", "city=yes"], ["age"])
-    assert (found[0]["group"], found[0]["labels"], found[0]["error"]) == ("age ≤ 9.67", 5, 0.0)
+    assert (found[0]["group"], found[0]["labels"], found[0]["error"]) == ("age ≤ 9", 5, 0.0)
 
 
 def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
@@ -180,9 +182,9 @@ def verdict(run, objective, **intervals):
         ("error", {WINS: between(0.4, 0.6)}, "care", "The model is not shown to beat guessing."),
         ("error", {WINS: between(0.6, 0.8)}, "good", "The model beats guessing."),
         ("error", {WINS: between(0.6, 0.8), "error": UNKNOWN}, "care", "The model is not shown to beat guessing."),
-        ("recall=0.8", {}, "good", "The model beats guessing."),
-        ("recall=0.8", {AUC: between(0.45, 0.7)}, "care", "The model is not shown to beat guessing."),
-        ("cost=1,10", {}, "good", "The model beats guessing."),
+        ("recall=0.8", {}, "good", "The model tells the classes apart."),
+        ("recall=0.8", {AUC: between(0.45, 0.7)}, "care", "The model is not shown to tell the classes apart."),
+        ("cost=1,10", {}, "good", "The model tells the classes apart."),
     ],
 )
 def test_the_verdict_is_about_the_objective(run, objective, intervals, level, title):
@@ -193,9 +195,11 @@ def test_the_verdict_is_about_the_objective(run, objective, intervals, level, ti
 
 def test_the_verdict_is_a_box_on_the_page(run):
     page = render_report(verdict(run, "recall=0.8", recall=between(0.82, 0.9)))
-    box = page.split('<p class="verdict good"><strong>The model beats guessing.</strong>')[1].split("</p>")[0]
-    assert "Always saying" in box
+    box = page.split('<p class="verdict good"><strong>The model tells the classes apart.</strong>')[1].split("</p>")[0]
+    assert "Always predicting" in box
     assert "The target of 80% recall of &#39;yes&#39; is reached" in box
+    assert re.search(r"<dt>Recall</dt><dd>\d+%</dd>\s*<dd class=\"more\">82% to 90%</dd>", page)  # a tile of its own
+    assert "<dt>Recall</dt>" not in render_report(verdict(run, "error"))
 
 
 @pytest.mark.parametrize(
@@ -219,11 +223,11 @@ def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(
     before, now = between(0.1, 0.4), between(0.03, 0.08)
     said = worth(before, now, 120, 0.0123)
     assert "the error was between 10% and 40%; with 120 more labels it is between 3% and 8%." in said
-    assert said.endswith("The next 50 labels may lower it by about 1.2 points at most.")
+    assert said.endswith("The next 50 labels may lower it by at most about 1.2 points.")
     assert "too early to say what 50 more labels may bring" in worth(before, now, 1, None)
     spent = worth(UNKNOWN, now, 1200, 0.0)
     assert "the error was not known; with 1,200 more labels" in spent
-    assert spent.endswith("may lower it by about 0 points at most.")
+    assert spent.endswith("may lower it by at most about 0 points.")
     assert worth(UNKNOWN, now, 0, 0.1) == "With the log alone the error is between 3% and 8%. No label was bought yet."
 
 
@@ -235,5 +239,5 @@ def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
     assert (
         "With the log alone the error was between 20% and 40%; with 25 more labels it is between 10% and 20%." in page
     )
-    assert "may lower it by about 2 points at most" in page
+    assert "may lower it by at most about 2 points" in page
     assert "With the log alone" not in render_report(ReportContent("x", logged, pool, result, **options))
