@@ -371,9 +371,10 @@ def test_only_raster_images_inside_the_folder_are_served_and_no_address_is_fetch
         cells += ["good.png"] * (40 - len(cells))
         table_campaign(tmp_path / "c.db", {"photo": cells}, images=tmp_path / "photos", image_column="photo")
         with site(monkeypatch, tmp_path / "c.db") as found:
-            ann, bob = found.browser("ann"), found.browser("bob")
+            ann = found.browser("ann")
             rows = ann.ask(40)["rows"]
             assert len(rows) == 40
+            bob = found.browser("bob")
             for row in rows:
                 field = next(f for f in row["fields"] if f["name"] == "photo")
                 reply = ann.client.get(field["image"])

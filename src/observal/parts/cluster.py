@@ -30,10 +30,10 @@ class Cluster:
 
     Examples
     --------
-    >>> Cluster.at("tcp://127.0.0.1:1")  # doctest: +ELLIPSIS
+    >>> Cluster.at("nowhere://here")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    observal.errors.ClusterUnavailable: The Dask scheduler at tcp://127.0.0.1:1 cannot be reached...
+    observal.errors.ClusterUnavailable: The Dask scheduler at nowhere://here cannot be reached...
     """
 
     def __init__(self, client: Any, retries: int = RETRIES) -> None:
