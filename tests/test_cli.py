@@ -21,7 +21,7 @@ def test_help_names_every_command_and_starts_light():
     assert done.returncode == 0
     for command in ("verify", "ablate", "reproduce", "demo"):
         assert command in done.stdout
-    code = "import sys, observal.cli; print([m for m in ('numba', 'scipy', 'sklearn', 'matplotlib', 'joblib') if m in sys.modules])"
+    code = "import sys, observal.cli; print([m for m in ('numpy', 'numba', 'scipy', 'sklearn', 'matplotlib', 'joblib') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
 

@@ -10,24 +10,25 @@
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from observal.errors import ObservalError, ObservalWarning
-from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
-from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
-from observal.problem import LoggedData, Pool, Problem
-from observal.session import Session, run
-from observal.types import Answers, Interval, Plan, Query, Round, RunResult, Stop
 
 if TYPE_CHECKING:
     from observal import campaign, importers, label_complexity, propensity, tables
     from observal.campaign import Campaign, load_model
     from observal.diagnosis import Diagnosis, diagnose
+    from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
     from observal.learners.blend_classifier import BlendClassifier
     from observal.learners.gradient import GradientClassifier
     from observal.learners.logged import LoggedClassifier
+    from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
+    from observal.problem import LoggedData, Pool, Problem
     from observal.report.html import ReportContent, write_report
+    from observal.session import Session, run
     from observal.tables import TableEncoder, TableRoles, load_problem, read_table
+    from observal.types import Answers, Interval, Plan, Query, Round, RunResult, Stop
 
 __version__ = "0.2.0.dev0"
 
@@ -79,30 +80,29 @@ __all__ = [
     "write_report",
 ]
 
-# Imported when first used, because they bring scikit-learn, pyarrow or a database with them.
-_LATER = {
-    "BlendClassifier": "observal.learners.blend_classifier",
-    "Campaign": "observal.campaign",
-    "Diagnosis": "observal.diagnosis",
-    "GradientClassifier": "observal.learners.gradient",
-    "LoggedClassifier": "observal.learners.logged",
-    "ReportContent": "observal.report.html",
-    "TableEncoder": "observal.tables",
-    "TableRoles": "observal.tables",
-    "diagnose": "observal.diagnosis",
-    "load_model": "observal.campaign",
-    "load_problem": "observal.tables",
-    "read_table": "observal.tables",
-    "write_report": "observal.report.html",
+# Imported when first used: `import observal` and `observal --help` wait for none of them.
+_HOMES = {
+    "campaign": ("Campaign", "load_model"),
+    "diagnosis": ("Diagnosis", "diagnose"),
+    "hypotheses": ("FiniteClass", "HalfPlanes", "Rectangles", "Stumps", "Thresholds"),
+    "learners.blend_classifier": ("BlendClassifier",),
+    "learners.gradient": ("GradientClassifier",),
+    "learners.logged": ("LoggedClassifier",),
+    "methods": ("Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"),
+    "problem": ("LoggedData", "Pool", "Problem"),
+    "report.html": ("ReportContent", "write_report"),
+    "session": ("Session", "run"),
+    "tables": ("TableEncoder", "TableRoles", "load_problem", "read_table"),
+    "types": ("Answers", "Interval", "Plan", "Query", "Round", "RunResult", "Stop"),
 }
-_PARTS = ("campaign", "importers", "label_complexity", "propensity", "tables")
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
+    if name in _HOME_OF:
+        return getattr(import_module(f"observal.{_HOME_OF[name]}"), name)
+    if not name.startswith("_") and find_spec(f"observal.{name}") is not None:
         return import_module(f"observal.{name}")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'observal' has no attribute {name!r}")
 
 
