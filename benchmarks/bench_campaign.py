@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from commands import run
 
 
 def make_files(folder, rows, features, logged):
@@ -34,22 +33,6 @@ def make_files(folder, rows, features, logged):
         if name == "logged":
             columns["y"] = pa.array(label, mask=rng.random(size) > chance)
         pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-
-
-def run(*arguments):
-    """Run a command and return its seconds and peak memory in MB."""
-    start = time.perf_counter()
-    with open(os.devnull, "w") as nowhere:
-        process = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-m", "observal", *map(str, arguments)],
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)],
-        )
-        _, status, usage = os.wait4(process, 0)
-    if status:
-        raise SystemExit(f"observal {arguments[0]} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def main():
@@ -83,7 +66,7 @@ def main():
             if command == "tell":
                 text = labels.read_text().splitlines()
                 labels.write_text("\n".join([text[0], *(line + str(k % 2) for k, line in enumerate(text[1:]))]))
-            seconds, megabytes = run(*arguments)
+            seconds, _, megabytes = run(*arguments)
             print(f"{command:<22} {seconds:6.1f} s  {megabytes:6.0f} MB")
         print(f"{'file':<22} {where.stat().st_size / 2**20:8.0f} MB")
         compare_reading(folder, where)

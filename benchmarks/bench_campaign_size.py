@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from commands import Cost, run
 
 CENSUS = (9, 52, 47, 17, 3, 7, 24, 15, 5, 10, 2, 3, 6, 8, 6, 50, 38, 8, 9, 8, 9, 3, 4, 5, 43, 5, 3, 3)
 """How many values each column of categories has; 408 columns in all with those of numbers."""
@@ -86,22 +84,6 @@ def make_files(folder: Path, rows: int, ordinary: bool) -> dict[str, str]:
     return answers
 
 
-def run(*arguments) -> tuple[float, float, float]:
-    """Run a command and return its seconds, its seconds of the processor, and its peak memory in MB."""
-    start = time.perf_counter()
-    with open(os.devnull, "w") as nowhere:
-        process = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-m", "observal", *map(str, arguments)],
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)],
-        )
-        _, status, usage = os.wait4(process, 0)
-    if status:
-        raise SystemExit(f"observal {arguments[0]} failed")
-    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
 def answer(path: Path, answers: dict[str, str]) -> int:
     """Fill in a file of asked rows, and return how many there are."""
     with path.open(newline="") as file:
@@ -115,7 +97,7 @@ def answer(path: Path, answers: dict[str, str]) -> int:
     return len(rows)
 
 
-def show(command: str, measured: tuple[float, float, float]) -> None:
+def show(command: str, measured: Cost) -> None:
     seconds, busy, megabytes = measured
     print(f"{command:<22} {seconds:6.1f} s  {busy:6.1f} s of the processor  {megabytes:6.0f} MB", flush=True)
 

@@ -14,15 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from commands import Cost, run
 
 GROUP = 1 << 17  # rows of a row group: eight blocks
 
@@ -48,24 +46,9 @@ def make_tables(folder: Path, rows: int, features: int, group: int = GROUP) -> N
         writer.close()
 
 
-def run(*arguments: object) -> dict[str, float]:
-    """Run a command and return its seconds, its seconds of processor time, and its peak memory in MB."""
-    start = time.perf_counter()
-    with open(os.devnull, "w") as nowhere:
-        process = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-m", "observal", *map(str, arguments)],
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)],
-        )
-        _, status, usage = os.wait4(process, 0)
-    if status:
-        raise SystemExit(f"observal {arguments[0]} failed")
-    return {
-        "seconds": round(time.perf_counter() - start, 1),
-        "processor": round(usage.ru_utime + usage.ru_stime, 1),
-        "MB": round(usage.ru_maxrss / 1024),
-    }
+def rounded(cost: Cost) -> dict[str, float]:
+    """Return what a command cost, to print."""
+    return {"seconds": round(cost.seconds, 1), "processor": round(cost.processor, 1), "MB": round(cost.memory)}
 
 
 def measure(
@@ -89,12 +72,12 @@ def measure(
         "method": method,
         "tables": "copied" if copy else "in place",
     }
-    found["init"] = run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster)
-    found["ask"] = run("ask", where, "-o", labels, *cluster)
+    found["init"] = rounded(run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster))
+    found["ask"] = rounded(run("ask", where, "-o", labels, *cluster))
     text = labels.read_text().splitlines()
     labels.write_text("\n".join([text[0], *(line + str(k % 2) for k, line in enumerate(text[1:]))]))
-    found["tell"] = run("tell", where, labels)
-    found["ask again"] = run("ask", where, "--csv", *cluster)
+    found["tell"] = rounded(run("tell", where, labels))
+    found["ask again"] = rounded(run("ask", where, "--csv", *cluster))
     found["campaign MB"] = round(where.stat().st_size / 2**20)
     return found
 
