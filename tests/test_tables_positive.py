@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.cli import campaigns
+from observal.cli import init
 from observal.errors import InvalidLabel
 from observal.tables.positive import obvious_positive, positive_last
 from tests.command import observal
@@ -72,6 +72,6 @@ def test_init_takes_the_positive_class_and_says_which(tmp_path, options, last, n
 
 def test_init_asks_on_a_terminal_until_it_gets_a_class(monkeypatch, capsys):
     given_answers = iter(["maybe", " paid "])
-    monkeypatch.setattr(campaigns.typer, "prompt", lambda *args, **kwargs: next(given_answers))
-    assert campaigns._asked_positive(None, ["default", "paid"]) == "paid"
+    monkeypatch.setattr(init.typer, "prompt", lambda *args, **kwargs: next(given_answers))
+    assert init._asked_positive(None, ["default", "paid"]) == "paid"
     assert "'maybe' is not one of the classes" in capsys.readouterr().err

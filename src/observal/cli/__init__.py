@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from observal.cli import campaigns, experiments, reports, serving
+from observal.cli import campaigns, experiments, init, reports, serving, status
 from observal.cli.output import print_table, printable, progress_bar, say
 from observal.errors import ObservalError
 
@@ -58,10 +58,10 @@ def _options(debug: Annotated[bool, typer.Option("--debug", help="Show the trace
 
 for _command in (
     reports.diagnose,
-    campaigns.init,
+    init.init,
     campaigns.ask,
     campaigns.tell,
-    campaigns.status,
+    status.status,
     campaigns.history,
     campaigns.check,
     campaigns.release,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from observal.cli.campaigns import Dask, executor, listed
+from observal.cli.options import Dask, executor, listed
 from observal.cli.output import Jobs, Json, Seed, print_json, print_table, progress_bar, say
 from observal.cli.serving import PORT
 from observal.cli.serving import serve as serve_campaign

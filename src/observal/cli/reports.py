@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.campaigns import (
+from observal.cli.options import (
     Chances,
     Dask,
     DecimalSign,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from observal.cli.campaigns import Where
+from observal.cli.options import Where
 from observal.cli.output import Json, print_json, print_table, say
 
 PORT = 8787

@@ -1,0 +1,57 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+Where = Annotated[str, typer.Argument(help="The campaign: a file, or a postgresql:// address.")]
+Annotator = Annotated[
+    str, typer.Option(help="Name of the person who labels; needed if there are several.", envvar="OBSERVAL_ANNOTATOR")
+]
+Chances = Annotated[
+    list[str] | None,
+    typer.Option(help="Column with the propensity, the chance that the label was revealed; one for each log."),
+]
+EstimateChances = Annotated[
+    bool, typer.Option("--estimate-propensity", help="Estimate propensities from which labels were revealed.")
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        help="Read and compute on a Dask cluster: a scheduler's address (tcp://…), or local for one on this machine."
+    ),
+]
+Features = Annotated[
+    list[str] | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
+]
+Separator = Annotated[
+    str | None, typer.Option("--sep", help="What separates columns in CSV files; detected by default.")
+]
+DecimalSign = Annotated[str | None, typer.Option("--decimal", help="Decimal sign, . or , ; detected by default.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of CSV files, such as cp1252; detected by default.")]
+Missing = Annotated[
+    list[str] | None, typer.Option(help="A word that means a missing value, such as '?'; may be repeated.")
+]
+
+
+def listed(given: str | list[str] | None) -> list[str] | None:
+    """Return the parts of A,B,C, also of an option that was given several times."""
+    if given is None:
+        return None
+    texts = [given] if isinstance(given, str) else given
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()] if texts else None
+
+
+def executor(dask: str | None, progress: Any) -> Any:
+    """Return who reads and computes on tables that stay in place, with progress where somebody sees it."""
+    if dask is None and progress is None:
+        return None
+    from observal.parts import executor_of
+    from observal.parts.executors import Watched
+
+    if dask is not None and dask != "local" and "://" not in dask:
+        raise typer.BadParameter(f"--dask needs local or an address such as tcp://10.0.0.1:8786, but is {dask!r}.")
+    made = executor_of(dask)
+    return made if progress is None else Watched(made, progress)
