@@ -131,8 +131,11 @@ def test_frames_of_either_library(library):
     assert pool.X.ravel().tolist() == [30.0, 40.0, 50.0]
     with pytest.raises(InvalidInput, match="no column 'nope'"):
         ob.LoggedData.from_frame(frame, label="nope", propensity="q0")
-    with pytest.raises(InvalidInput, match="'loan' must be numeric"):
-        ob.LoggedData.from_frame(frame, label="bad", propensity="q0")
+    with_text = ob.LoggedData.from_frame(frame, label="bad", propensity="q0")
+    with pytest.raises(
+        InvalidInput, match="AutoVC needs finite numbers as features, but column 'loan' has gaps or other values"
+    ):
+        ob.Session(with_text, ob.Pool.from_frame(frame, propensity="q0", features=["loan", "age", "home"]))
 
 
 def test_a_plan_is_cut_right_after_the_last_label_that_is_paid_for():

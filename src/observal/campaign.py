@@ -241,7 +241,7 @@ class Campaign(LabelLoop):
         where : path or ``postgresql://`` address
             A file that does not exist yet, or an empty database.
         logged, pool : LoggedData, Pool
-            With dense features.
+            With dense features, all of them numbers.
         label_budget : int, optional
             How many labels may be bought; without it the method decides when to stop.
         method : Method, optional
@@ -256,6 +256,7 @@ class Campaign(LabelLoop):
         import pyarrow as pa
 
         problem = Problem(logged, pool)
+        problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
         goals = {
             "population": population,
             "looks": looks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -280,38 +279,6 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     out = np.empty(len(ordered), dtype=object)
     out[:] = ordered
     return out
-
-
-def read_frame(
-    frame: Any, features: Sequence[str] | None, **roles: str | None
-) -> tuple[dict[str | None, NDArray[Any]], Floats]:
-    """Return the columns with a role (label, propensity, …), and the features as one array."""
-    import narwhals as nw  # lazy: most users pass arrays
-
-    table = nw.from_native(frame, eager_only=True)
-    named = {role: column for role, column in roles.items() if column is not None}
-    for role, column in [*named.items(), *(("feature", name) for name in features or ())]:
-        if column not in table.columns:
-            raise InvalidInput(
-                f"The table has no column {column!r} for the {role}, its columns are {table.columns}; name an existing one."
-            )
-    chosen = list(features) if features is not None else [c for c in table.columns if c not in named.values()]
-    for name in chosen:
-        if not (table.schema[name].is_numeric() or table.schema[name] == nw.Boolean):
-            raise InvalidInput(
-                f"Feature column {name!r} must be numeric or boolean, but is {table.schema[name]}; "
-                "use observal.tables.load_problem, which encodes columns of any kind, or leave it out with features=."
-            )
-    X = (
-        np.column_stack([table[name].to_numpy().astype(np.float64) for name in chosen])
-        if chosen
-        else np.empty((len(table), 0))
-    )
-    columns: dict[str | None, NDArray[Any]] = {
-        column: np.asarray(table[column].to_list(), dtype=object) if role == "label" else table[column].to_numpy()
-        for role, column in named.items()
-    }
-    return columns, X
 
 
 def stack_rows(top: Any, bottom: Any) -> Any:

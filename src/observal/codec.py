@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, ObservalError
+from observal.frames import Frame
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
 from observal.problem import LoggedData, Pool
@@ -117,6 +118,8 @@ def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> An
         csr = value.tocsr()
         parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
         return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
+    if isinstance(value, Frame) and arrays is not None and (packed := value.to_bytes()) is not None:
+        return {"frame": encode(packed, arrays, where), "library": value.library, "what": value.what}
     name = type(value).__name__
     if type(value) in (uuid.UUID, decimal.Decimal):
         return {"text": [name, str(value)]}
@@ -232,6 +235,8 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
         return (_TEXT if "text" in value else _DATES)[kind](text)
     if "csr" in value:
         return _csr({name: inner(part) for name, part in value["csr"].items()})
+    if "frame" in value:
+        return Frame.from_bytes(inner(value["frame"]), value["library"], str(value["what"]))
     if "type" in value:
         return _record(value, inner)
     if "estimator" in value:

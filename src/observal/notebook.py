@@ -8,6 +8,7 @@ from typing import Any
 
 from observal.campaign import Campaign
 from observal.errors import InvalidInput, ObservalError
+from observal.frames import Frame
 from observal.journal.settings import ANYONE
 from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.stored_problem import ROWS
@@ -178,6 +179,8 @@ def _raw_rows(source: Session | Campaign, rows: Any) -> Any:
         with source._journal.reading() as transaction:
             return read_whole_table(transaction.stored, ROWS)
     X = source.problem.pool.X
+    if isinstance(X, Frame):
+        return read_table(X.native, None)
     if hasattr(X, "tocsr"):
         raise InvalidInput("Sparse features cannot be read by people; give the rows to show (rows=).")
     return pa.table(dict(zip(source.settings["features"], X.T, strict=True)))

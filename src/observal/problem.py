@@ -18,17 +18,16 @@ from observal.checks import (
     Floats,
     Ints,
     check_cost,
-    check_features,
     check_ids,
     check_propensity,
     distinct_labels,
     encode_labels,
     frozen,
     missing_mask,
-    read_frame,
     stack_rows,
 )
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+from observal.frames import ENCODE_OR_PIPELINE, Frame, difference, joined, read_features, read_frame, rows_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,8 +36,9 @@ class LoggedData:
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (rows, features)
-        Finite numbers. Not copied, because it may be large: do not change it afterwards.
+    X : array, sparse matrix or table of shape (rows, features)
+        Finite numbers. Not copied, because it may be large: do not change it afterwards. A pandas, polars or pyarrow table may also hold
+        text, categories and gaps: :class:`~observal.CommitteeVC` gives it to its estimator as it is.
     y : array of shape (rows,)
         NaN or None where the label was not revealed.
     propensity : array of shape (rows,) or one number
@@ -66,9 +66,11 @@ class LoggedData:
     cost: Any = None
     revealed: Bools = field(init=False)
     codes: Ints = field(init=False)
+    frame: Frame | None = field(init=False)
 
     def __post_init__(self) -> None:
-        X = check_features(self.X, "The log's features")
+        X, frame = read_features(self.X, "The log's features")
+        object.__setattr__(self, "frame", frame)
         n_rows = X.shape[0]
         if n_rows == 0:
             raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
@@ -172,9 +174,12 @@ class LoggedData:
         classes: Sequence[Any] | None = None,
         cost: str | None = None,
     ) -> LoggedData:
-        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default."""
-        columns, X = read_frame(frame, features, label=label, propensity=propensity, id=id, cost=cost)
-        return cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
+        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default, text and gaps included."""
+        roles = {"label": label, "propensity": propensity, "id": id, "cost": cost}
+        columns, X, kept = read_frame(frame, "The log's features", features, **roles)
+        made = cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
+        object.__setattr__(made, "frame", kept)
+        return made
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -192,8 +197,8 @@ class Pool:
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (rows, features)
-        Finite numbers, in the same columns as the log's. Not copied: do not change it afterwards.
+    X : array, sparse matrix or table of shape (rows, features)
+        As for the log, in the same columns. Not copied: do not change it afterwards.
     propensity : array of shape (rows,) or one number
         Q0(x): the chance that the old policy would have revealed the row's label. 0 is allowed.
     ids : array of shape (rows,), optional
@@ -212,14 +217,16 @@ class Pool:
     propensity: Any
     ids: Any = None
     cost: Any = None
+    frame: Frame | None = field(init=False)
 
     def __post_init__(self) -> None:
-        X = check_features(self.X, "The pool's features")
+        X, frame = read_features(self.X, "The pool's features")
         n_rows = X.shape[0]
         if n_rows == 0:
             raise InvalidInput("The pool is empty, 0 rows were seen; give the unlabelled rows that can be asked about.")
         set_field = object.__setattr__
         set_field(self, "X", X)
+        set_field(self, "frame", frame)
         set_field(self, "propensity", check_propensity(self.propensity, n_rows, "The pool"))
         set_field(self, "ids", check_ids(self.ids, n_rows, "The pool"))
         set_field(self, "cost", check_cost(self.cost, n_rows, "The pool"))
@@ -261,9 +268,12 @@ class Pool:
         features: Sequence[str] | None = None,
         cost: str | None = None,
     ) -> Pool:
-        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default."""
-        columns, X = read_frame(frame, features, propensity=propensity, id=id, cost=cost)
-        return cls(X, columns[propensity], columns.get(id), columns.get(cost))
+        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and gaps included."""
+        roles = {"propensity": propensity, "id": id, "cost": cost}
+        columns, X, kept = read_frame(frame, "The pool's features", features, **roles)
+        made = cls(X, columns[propensity], columns.get(id), columns.get(cost))
+        object.__setattr__(made, "frame", kept)
+        return made
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -343,8 +353,39 @@ class Problem:
                 f"Log and pool must have the same features, but the log has {log_features} columns and the pool "
                 f"{pool_features}; give both the same columns in the same order."
             )
+        if isinstance(self.logged.X, Frame) or isinstance(self.pool.X, Frame):
+            self._require_one_table()
         if (self.logged.cost is None) != (self.pool.cost is None):
             raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
+
+    def _require_one_table(self) -> None:
+        if (wrong := difference(self.logged.frame, self.pool.frame)) is not None:
+            raise InvalidInput(wrong)
+
+    def for_method(self, method: Any) -> Problem:
+        """Return the problem as a method takes it: with the user's own tables if it says `takes_frames`, else with numbers."""
+        frames = self.logged.frame, self.pool.frame
+        if getattr(method, "takes_frames", False) and None not in frames and difference(*frames) is None:
+            logged, pool = copy(self.logged), copy(self.pool)
+            for table in (logged, pool):
+                object.__setattr__(table, "X", table.frame)
+            return replace(self, logged=logged, pool=pool)
+        self.require_numbers(type(method).__name__)
+        return self
+
+    def require_numbers(self, who: str, instead: str = ENCODE_OR_PIPELINE) -> None:
+        """Refuse a user's own tables with anything but finite numbers in them.
+
+        Parameters
+        ----------
+        who : str
+            Who needs numbers.
+        instead : str
+            What to do.
+        """
+        for table in (self.logged, self.pool):
+            if isinstance(table.X, Frame):
+                raise InvalidInput(table.X.not_numbers(f"{who} needs finite numbers as features", instead))
 
     @property
     def n_logged(self) -> int:
@@ -376,6 +417,11 @@ class Problem:
     def in_parts(self) -> bool:
         """Whether log or pool stay in their files."""
         return hasattr(self.logged.X, "parts") or hasattr(self.pool.X, "parts")
+
+    @property
+    def in_frames(self) -> bool:
+        """Whether log and pool are the user's own tables; see :meth:`for_method`."""
+        return isinstance(self.logged.X, Frame) and isinstance(self.pool.X, Frame)
 
     def using(self, executor: Any) -> Problem:
         """Return the problem with rows that are read and computed on by another executor; rows in memory stay as they are."""
@@ -414,13 +460,17 @@ class Problem:
         return np.full(rows.size, True) if self.population == "both" else of_pool == (self.population == "pool")
 
     def stack(self) -> Any:
-        """Return the features of all rows as one new array or CSR matrix."""
+        """Return the features of all rows as one new array, CSR matrix or table."""
+        if self.in_frames:
+            return joined(self.logged.X.native, self.pool.X.native)
         return stack_rows(self.logged.X, self.pool.X)
 
     def take(self, rows: Ints) -> Any:
         """Return the features of some rows of the stack; rows of the log must come first in `rows`."""
         of_log = rows < self.n_logged
         first, then = rows[of_log], rows[~of_log] - self.n_logged
+        if self.in_frames:
+            return joined(rows_of(self.logged.X.native, first), rows_of(self.pool.X.native, then))
         if hasattr(self.logged.X, "tocsr") or hasattr(self.pool.X, "tocsr"):
             return stack_rows(self.logged.X[first], self.pool.X[then])
         out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X.dtype, self.pool.X.dtype))

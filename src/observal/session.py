@@ -18,7 +18,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
 from observal.looks import Looks
-from observal.methods import Method
+from observal.methods import AutoVC, Method
 from observal.problem import LoggedData, Pool, Problem
 from observal.stopping import TOLERANCE
 from observal.types import Query, Round, RunResult
@@ -91,7 +91,8 @@ class Session(LabelLoop):
         objective: Any = "error",
         executor: Any = None,
     ) -> None:
-        problem = Problem(logged, pool).using(executor)
+        method = AutoVC() if method is None else method
+        problem = Problem(logged, pool).for_method(method).using(executor)
         journal = MemoryJournal(problem)
         goals = {
             "population": population,

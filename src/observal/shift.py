@@ -110,7 +110,10 @@ def strong_shift(problem: Problem) -> tuple[int, float] | None:
         return None
     rng = np.random.default_rng(0)
     parts = [rng.permutation(size)[:COMPARED] for size in (len(problem.logged), len(problem.pool))]
-    X = stack_rows(problem.logged.X[parts[0]], problem.pool.X[parts[1]])
+    if problem.in_frames:
+        X = stack_rows(problem.logged.X.for_ranks(parts[0]), problem.pool.X.for_ranks(parts[1]))
+    else:
+        X = stack_rows(problem.logged.X[parts[0]], problem.pool.X[parts[1]])
     is_pool = np.arange(X.shape[0]) >= parts[0].size
     difference = standardised_difference(scaled_ranks(X), is_pool)
     largest = int(np.argmax(np.abs(difference)))

@@ -296,7 +296,9 @@ def _check(
     random_state: int,
 ) -> list[str]:
     """Return the feature names, or refuse what cannot be right."""
-    Problem(logged, pool)  # which checks that the two fit together
+    Problem(logged, pool).require_numbers(
+        "The diagnosis", "use observal.load_problem, which encodes columns of any kind"
+    )
     n_features = logged.X.shape[1]
     names = [f"x{i}" for i in range(n_features)] if feature_names is None else [str(name) for name in feature_names]
     if len(names) != n_features:

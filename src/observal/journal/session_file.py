@@ -72,7 +72,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
     try:
         if not (isinstance(record["logged"], LoggedData) and isinstance(record["pool"], Pool)):
             raise TypeError("it has no log or no pool")
-        problem = Problem(record["logged"], record["pool"])
+        problem = Problem(record["logged"], record["pool"]).for_method(record["method"])
         overlap = record.get("overlap", 1)  # version 0.1 had none
         settings = new_settings(problem, record["method"], record["label_budget"], record["random_state"], overlap)
         later = _events(record) if "events" in record else _events_of_0_1(record)

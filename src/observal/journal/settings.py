@@ -11,9 +11,10 @@ from typing import Any
 
 from observal.checks import check_whole
 from observal.errors import InvalidInput
+from observal.frames import Frame
 from observal.methods import AutoVC, Method
 from observal.objectives import canonical
-from observal.problem import Problem
+from observal.problem import Pool, Problem
 from observal.shift import strong_shift
 from observal.types import Goals
 
@@ -52,7 +53,7 @@ def new_settings(
     if isinstance(method, type) or not hasattr(method, "begin"):
         raise InvalidInput(f"method must be a method such as AutoVC(), but is {method!r}; pass an instance.")
     logged, pool = problem.logged, problem.pool
-    unnamed = {"id": "id", "label": "label", "features": [f"x{k}" for k in range(pool.X.shape[1])]}
+    unnamed = {"id": "id", "label": "label", "features": _feature_names(pool)}
     entries = {**unnamed, "encoder": None, "notes": [], **(about or {})}
     chosen = dict(goals or {})
     if chosen.get("population") is None:
@@ -76,6 +77,13 @@ def new_settings(
         "revealed": int(logged.revealed.sum()),
         "pool_rows": len(pool),
     }
+
+
+def _feature_names(pool: Pool) -> list[str]:
+    """Return the names of a table's columns; those of an array have numbers."""
+    return (
+        [str(name) for name in pool.X.names] if isinstance(pool.X, Frame) else [f"x{k}" for k in range(pool.X.shape[1])]
+    )
 
 
 def _population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints
+from observal.frames import rows_of
 
 ROWS_AT_ONCE = 4096  # of which all members are asked at once
 LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
@@ -68,7 +69,7 @@ def shares_of_trees(fit: Any, least: int) -> Shares | None:
 
 def gaps_of(shares: Shares, X: Any) -> Floats:
     """Return M²/(2·V) of all rows, a block at a time: what the members say of all of them may not fit into memory."""
-    margins = [margins_of(shares(X[a : a + ROWS_AT_ONCE])) for a in range(0, X.shape[0], ROWS_AT_ONCE)]
+    margins = [margins_of(shares(rows_of(X, slice(a, a + ROWS_AT_ONCE)))) for a in range(0, X.shape[0], ROWS_AT_ONCE)]
     return certainty(np.concatenate(margins, axis=1))
 
 
@@ -96,7 +97,7 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
     voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
     vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
     return vote.fit(
-        X[: own.classes_.size], own.classes_
+        rows_of(X, slice(0, own.classes_.size)), own.classes_
     )  # the voters are already fitted; this only tells it the classes
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
+from observal.frames import rows_of
 from observal.learners.members import Shares, averaged, class_shares, gaps_of, resampled, shares_of_trees
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.problem import Problem
@@ -28,7 +29,8 @@ class CommitteeVC:
     ----------
     estimator : scikit-learn classifier
         Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It
-        is cloned and never changed. If its `random_state` is None, a fixed one is used.
+        is cloned and never changed. If its `random_state` is None, a fixed one is used. If log and pool are tables, it is given their rows
+        as they are: names, types, text and gaps.
     members : int
         The least members of a committee: a forest with fewer trees, or a classifier that is no forest, gets as many bootstrap fits.
     batch, explore_share, gate_share
@@ -82,6 +84,7 @@ class CommitteeVC:
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
+    takes_frames: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
@@ -146,14 +149,14 @@ class CommitteeVC:
 
         def out_of_fold(train: Ints, test: Ints) -> tuple[Floats, Ints]:
             rng = np.random.default_rng(0)  # fixed, so that intervals are the same every time
-            fit, _ = self._fit_committee(X[rows[train]], y[train], weights[train], classes, rng)
-            return _scores(fit, X[rows[test]], classes)
+            fit, _ = self._fit_committee(rows_of(X, rows[train]), y[train], weights[train], classes, rng)
+            return _scores(fit, rows_of(X, rows[test]), classes)
 
         return population_intervals(
             problem,
             state,
             None,
-            lambda some: _scores(state.model.estimator, X[some], classes),
+            lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
             out_of_fold,
             folds=FOLDS,
         )
@@ -181,7 +184,9 @@ class CommitteeVC:
         members = []
         for member in range(self.members):
             drawn = resampled(weights, y, rng)
-            members.append(self._fit(X[drawn], y[drawn], np.ones(drawn.size), classes, random_state=1 + member))
+            members.append(
+                self._fit(rows_of(X, drawn), y[drawn], np.ones(drawn.size), classes, random_state=1 + member)
+            )
         return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
@@ -199,7 +204,7 @@ class CommitteeVC:
             # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
             equal = np.ptp(weights[used]) == 0.0
             given = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
-            return fit.fit(X[used], y[used], **given)
+            return fit.fit(rows_of(X, used), y[used], **given)
         except ValueError as error:
             raise InvalidInput(
                 f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows ({error}); choose an "
@@ -221,7 +226,7 @@ class _Fitter:
 
         method, X, classes = self.method, self.X, self.problem.logged.classes
         rows, y, weights, clip = method._labelled(self.problem, state)
-        estimator, shares = method._fit_committee(X[rows], y, weights, classes, self.rng)
+        estimator, shares = method._fit_committee(rows_of(X, rows), y, weights, classes, self.rng)
         if shares is None:
             return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
         gaps = gaps_of(shares, X)

@@ -8,7 +8,7 @@ from typing import Any
 
 from observal.diagnosis import Diagnosis
 from observal.errors import InvalidInput
-from observal.problem import LoggedData, Pool
+from observal.problem import LoggedData, Pool, Problem
 from observal.types import Goals, Interval, RunResult
 
 History = Sequence[tuple[int, Interval | float]]
@@ -87,6 +87,9 @@ class ReportContent:
     sources: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        Problem(self.logged, self.pool).require_numbers(
+            "A report", "make the log and the pool with observal.load_problem"
+        )
         n_features = self.logged.X.shape[1]
         if self.feature_names is not None and len(self.feature_names) != n_features:
             raise InvalidInput(
