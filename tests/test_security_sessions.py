@@ -13,6 +13,7 @@ import pytest
 import observal as ob
 from observal import codec
 from observal.codec import decode, encode, gone_settings
+from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput, NotACampaign
 from observal.types import Interval, Plan, Recorded
 from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
@@ -286,14 +287,15 @@ def test_every_listed_class_goes_through_json_and_has_its_old_name():
     methods = [ob.Active18(), ob.ActiveVC(epochs=(2, 4)), ob.NewtonVC(ridge=0.1), ob.Passive(passes=2)]
     methods += [ob.ExactDBAL(kind(), gamma=0.1) for kind in (ob.Stumps, ob.HalfPlanes, ob.Rectangles)]
     known = Recorded(2.0, 0.1, (("ridge", 0.5),), Interval(0.1, 0.05, 0.2, 0.95, "a guess"))
-    for newer in (ob.AutoVC(batch=5, learners=("linear", "kernel")), known):  # version 0.1 did not have them
+    groups = ColumnGroups(categories=((2, 3),), gaps=((0, 1),))
+    for newer in (ob.AutoVC(batch=5, learners=("linear", "kernel")), known, groups):  # version 0.1 did not have them
         assert decode(json.loads(json.dumps(encode(newer)))) == newer
     for method in methods:
         for recorded in (encode(method), old_shape(encode(method))):
             assert decode(json.loads(json.dumps(recorded))) == method
     copy = decode(json.loads(json.dumps(old_shape(encode(ob.ExactDBAL(half, gamma=0.1))))))
     assert copy.hypotheses.predictions.packed.tolist() == half.predictions.packed.tolist()
-    assert {*codec.OLD_NAMES.values(), "AutoVC", "Interval", "Recorded"} == set(codec.CLASSES)
+    assert {*codec.OLD_NAMES.values(), "AutoVC", "ColumnGroups", "Interval", "Recorded"} == set(codec.CLASSES)
 
 
 def test_a_renamed_setting_is_read_under_its_new_name(monkeypatch):

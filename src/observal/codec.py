@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from observal.column_groups import ColumnGroups
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, ObservalError
 from observal.frames import Frame
@@ -25,7 +26,7 @@ from observal.rebuild import build, changed_settings, sklearn_estimators
 from observal.types import Interval, Plan, Recorded
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
-_RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
+_RECORDS = (ColumnGroups, Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_RECORDS, *_OTHERS)}
 

@@ -26,6 +26,7 @@ from observal.checks import (
     missing_mask,
     stack_rows,
 )
+from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 from observal.frames import ENCODE_OR_PIPELINE, Frame, difference, joined, read_features, read_frame, rows_of
 
@@ -50,6 +51,8 @@ class LoggedData:
         The label values; needed if the log shows only one of them. The last is the positive class (+1).
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
+    column_groups : ColumnGroups, optional
+        Which columns came from one column of a table; :func:`observal.load_problem` says so, and boosted trees use it.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class LoggedData:
     ids: Any = None
     classes: Any = None
     cost: Any = None
+    column_groups: ColumnGroups | None = None
     revealed: Bools = field(init=False)
     codes: Ints = field(init=False)
     frame: Frame | None = field(init=False)
@@ -205,6 +209,8 @@ class Pool:
         Distinct names of the rows; their positions by default.
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
+    column_groups : ColumnGroups, optional
+        Which columns came from one column of a table; :func:`observal.load_problem` says so, and boosted trees use it.
 
     Examples
     --------
@@ -217,6 +223,7 @@ class Pool:
     propensity: Any
     ids: Any = None
     cost: Any = None
+    column_groups: ColumnGroups | None = None
     frame: Frame | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -353,6 +360,11 @@ class Problem:
                 f"Log and pool must have the same features, but the log has {log_features} columns and the pool "
                 f"{pool_features}; give both the same columns in the same order."
             )
+        if self.column_groups is not None and self.column_groups.n_columns > pool_features:
+            raise InvalidInput(
+                f"Groups of columns must be among the {pool_features} features, but one has column {self.column_groups.n_columns - 1}; "
+                "correct column_groups."
+            )
         if isinstance(self.logged.X, Frame) or isinstance(self.pool.X, Frame):
             self._require_one_table()
         if (self.logged.cost is None) != (self.pool.cost is None):
@@ -414,6 +426,12 @@ class Problem:
         return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
 
     @property
+    def column_groups(self) -> ColumnGroups | None:
+        """Which columns belong together, if log and pool agree on it."""
+        groups = self.logged.column_groups
+        return groups if groups == self.pool.column_groups else None
+
+    @property
     def in_parts(self) -> bool:
         """Whether log or pool stay in their files."""
         return hasattr(self.logged.X, "parts") or hasattr(self.pool.X, "parts")
@@ -441,9 +459,15 @@ class Problem:
         return replace(
             self,
             logged=LoggedData(
-                np.asarray(logged.X), logged.y, logged.propensity, np.asarray(logged.ids), logged.classes, logged.cost
+                np.asarray(logged.X),
+                logged.y,
+                logged.propensity,
+                np.asarray(logged.ids),
+                logged.classes,
+                logged.cost,
+                logged.column_groups,
             ),
-            pool=Pool(np.asarray(pool.X), pool.propensity, np.asarray(pool.ids), pool.cost),
+            pool=Pool(np.asarray(pool.X), pool.propensity, np.asarray(pool.ids), pool.cost, pool.column_groups),
         )
 
     @property

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
 from observal.journal.display import check_show
 from observal.tables.formats import format_from
@@ -153,6 +154,13 @@ def _check_created(payload: Mapping[str, Any]) -> None:
         goals_of(payload)
     except (InvalidInput, TypeError) as error:
         raise ValueError("its goals are not valid") from error
+    try:
+        groups = ColumnGroups.from_dict(payload.get("column_groups"))
+    except (InvalidInput, KeyError, TypeError) as error:
+        raise ValueError("its groups of columns are not valid") from error
+    require(
+        groups is None or groups.n_columns <= len(payload["features"]), "a group names a column that does not exist"
+    )
     if payload.get("written") is not None:
         try:
             format_from(payload["written"])

@@ -65,8 +65,10 @@ def new_settings(
             f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {chosen['objective']!r}; "
             "use AutoVC or NewtonVC, or leave the objective out."
         )
+    groups = problem.column_groups
     return {
         **entries,
+        "column_groups": None if groups is None else groups.to_dict(),
         "goals": asdict(Goals(**chosen)),
         "label_budget": None if label_budget is None else int(label_budget),
         "seed": int(random_state),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, TREES_PER_FOLD
+from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, CATEGORIES, TREES_PER_FOLD
 from observal.learners.calibration import best_sharpness, sharpen
 from observal.learners.labelled import Fitted, Labelled
 from observal.learners.population import Population
@@ -56,17 +56,22 @@ def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, 
     """Fit LightGBM; None where no fold leaves two classes."""
     import lightgbm
 
-    rows, parts = np.asarray(labelled.rows, dtype=np.float32), {}
+    view, parts = population.view, {}
+    rows = np.asarray(labelled.rows, dtype=np.float32) if view is None else view(labelled.rows)
+    native = {} if view is None else CATEGORIES
     for fold, kept, _ in labelled.splits():
         classes, own = np.unique(labelled.codes[kept], return_inverse=True)
         several = (
             {"objective": "multiclass", "num_class": classes.size} if classes.size > 2 else {"objective": "binary"}
         )
-        data = lightgbm.Dataset(rows[kept], own, weight=_weights(labelled, kept))
+        named: Any = "auto" if view is None else view.categories
+        data = lightgbm.Dataset(rows[kept], own, weight=_weights(labelled, kept), categorical_feature=named)
         booster = lightgbm.train(
-            {**BOOSTED, **FITTED_BY_LIGHTGBM, **several}, data, BOOSTED_ROUNDS, keep_training_booster=True
+            {**BOOSTED, **FITTED_BY_LIGHTGBM, **native, **several}, data, BOOSTED_ROUNDS, keep_training_booster=True
         )
-        parts[fold] = from_lightgbm(booster.model_to_string(), classes, labelled.n_classes, rows.shape[1])
+        parts[fold] = from_lightgbm(
+            booster.model_to_string(), classes, labelled.n_classes, labelled.rows.shape[1], view
+        )
     return _joined(parts, labelled)
 
 

@@ -59,6 +59,9 @@ BOOSTED_ROUNDS = 100
 BOOSTED = {"learning_rate": 0.05, "num_leaves": 15, "max_bin": 63, "min_data_in_leaf": 5, "lambda_l2": 1.0}
 """LightGBM's settings: slow steps and small trees for a few hundred labels; 63 bins take half the time of 255. Leaves of 20
 rows, its default, are too coarse for few labels."""
+CATEGORIES = {"min_data_per_group": 5, "cat_smooth": 2.0, "cat_l2": 10.0}
+"""LightGBM's settings for categories: its defaults need 100 rows of a group of levels and 10 of a level, which few labels do not have. A
+smoothing of 1 trusts single labels too much; with 5 and more, levels with fewer labels than that are lost."""
 SHARPNESSES = tuple(10.0 ** (step / 20.0) for step in range(-16, 11))
 """Powers that make the trees' chances as sure as they should be, to choose from."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from observal.checks import Floats, Ints, stack_rows
+from observal.column_groups import ColumnGroups
 from observal.learners.blend_settings import (
     CONSTANT,
     KNOTS,
@@ -22,6 +23,7 @@ from observal.learners.blend_settings import (
     WILD,
 )
 from observal.learners.features import FeatureMap
+from observal.learners.tree_view import TreeView
 
 FLAT = 1e-9  # a standardised feature with a smaller standard deviation is constant, up to rounding
 
@@ -153,14 +155,17 @@ class Population:
         Standardised rows.
     landmarks : array
         Of them.
+    groups : ColumnGroups, optional
+        Columns that belong together, for trees.
     """
 
     feature_map: FeatureMap
     sample: Any
     landmarks: Any
+    groups: ColumnGroups | None = None
 
     @classmethod
-    def of(cls, *blocks: Any, seed: int = 0) -> Self:
+    def of(cls, *blocks: Any, seed: int = 0, groups: ColumnGroups | None = None) -> Self:
         """Make it from blocks of rows, such as log and pool; no copy of all of them is made.
 
         Examples
@@ -185,7 +190,7 @@ class Population:
         low, high = (np.where(varies, end, feature_map.mean) for end in (feature_map.low, feature_map.high))
         feature_map = replace(feature_map, low=low, high=high)
         sample = feature_map(chosen)
-        return cls(feature_map, sample, sample[rng.permutation(len(sample))[:LANDMARKS]])
+        return cls(feature_map, sample, sample[rng.permutation(len(sample))[:LANDMARKS]], groups)
 
     @property
     def is_sparse(self) -> bool:
@@ -196,6 +201,11 @@ class Population:
     def typical(self) -> Any:
         """Some standardised rows that stand for all."""
         return self.sample[:: 1 + (self.sample.shape[0] - 1) // TYPICAL_ROWS]
+
+    @cached_property
+    def view(self) -> TreeView | None:
+        """How boosted trees see the rows; None where they see them as all learners do."""
+        return TreeView.of(self.groups, self.sample)
 
     @cached_property
     def maps(self) -> tuple[KernelMap, ...]:

@@ -5,7 +5,7 @@ They are the same on every machine and for every version of the libraries that g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from observal.checks import Floats, Ints
+from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.calibration import sharpen
+from observal.learners.tree_view import CATEGORY, NEXT, RIGHT, Splits, TreeView, as_nodes, plain_nodes, within
 
 NEVER = -1e9  # the log odds of a class that a fit has not seen
 
@@ -140,49 +141,87 @@ class TreeChances:
 # -- from the library that grows boosted ones ------------------------------------------------------------
 
 
-def from_lightgbm(text: str, classes: Ints, n_classes: int, n_features: int) -> TreeChances:
+def from_lightgbm(
+    text: str, classes: Ints, n_classes: int, n_features: int, view: TreeView | None = None
+) -> TreeChances:
     """Return what LightGBM wrote about its trees as arrays.
 
     Parameters
     ----------
     text : str
-        From ``model_to_string``, of numeric features without missing values.
+        From ``model_to_string``. Without a view features are numeric, and no value is missing.
     classes : int array
         The codes of the classes that it has seen: two for a binary model, which has one tree in each round.
     n_classes, n_features : int
         How many there are.
+    view : TreeView, optional
+        How the rows were shown to LightGBM; the arrays are about the rows themselves.
     """
     trees = [_fields(part) for part in text.split("\nTree=")[1:]]
     own = classes[1:] if classes.size == 2 else classes
     leaves = np.array([int(tree["num_leaves"]) for tree in trees], dtype=np.int64)
-    splits, sizes = leaves - 1, 2 * leaves - 1
-    roots = np.cumsum(sizes) - sizes
+    splits = leaves - 1
 
     def numbers(name: str, kind: Any) -> NDArray[Any]:
         """Return a field of all trees, one after the other."""
         return np.array(" ".join(tree.get(name, "") for tree in trees).split(), dtype=kind)
 
-    # The nodes of a tree: splits first, then leaves, which LightGBM counts from ~0.
-    at_split, at_leaf = np.repeat(roots, splits) + _within(splits), np.repeat(roots + splits, leaves) + _within(leaves)
+    of_tree = np.repeat(np.arange(leaves.size), splits)
+    split_feature, split_threshold = numbers("split_feature", np.int64), numbers("threshold", np.float64)
+    if view is None:
+        nodes = plain_nodes(split_feature, split_threshold)
+    else:
+        kinds = numbers("decision_type", np.int64)
+        in_left = _codes_left(numbers, of_tree, kinds & CATEGORY > 0, view.levels.shape[1] + 1)
+        nodes = as_nodes(Splits(split_feature, split_threshold, kinds, in_left), view)
+    # The nodes of a tree: those of its splits first, then leaves, which LightGBM counts from ~0.
+    inner = np.bincount(of_tree, weights=nodes.sizes, minlength=leaves.size).astype(np.int64)
+    sizes = inner + leaves
+    roots = np.cumsum(sizes) - sizes
+    at_node, at_leaf = np.repeat(roots, inner) + within(inner), np.repeat(roots + inner, leaves) + within(leaves)
     total = int(sizes.sum())
     feature, threshold, value = np.full(total, -1, dtype=np.int64), np.zeros(total), np.zeros((total, 1))
-    feature[at_split], threshold[at_split] = numbers("split_feature", np.int64), numbers("threshold", np.float64)
+    feature[at_node], threshold[at_node] = nodes.feature, nodes.threshold
     value[at_leaf, 0] = numbers("leaf_value", np.float64)
-    left, right = np.zeros((2, total), dtype=np.int64)
-    for name, links in (("left_child", left), ("right_child", right)):
+    # Where a split begins, among the nodes of its tree, and where its children do.
+    starts = at_node[np.cumsum(nodes.sizes) - nodes.sizes]
+    first_split = np.cumsum(splits) - splits
+
+    def child(name: str) -> Ints:
         to = numbers(name, np.int64)
-        links[at_split] = np.repeat(roots, splits) + np.where(to < 0, np.repeat(splits, splits) + ~to, to)
+        at_split = starts[np.minimum(first_split[of_tree] + np.maximum(to, 0), starts.size - 1)] if starts.size else to
+        return np.asarray(np.where(to < 0, (roots + inner)[of_tree] + ~to, at_split))
+
+    ways = np.stack([child("left_child"), child("right_child")])
+    owner = np.repeat(np.arange(of_tree.size), nodes.sizes)
+    left, right = np.zeros((2, total), dtype=np.int64)
+    for side, links in ((nodes.low, left), (nodes.high, right)):
+        links[at_node] = np.where(side == NEXT, at_node + 1, ways[np.minimum(side, RIGHT), owner])
     start = np.full((1, n_classes), NEVER)
     start[0, classes] = 0.0
     column = np.tile(own, -(-len(trees) // own.size))[: len(trees)]
     return TreeChances(roots, column, feature, threshold, left, right, value, start, True, n_features)
 
 
+def _codes_left(numbers: Callable[[str, Any], NDArray[Any]], of_tree: Ints, of_category: Bools, n_codes: int) -> Bools:
+    """Return which codes go left at each split of a category: LightGBM has a set of bits for each, in words of 32."""
+    sets, ends, words = (
+        numbers("num_cat", np.int64),
+        numbers("cat_boundaries", np.int64),
+        numbers("cat_threshold", "<u4"),
+    )
+    n_ends = np.where(sets > 0, sets + 1, 0)  # a tree without categories has none
+    first_end = np.cumsum(n_ends) - n_ends
+    n_words = np.where(sets > 0, ends[np.minimum(first_end + sets, ends.size - 1)], 0) if ends.size else sets
+    tree, chosen = of_tree[of_category], numbers("threshold", np.float64)[of_category].astype(np.int64)
+    begin, end = (ends[first_end[tree] + chosen + k] + (np.cumsum(n_words) - n_words)[tree] for k in (0, 1))
+    of_split, place = np.repeat(np.arange(tree.size), end - begin), within(end - begin)
+    out = np.zeros((tree.size, -(-n_codes // 32), 32), dtype=bool)
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 32)
+    out[of_split, place] = bits[np.repeat(begin, end - begin) + place]
+    return out.reshape(tree.size, 32 * out.shape[1])[:, :n_codes]
+
+
 def _fields(part: str) -> dict[str, str]:
     lines = part.split("\n\n", maxsplit=1)[0].splitlines()
     return dict(line.split("=", maxsplit=1) for line in lines if "=" in line)
-
-
-def _within(counts: Ints) -> Ints:
-    """Return 0, 1, …, count − 1 for each count, one after the other."""
-    return np.asarray(np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts))

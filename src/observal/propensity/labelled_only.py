@@ -171,6 +171,7 @@ def _append(labelled: LoggedData, pool: Pool, drawn: NDArray[Any]) -> LoggedData
         _derived_ids(labelled.ids, pool.ids, drawn.size),
         labelled.classes,
         None if labelled.cost is None else np.concatenate([labelled.cost, pool.cost[drawn]]),
+        labelled.column_groups,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
+from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
 from observal.tables.columns import ColumnRule, column_kind, kind_words, text_column
 from observal.tables.formats import Format, format_of
@@ -89,6 +90,18 @@ class TableEncoder:
     def sources(self) -> tuple[str, ...]:
         """The source column of each encoded column."""
         return tuple(rule.source for rule in self.rules for _ in rule.names)
+
+    @cached_property
+    def groups(self) -> ColumnGroups | None:
+        """Which encoded columns belong together: the levels of a category, a number and the mark of its gaps; None if none do."""
+        ends: Ints = np.cumsum([0, *(len(rule.names) for rule in self.rules)])
+        spans = [
+            (rule, tuple(range(first, end)))
+            for rule, first, end in zip(self.rules, ends.tolist(), ends[1:].tolist(), strict=False)
+        ]
+        categories = tuple(span for rule, span in spans if rule.kind == "category" and len(span) > 1)
+        gaps = tuple(span for rule, span in spans if rule.kind != "category" and len(span) > 1)
+        return ColumnGroups(categories, gaps) if categories or gaps else None
 
     @property
     def dates(self) -> tuple[str, ...]:

@@ -152,12 +152,14 @@ def load_in_place(
         None if roles.cost is None else read_floats(rows, roles.cost, "cost", what)
         for rows, what in ((rows_log, "The log"), (rows_pool, "The pool"))
     ]
-    made = LoggedData(rows_log, labels, q_log, ids[0], None, costs[0])
+    made = LoggedData(rows_log, labels, q_log, ids[0], None, costs[0], encoder.groups)
     stays = (
         f"The tables stay where they are ({len(rows_log.parts)} and {len(rows_pool.parts)} row groups): keep the files, the campaign reads "
         "them and notices if they change."
     )
-    return LoadedProblem(made, Pool(rows_pool, q_pool, ids[1], costs[1]), encoder, (*notes, *said, stays))
+    return LoadedProblem(
+        made, Pool(rows_pool, q_pool, ids[1], costs[1], encoder.groups), encoder, (*notes, *said, stays)
+    )
 
 
 def encoded(rows: Parts, encoder: TableEncoder) -> Parts:

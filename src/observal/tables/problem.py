@@ -183,8 +183,8 @@ def load_problem(
         ]
         q_log, q_pool = floored[0].propensity, floored[1].propensity
         notes += [one.warning for one in floored if one.warning is not None]
-    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), found, cost_log)
-    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool)
+    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), found, cost_log, encoder.groups)
+    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups)
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints, frozen
+from observal.column_groups import ColumnGroups
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import read_array, write_array
 from observal.journal.sql.store import Transaction
@@ -85,15 +86,23 @@ def _part(fields: Any) -> Part:
     return Part(path, group, rows, first, size, checksum)
 
 
-def read_in_place(transaction: Transaction, forms: dict[str, Any], classes: list[Any], encoder: Any) -> Problem:
+def read_in_place(
+    transaction: Transaction,
+    forms: dict[str, Any],
+    classes: list[Any],
+    encoder: Any,
+    groups: ColumnGroups | None = None,
+) -> Problem:
     """Return log and pool; their rows are read when they are needed."""
     arrays = {name: frozen(read_array(transaction, name, form)) for name, form in forms.items()}
     learned = TableEncoder.from_dict(encoder)
     (log, pool), (log_ids, pool_ids) = _rows(transaction)
     labels = CodedLabels(arrays["log.codes"], class_array(classes))
     return Problem(
-        LoggedData(encoded(log, learned), labels, arrays["log.propensity"], log_ids, None, arrays.get("log.cost")),
-        Pool(encoded(pool, learned), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost")),
+        LoggedData(
+            encoded(log, learned), labels, arrays["log.propensity"], log_ids, None, arrays.get("log.cost"), groups
+        ),
+        Pool(encoded(pool, learned), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost"), groups),
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints
 from observal.codec import gone_settings
+from observal.column_groups import ColumnGroups
 from observal.errors import NotACampaign
 from observal.journal.encoding import decode_method, decode_plan, decode_recorded, encode
 from observal.journal.events import Event, check_payload, require
@@ -85,9 +86,10 @@ class SqlTransaction:
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows are numbered, which is faster."""
+        groups = ColumnGroups.from_dict(settings.get("column_groups"))  # campaigns made before there were any have none
         if settings.get("in_place"):
-            return read_in_place(self.stored, settings["arrays"], settings["classes"], settings["encoder"])
-        return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids)
+            return read_in_place(self.stored, settings["arrays"], settings["classes"], settings["encoder"], groups)
+        return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids, groups)
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""

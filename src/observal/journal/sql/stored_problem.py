@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints
+from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.store import Transaction
@@ -65,10 +66,16 @@ def write_problem(
     return forms
 
 
-def read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool = True) -> Problem:
+def read_problem(
+    transaction: Transaction,
+    forms: dict[str, Any],
+    classes: list[Any],
+    with_ids: bool = True,
+    groups: ColumnGroups | None = None,
+) -> Problem:
     """Return the stored log and pool; without ids, rows are numbered, which is faster."""
     try:
-        return _read_problem(transaction, forms, classes, with_ids)
+        return _read_problem(transaction, forms, classes, with_ids, groups)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, NotACampaign):
             raise
@@ -78,7 +85,9 @@ def read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[
         ) from None
 
 
-def _read_problem(transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool) -> Problem:
+def _read_problem(
+    transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool, groups: ColumnGroups | None
+) -> Problem:
     arrays = {name: read_array(transaction, name, form) for name, form in forms.items()}
     values = class_array(classes)
     y: NDArray[Any] = values[arrays["log.codes"]]
@@ -91,12 +100,14 @@ def _read_problem(transaction: Transaction, forms: dict[str, Any], classes: list
         _ids(transaction, "log.ids") if with_ids else None,
         values,
         arrays.get("log.cost"),
+        groups,
     )
     pool = Pool(
         arrays["pool.features"],
         arrays["pool.propensity"],
         _ids(transaction, "pool.ids") if with_ids else None,
         arrays.get("pool.cost"),
+        groups,
     )
     return Problem(logged, pool)
 

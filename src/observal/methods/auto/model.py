@@ -66,7 +66,7 @@ class Fitter:
     def of(cls, method: AutoVC, problem: Problem) -> Self:
         """Learn what log and pool say without labels; on a stream, the log alone."""
         known = (problem.logged.X,) if method.order == "stream" else (problem.logged.X, problem.pool.X)
-        return cls(method, problem, Population.of(*known))
+        return cls(method, problem, Population.of(*known, groups=problem.column_groups))
 
     def after(self, before: PoolState, n_bought: int) -> Self:
         """Return the fitter of the state that follows `before`."""

@@ -1,0 +1,52 @@
+"""Which columns of numbers came from one column of a table: the levels of a category, or a number and the mark of its gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from observal.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class ColumnGroups:
+    """Columns that belong together, so that trees can see a category as one column and a gap as a gap.
+
+    Parameters
+    ----------
+    categories : tuple of tuples of int
+        The columns of each category: a row has the larger of two values in at most one of them.
+    gaps : tuple of pairs of int
+        A column of numbers, and the column whose larger value says that the number is missing.
+
+    Examples
+    --------
+    >>> ColumnGroups(categories=((2, 3, 4),), gaps=((0, 1),)).n_columns
+    5
+    """
+
+    categories: tuple[tuple[int, ...], ...] = ()
+    gaps: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("categories", "gaps"):
+            object.__setattr__(self, name, tuple(tuple(one) for one in getattr(self, name)))
+        every = [column for group in (*self.categories, *self.gaps) for column in group]
+        sound = all(type(column) is int and column >= 0 for column in every) and len(set(every)) == len(every)
+        if not sound or not all(self.categories) or any(len(pair) != 2 for pair in self.gaps):
+            raise InvalidInput("Columns must belong to one group at most, but these do not; use an undamaged copy.")
+
+    @property
+    def n_columns(self) -> int:
+        """The least number of columns that rows must have."""
+        return 1 + max((column for group in (*self.categories, *self.gaps) for column in group), default=-1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the groups as plain values that JSON can hold."""
+        return {"categories": [list(one) for one in self.categories], "gaps": [list(one) for one in self.gaps]}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any] | None) -> Self | None:
+        """Return the groups that :meth:`to_dict` wrote; None where there are none."""
+        return None if record is None else cls(tuple(record["categories"]), tuple(record["gaps"]))
