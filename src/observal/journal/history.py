@@ -42,10 +42,14 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
     if event.kind in ("asked", "released"):
         ids = [ledger.ids[p] for p in payload["rows"]]
         if event.kind == "asked":
-            return f"{len(ids)} rows handed out: {_some(ids)}", {"ids": ids}
+            return f"{_rows(ids)} handed out: {_some(ids)}", {"ids": ids}
         holder = payload["annotator"]
-        return f"{len(ids)} rows taken back from {holder}: {_some(ids)}", {"annotator": holder, "ids": ids}
+        return f"{_rows(ids)} taken back from {holder}: {_some(ids)}", {"annotator": holder, "ids": ids}
     return _describe_answers(event, ledger)
+
+
+def _rows(ids: list[Any]) -> str:
+    return f"{len(ids)} row{'s' * (len(ids) != 1)}"
 
 
 def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
