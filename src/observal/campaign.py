@@ -310,7 +310,8 @@ class Campaign(LabelLoop):
         """Return at most `n` open rows for an annotator; by default all that nobody else holds.
 
         Rows that the annotator already holds come first, so asking again returns the same rows. With `overlap` 1 a row goes to
-        one annotator only. The next round opens when all rows of this one are answered or skipped.
+        one annotator only. The next round opens when all rows of this one are answered or skipped. Somebody who holds no row while
+        others hold all open ones gets rows chosen ahead, by the model of the last closed round.
         """
         if n is not None:
             check_whole("n", n, 1)
@@ -321,13 +322,14 @@ class Campaign(LabelLoop):
                 rows = rows.drop_columns([name])
             return Batch(
                 ids=tuple(asked.ids),
-                round=asked.round,
+                round=max(asked.rounds, default=len(self._ledger.plans)),
                 query_probability=tuple(asked.query_probability),
                 reason=tuple(asked.reason),
                 rows=rows.add_column(0, name, [asked.ids]),
                 finished=bool(self._ledger.stopped),
                 note=asked.note,
                 classes=tuple(self._ledger.settings["classes"]),
+                rounds=tuple(asked.rounds),
             )
 
     def tell_file(
@@ -354,8 +356,7 @@ class Campaign(LabelLoop):
         chances = estimator.predict_proba(replay.problem.pool.X[positions]) if positions else []
         hidden = (self._ledger.settings["id"], self._ledger.settings["label"])
         cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
-        rounds = [self._ledger.round_of[position] for position in positions if position is not None]
-        parts = zip(batch.ids, rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
+        parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
         return [
             DrawnRow(
                 str(id_),

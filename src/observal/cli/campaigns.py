@@ -78,12 +78,10 @@ def ask(
         say(f"Allowed answers: {rows.allowed}")
     if rows.note and not as_json:
         say(rows.note, error=as_csv and not out)
-    elif out:
+    if out and rows:
         say(f"{len(rows)} rows to label: {out}", error=as_json)
     if 0 < len(rows) < n:
-        say(
-            f"Fewer than {n}: the round has no more rows to hand out; the next opens when all are answered.", error=True
-        )
+        say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
 
 
 def tell(

@@ -5,7 +5,8 @@ kind       payload
 ========== =====================================================================================
 created    the settings: names of columns, sizes, classes, method, label budget
 upgraded   the digest of all data, if an older version had written none
-round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then
+round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then; where it
+           was chosen ahead, the closed round (base) whose model chose it
 asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
@@ -97,6 +98,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
+        require(type(payload.get("base", 0)) is int and payload.get("base", 0) >= 0, "its base is not valid")
         _check_recorded(payload.get("recorded"))
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")

@@ -32,7 +32,11 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         text = f"round {payload['round']} opens with {asked} rows" + (
             f", {others} decided without asking" if others else ""
         )
-        return text, {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
+        details = {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
+        if "base" in payload:
+            text += f", chosen ahead by the model of round {payload['base']}"
+            details["base"] = payload["base"]
+        return text, details
     if event.kind == "upgraded":
         return f"to schema {payload['schema']}; later changes to the file are detected", dict(payload)
     if event.kind == "extended":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from observal.codec import in_short
 from observal.journal.agreement import agreement
@@ -17,11 +18,32 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
     """Return why there is no row for an annotator, in words."""
     if ledger.stopped:
         return f"Nothing is left to ask: {ledger.stopped}."
-    said = [f"{name} holds {count}" for name, count in sorted(ledger.held().items())]
-    waiting = sum(not ledger.holders.get(p) for p in ledger.open_rows)
-    if waiting:
+    return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {_holders(ledger, ledger.open_rows)}."
+
+
+def why_ahead(ledger: Ledger, round_: int) -> str:
+    """Return why rows of a round were chosen ahead, in words; empty if they were not, or if the rounds before are closed by now."""
+    before = [row for row in ledger.open_rows if ledger.round_of[row] < round_]
+    base = ledger.bases[round_ - 1]
+    if base == round_ - 1 or not before:
+        return ""
+    return (
+        f"These rows were chosen ahead by the model of round {base}, because earlier rows are still open: "
+        f"{_holders(ledger, before)}."
+    )
+
+
+def _holders(ledger: Ledger, rows: Sequence[int]) -> str:
+    held = Counter(name for row in rows for name in ledger.holders.get(row, ()))
+    said = [f"{name} holds {count}" for name, count in sorted(held.items())]
+    if waiting := sum(not ledger.holders.get(row) for row in rows):
         said.append(f"{waiting} wait for another annotator")
-    return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {', '.join(said)}."
+    return ", ".join(said)
+
+
+def round_rows(ledger: Ledger) -> int:
+    """Return how many rows the open rounds ask about; if none is open, the latest."""
+    return sum(int(plan.asked.size) for plan in ledger.plans[min(ledger.closed, len(ledger.plans) - 1) :])
 
 
 def status_of(ledger: Ledger) -> Status:
@@ -40,7 +62,8 @@ def status_of(ledger: Ledger) -> Status:
         labels=ledger.bought,
         skipped=len(ledger.labels) - ledger.bought,
         round=len(ledger.plans),
-        round_rows=int(ledger.plans[-1].asked.size) if ledger.plans else 0,
+        round_rows=round_rows(ledger),
+        open_rounds=len(ledger.plans) - ledger.closed,
         open_rows=len(ledger.open_rows),
         held=dict(sorted(ledger.held().items())),
         answers=dict(sorted(answers.items())),

@@ -125,6 +125,11 @@ class AutoVC:
         """Whether intervals cost little once a round is planned, so that they are recorded with it."""
         return self.order == "pool"
 
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
+        return self.order == "pool"
+
     def choice(self, state: PoolState) -> Choice:
         """Return how the round after a state chooses."""
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)

@@ -125,6 +125,11 @@ class NewtonVC:
             raise InvalidInput(f"stop_below must be at least 0, but is {self.stop_below}; 0 never stops early.")
 
     @property
+    def plans_ahead(self) -> bool:
+        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
+        return self.order == "pool"
+
+    @property
     def parts(self) -> Parts:
         """The parts that are not settings."""
         return Parts()
