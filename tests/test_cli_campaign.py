@@ -125,6 +125,18 @@ def test_people_have_their_own_rows(made):
     assert "held     bob 4, cleo 2" in observal("status", made).replace("held       ", "held     ")
 
 
+def test_a_budget_is_raised_and_rows_are_added(made, files):
+    more = pd.read_parquet(files / "pool.parquet").assign(id=lambda frame: "new " + frame["id"])
+    more.drop(columns="q0").to_csv(files / "more.csv", index=False)
+    assert "no column 'q0'" in observal("extend", made, "--pool", files / "more.csv", code=1)
+    assert "--budget N" in observal("extend", made, code=2)
+    said = observal("extend", made, "--pool", files / "more.csv", "--propensity", 0.4, "--budget", 30)
+    assert said == (
+        "120 rows were added; the pool now has 240.\nThe label budget is now 30; the campaign has 0 labels.\n"
+    )
+    assert json.loads(observal("extend", made, "--budget", 31, "--json"))["pool_rows"] == 240
+
+
 def test_a_refused_file_names_the_line_and_stores_nothing(made, files):
     observal("ask", made, "-n", 3, "-o", files / "l.csv")
     fill_in(files / "l.csv", files / "truth.csv")

@@ -82,6 +82,13 @@ class Plan:
         """Pool positions whose labels are asked for, in order."""
         return np.asarray(self.positions[self.action == ASKED])
 
+    def with_near(self, rows: Ints) -> Plan:
+        """Return the plan with more rows noted as near; it would have taken them, had they been in the pool."""
+        if rows.size == 0 or self.near is None or self.near_gaps is None:
+            return self
+        gaps = np.append(self.near_gaps, np.zeros(rows.size))
+        return replace(self, near=np.append(self.near, rows), near_gaps=gaps)
+
     def cut(self, label_budget: int) -> Plan:
         """Return the plan cut off right after the last label that the budget pays for."""
         beyond = np.flatnonzero(self.action == ASKED)[label_budget:]

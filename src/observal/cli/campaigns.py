@@ -166,24 +166,48 @@ def release(
 
 def extend(
     campaign: Where,
-    budget: Annotated[int, typer.Option(help="The new label budget, in total.", min=1)],
+    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1)] = None,
+    pool: Annotated[
+        Path | None, typer.Option(help="More rows to ask about: CSV, Excel, Parquet or Arrow, in the pool's columns.")
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the new rows with the propensity, or a number for all of them; by default as in the pool."
+        ),
+    ] = None,
     annotator: Annotator = "anyone",
     as_json: Json = False,
 ) -> None:
-    """Raise the label budget of a campaign.
+    """Raise the label budget of a campaign, or add rows to its pool.
 
-    Intervals then hold at all rounds, however many follow, which makes them somewhat wider.
-    Example: observal extend campaign.db --budget 500
+    After a higher budget, intervals hold at all rounds, however many follow, which makes them somewhat wider. New rows belong to the
+    population of the intervals from then on. Example: observal extend campaign.db --budget 500 --pool more.csv
     """
+    if budget is None and pool is None:
+        raise typer.BadParameter("give --budget N, --pool FILE or both.")
     from observal.campaign import Campaign
 
     opened = Campaign.open(campaign)
-    opened.extend(budget, annotator)
+    before = opened.status()
+    with progress_bar("adding rows", hidden=as_json or pool is None):
+        opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity))
     status = opened.status()
     if as_json:
-        print_json({"label_budget": status.label_budget, "labels": status.labels})
+        print_json({"label_budget": status.label_budget, "labels": status.labels, "pool_rows": status.pool_rows})
         return
-    say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
+    if pool is not None:
+        added = status.pool_rows - before.pool_rows
+        say(f"{added} rows were added; the pool now has {status.pool_rows}.")
+    if budget is not None:
+        say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
+
+
+def _number_or_name(propensity: str | None) -> str | float | None:
+    try:
+        return None if propensity is None else float(propensity)
+    except ValueError:
+        return propensity
 
 
 def export(

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from observal.errors import NotACampaign
 from observal.journal.answers import lookup
-from observal.journal.events import Event
+from observal.journal.events import Event, extended
 from observal.types import Plan, Recorded
 
 
@@ -227,8 +229,17 @@ class Ledger:
             self._position_of.setdefault(str(id_), position)
 
     def _on_extended(self, event: Event) -> None:
-        self.settings = {**self.settings, "label_budget": event.payload["label_budget"], "extended": True}
+        self.settings = extended(self.settings, event.payload)
         self.recorded_stop = ""
+        if "pool_rows" in event.payload:
+            self.data_digest = event.payload.get("data", self.data_digest)
+            self.recorded.clear()  # it was about the pool without the new rows
+            near = event.payload.get("near") or [[]] * len(self.plans)
+            first = self.settings["log_rows"]
+            self.plans = [
+                plan.with_near(first + np.array(rows, dtype=np.int64))
+                for plan, rows in zip(self.plans, near, strict=True)
+            ]
 
     def _on_finished(self, event: Event) -> None:
         self.recorded_stop = event.payload["reason"]

@@ -262,17 +262,21 @@ class LabelLoop:
         actor : str
             Who raises it.
         """
-        check_whole("label_budget", label_budget, 0)
         check_annotator(actor, 1)
         with self._writing() as transaction:
-            before = self._ledger.settings["label_budget"]
-            if before is None:
-                raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
-            if label_budget <= before:
-                raise InvalidInput(
-                    f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
-                )
-            self._append(transaction, actor, "extended", {"label_budget": int(label_budget)})
+            self._append(transaction, actor, "extended", self._raised(label_budget))
+
+    def _raised(self, label_budget: int) -> dict[str, Any]:
+        """Return a raised budget for the journal, or refuse it."""
+        check_whole("label_budget", label_budget, 0)
+        before = self._ledger.settings["label_budget"]
+        if before is None:
+            raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
+        if label_budget <= before:
+            raise InvalidInput(
+                f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
+            )
+        return {"label_budget": int(label_budget)}
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -440,7 +444,7 @@ class LabelLoop:
                 self._follow(reading)
                 return self._replayed(reading)
         settings = self._ledger.settings
-        if self._replay is None:
+        if self._replay is None or len(self._replay.problem.pool) != settings["pool_rows"]:
             problem = transaction.problem(settings, with_ids=False)
             self._replay = replay_of(problem.using(self._executor), settings)
         elif self._replay.label_budget != settings["label_budget"]:  # it was raised

@@ -161,6 +161,14 @@ class Replay:
             state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
         return self._method.plan(self.problem, state, self._rng(len(self._states) + len(open_plans), 0))
 
+    def near(self, plan: Plan, base: int, first: int) -> list[int]:
+        """Return the pool rows from `first` on that a plan would have noted as near, had they been there when it was made."""
+        if plan.near is None or not hasattr(self._method, "near_of"):
+            return []
+        rows = np.arange(first, len(self.problem.pool))
+        found: list[int] = self._method.near_of(self.problem, self._states[base], plan, rows).tolist()
+        return found
+
     def round(self, k: int) -> Round:
         """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""
         if k not in self._described:

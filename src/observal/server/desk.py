@@ -101,6 +101,8 @@ class Desk(Campaign):
                 raise Refused(403, "Only an owner of the campaign may do this; ask one of them.")
             if not write:
                 self._follow(transaction)
+            if len(self.rows) != self._ledger.settings["pool_rows"]:  # rows were added to the pool
+                self.rows = Rows(read_whole_table(transaction.stored, ROWS), self._ledger.settings)
             yield transaction, me
 
     def me(self, cookie: str | None) -> dict[str, Any]:

@@ -107,6 +107,7 @@ class NewtonVC:
     stops_early: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
     by_parts: ClassVar[bool] = True
+    pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
