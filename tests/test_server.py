@@ -388,6 +388,8 @@ def test_people_on_the_command_line(tmp_path):
     token = link.split("=")[1]
     assert token.encode() not in (tmp_path / "c.db").read_bytes()  # only its hash is stored
     assert json.loads(run("add", "c.db", "bob", "--json").stdout)["name"] == "bob"
+    bare = run("add", "c.db", "bob").stdout  # which port the server has is not known here
+    assert "by adding this to the address that observal serve prints: /login?token=" in bare
     listed = json.loads(run("list", "c.db", "--json").stdout)
     assert [(p["name"], p["role"], p["revoked"]) for p in listed] == [
         ("ann", "owner", None),
