@@ -121,7 +121,8 @@ def test_the_gate_closes_for_no_row_when_more_labels_were_bought(situation, fact
     assert (after >= before).all() if in_force else before.all()
     # Only the floor shows who passes: with no gaps to choose by, `draw` must let in exactly these rows, or all.
     open_ = np.ones(len(q), dtype=bool)
-    nothing = replace(state, bought=state.bought[:0], codes=state.codes[:0], skipped=state.skipped[:0])
+    none = state.bought[:0]
+    nothing = replace(state, bought=none, codes=none, skipped=none, waiting=none)
     drawn = draw(problem, nothing, replace(choice, explore_share=1.0, gate_share=0.5), np.zeros(len(q)))
     passes = np.array(twin.gate(q, m, 0, choice.batch))
     expected = passes if passes.sum() >= min(choice.batch, len(q)) else open_
