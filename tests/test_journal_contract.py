@@ -426,14 +426,11 @@ def test_somebody_who_waits_for_others_gets_rows_chosen_ahead(backend):
     assert not set(ann) & set(bob)
     assert query.round == 2
     assert all(why.endswith(" (chosen ahead by the model of round 0)") for why in query.reason)
-    assert ids_of(backend.now.ask(None, "bob")) == bob
-    assert (backend.now.status().open_rows, backend.now.status().round_rows, backend.now.status().open_rounds) == (
-        16,
-        16,
-        2,
-    )
-    assert ("round", "1 to 2: 0 of 16 rows done") in backend.now.status().lines()
-    entry = backend.now.history()[-2]
+    now = backend.now
+    assert ids_of(now.ask(None, "bob")) == bob
+    assert (now.status().open_rows, now.status().round_rows, now.status().open_rounds) == (16, 16, 2)
+    assert ("round", "1 to 2: 0 of 16 rows done") in now.status().lines()
+    entry = now.history()[-2]
     assert (entry.text, entry.details["base"]) == ("round 2 opens with 8 rows, chosen ahead by the model of round 0", 0)
     backend.now.tell(bob, labels_of(bob), "bob")
     assert len(backend.now.rounds) == 1  # nothing is closed before the first round is
