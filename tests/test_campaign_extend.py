@@ -12,6 +12,7 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
+from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.methods.intervals import would_take
 from tests.campaigns import METHOD, N, small_data, truth_of
@@ -102,6 +103,13 @@ def test_new_rows_are_judged_as_if_they_had_been_there(tmp_path):
         known.append(would_take(replay._states[-1], problem.propensity, N, rows, gaps).tolist())
     assert known[0] == known[1]
     assert 0 < sum(known[0]) < rows.size
+    # Where nobody noted which of the new rows are near, earlier notes are not used: rounds are fitted again.
+    copy = campaign.session()._journal._events
+    silent = [replace(e, payload={k: v for k, v in e.payload.items() if k != "near"}) for e in copy]
+    other = Ledger()
+    other.follow(silent)
+    assert [plan.near for plan in other.plans] == [None, None]
+    assert all(plan.near is not None for plan in ledger.plans)
 
 
 # -- from tables

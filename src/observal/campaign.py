@@ -434,7 +434,7 @@ class Campaign(LabelLoop):
                 payload = {} if label_budget is None else self._raised(label_budget)
                 arrays = write_more(writing.stored, ledger.settings["arrays"], more, rows)
                 payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
-                payload |= {"data": writing.stored.data_digest()} | ({"near": near} if any(near) else {})
+                payload |= {"near": near, "data": writing.stored.data_digest()}
                 self._append(writing, actor, "extended", payload)
                 return None
 

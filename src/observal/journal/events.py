@@ -12,7 +12,7 @@ released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
 extended   the new label budget; or how many rows the pool now has, how they are stored, and for each plan the new rows that it
-           would have noted as near
+           would have noted as near (None if that is not known)
 late       as answered, for rows that somebody else had answered by then: they keep their labels
 decided    as corrected, by an owner: what others answer no longer changes the label
 undone     rows and the code that an annotator took back; the row is open, and they hold it
@@ -121,7 +121,7 @@ def _check_extended(payload: Mapping[str, Any], settings: Mapping[str, Any]) -> 
     require(bool(found) and all(type(one) is int and one >= 0 for one in found), "its label_budget is not valid")
     rows = payload.get("pool_rows", settings["pool_rows"])
     require(rows >= settings["pool_rows"], "the pool cannot have fewer rows than before")
-    for row in (row for near in payload.get("near", ()) for row in near):
+    for row in (row for near in payload.get("near", ()) for row in near or ()):
         require(type(row) is int and 0 <= row < rows, f"there is no pool row {row!r:.20}")
 
 

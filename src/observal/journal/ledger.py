@@ -234,10 +234,10 @@ class Ledger:
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)
             self.recorded.clear()  # it was about the pool without the new rows
-            near = event.payload.get("near") or [[]] * len(self.plans)
+            near = event.payload.get("near", [None] * len(self.plans))
             first = self.settings["log_rows"]
             self.plans = [
-                plan.with_near(first + np.array(rows, dtype=np.int64))
+                plan.with_near(None if rows is None else first + np.array(rows, dtype=np.int64))
                 for plan, rows in zip(self.plans, near, strict=True)
             ]
 

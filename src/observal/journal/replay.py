@@ -161,10 +161,13 @@ class Replay:
             state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
         return self._method.plan(self.problem, state, self._rng(len(self._states) + len(open_plans), 0))
 
-    def near(self, plan: Plan, base: int, first: int) -> list[int]:
-        """Return the pool rows from `first` on that a plan would have noted as near, had they been there when it was made."""
+    def near(self, plan: Plan, base: int, first: int) -> list[int] | None:
+        """Return the pool rows from `first` on that a plan would have noted as near, had they been there when it was made.
+
+        None where the plan notes none, or where the method cannot tell.
+        """
         if plan.near is None or not hasattr(self._method, "near_of"):
-            return []
+            return None
         rows = np.arange(first, len(self.problem.pool))
         found: list[int] = self._method.near_of(self.problem, self._states[base], plan, rows).tolist()
         return found

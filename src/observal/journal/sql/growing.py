@@ -53,8 +53,8 @@ def grown(known: Problem, more: Pool) -> Problem:
     return Problem(known.logged, Pool(X, np.concatenate([pool.propensity, more.propensity]), ids, cost))
 
 
-def near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int]]:
-    """Return, for each plan, the pool rows from `first` on that it would have noted as near, had they been there."""
+def near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int] | None]:
+    """Return, for each plan, the pool rows from `first` on that it would have noted as near, had they been there; None if not known."""
     replay.follow(ledger.plans, ledger.labels, ledger.bases)
     if replay.closed < ledger.base:
         raise InvalidInput(
