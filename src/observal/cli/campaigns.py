@@ -35,7 +35,8 @@ def ask(
 ) -> None:
     """Show rows to label now.
 
-    Asking again gives the same rows until they are answered. Rows held by other annotators are not shown.
+    Asking again gives the same rows until they are answered. Rows held by other annotators are not shown; if they hold all open rows,
+    the next ones are chosen ahead.
     Example: observal ask campaign.db -n 20 -o labels.xlsx (or labels.csv), then fill in the last column
     """
     if as_csv and as_json:
