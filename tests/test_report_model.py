@@ -224,7 +224,9 @@ def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(
     said = worth(before, now, 120, 0.0123)
     assert "the error was between 10% and 40%; with 120 more labels it is between 3% and 8%." in said
     assert said.endswith("The next 50 labels may lower it by at most about 1.2 points.")
-    assert "too early to say what 50 more labels may bring" in worth(before, now, 1, None)
+    early = worth(before, now, 1, None)
+    assert "with 1 more label it is" in early
+    assert early.endswith("too early to say what 50 more labels may bring; that can be said from 100 bought labels on.")
     spent = worth(UNKNOWN, now, 1200, 0.0)
     assert "the error was not known; with 1,200 more labels" in spent
     assert spent.endswith("may lower it by at most about 0 points.")
