@@ -164,6 +164,19 @@ def test_rows_from_a_file_are_encoded_as_the_pool_was(tables):
         assert pd.Timestamp(row["since"]).strftime("%d.%m.%Y") == frame["since"][place]
 
 
+def test_halves_come_where_there_were_whole_numbers(tables):
+    folder, frame = tables
+    for name in ("log", "pool"):
+        whole = pd.read_csv(folder / f"{name}.csv")
+        whole.assign(size=(10 * whole["size"]).astype(int)).to_csv(folder / f"{name}.csv", index=False)
+    campaign = made(folder)
+    campaign.extend(pool=pd.read_csv(folder / "more.csv").assign(size=[None, *frame["size"][61:]]))
+    with campaign._journal.reading() as transaction:
+        rows = transaction.pool_rows([19, 20, 21]).column("size").to_pylist()
+    assert rows[1:] == [None, frame["size"][61]]
+    assert rows[0] == int(10 * frame["size"][59])
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

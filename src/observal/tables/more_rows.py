@@ -12,6 +12,7 @@ from observal import propensity as chances
 from observal.checks import Floats, check_propensity
 from observal.errors import InvalidInput
 from observal.problem import Pool, Problem
+from observal.tables.columns import column_kind
 from observal.tables.encoding import TableEncoder, usable_column
 from observal.tables.formats import Format, format_from
 from observal.tables.reading import read_raw
@@ -123,7 +124,10 @@ def _in_stored_columns(as_text: Any, settled: Any, schema: Any, encoder: TableEn
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowInvalid:
+            if column_kind(column.type) == column_kind(field.type) == "number":  # halves where there were whole numbers
+                columns.append(column.cast(pa.float64()))
+                continue
             raise InvalidInput(
                 f"Column {field.name!r} of the new rows is of type {column.type}, but {field.type} in the pool; write it as it is there."
             ) from None
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, names=schema.names)
