@@ -30,6 +30,7 @@ from observal.server.rows import Rows
 from observal.server.worker import Worker
 
 HOUR = timedelta(hours=1)
+PATIENCE = timedelta(seconds=10)  # before rows are chosen ahead: once the others have answered, a newer model chooses
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
 
@@ -62,6 +63,7 @@ class Desk(Campaign):
         super().__init__(self.store)
         self._lease = timedelta(minutes=lease)
         self._renewed: dict[str, datetime] = {}
+        self._waiting: dict[str, datetime] = {}  # since when somebody waits for others
         self._tried = 0  # the journal's last entry when rows were last to be chosen ahead
         self.worker = Worker(where)
         settings = self.settings
@@ -172,11 +174,15 @@ class Desk(Campaign):
         return not self._ledger.open_rows and not self._ledger.stopped
 
     def _chooses_ahead(self, name: str) -> bool:
-        """Have rows chosen ahead for somebody who waits for others, and return whether that is going on.
+        """Have rows chosen ahead for somebody who has waited for others, and return whether that is going on.
 
         If nothing has happened since it was tried, there are none to choose.
         """
         if not self._may_plan_ahead(name):
+            self._waiting.pop(name, None)
+            return False
+        now = people.now()
+        if now - self._waiting.setdefault(name, now) < PATIENCE:
             return False
         if not self.worker.fitting or self.worker.failure:
             if self._tried == self._ledger.sequence and not self.worker.failure:
