@@ -83,7 +83,8 @@ def test_asking_again_returns_the_same_rows_to_the_same_person_only(campaign):
     assert len(campaign.history()) == entries  # nothing new happened
 
 
-def test_when_others_hold_all_rows_it_says_who(campaign):
+def test_when_others_hold_all_rows_that_can_be_bought_it_says_who(tmp_path):
+    campaign = make_campaign(tmp_path / "one.db", label_budget=8)
     campaign.ask(5, "ann")
     campaign.ask(None, "bob")
     nothing = campaign.ask(5, "cleo")

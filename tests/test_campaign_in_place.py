@@ -53,6 +53,8 @@ def test_it_asks_what_a_campaign_with_copied_tables_asks(made):
     assert sizes[1] < sizes[0]
     session = campaigns[1].session()
     assert session.labels == 24
+    with pytest.raises(InvalidInput, match="stay in place, and rows cannot be added"):
+        campaigns[1].extend(pool=folder / "pool.parquet")
 
 
 def test_a_table_that_was_changed_is_noticed(made):

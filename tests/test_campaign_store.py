@@ -81,7 +81,12 @@ def test_a_campaign_of_the_first_schema_goes_on(tmp_path):
     status = campaign.status()
     assert (status.labels, status.skipped, status.corrections, status.open_rows) == (4, 1, 1, 3)
     assert dict(status.held) == {"ann": 2}
+    assert any("about 'paid', the last class" in note and "--positive" in note for note in status.notes)
     held = campaign.ask(2, "ann")
+    more = held.rows.set_column(0, "loan", [["new 1", "new 2"]])
+    campaign.extend(pool=more, propensity="q0")
+    assert campaign.status().pool_rows == status.pool_rows + 2
+    assert campaign.check().labels == 4
     assert [len(held), held.rows.column_names] == [2, ["loan", "income", "home", "q0"]]
     while batch := campaign.ask(None, "ann"):
         campaign.tell(

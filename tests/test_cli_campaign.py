@@ -116,10 +116,25 @@ def test_people_have_their_own_rows(made):
     bob = observal("ask", made, "-n", 6, "--csv", "--annotator", "bob")
     assert len(bob.splitlines()) == 5
     assert not set(ann.splitlines()[1:]) & set(bob.splitlines()[1:])
-    nothing = observal("ask", made, "--annotator", "cleo")
-    assert nothing == "There is no row for cleo now: of the 10 open rows, ann holds 6, bob holds 4.\n"
+    ahead = observal("ask", made, "-n", 2, "--annotator", "cleo")
+    assert ahead.endswith(
+        "These rows were chosen ahead by the model of round 0, because earlier rows are still open: ann holds 6, bob holds 4.\n"
+    )
+    assert "1 to 2: 0 of 20 rows done" in observal("status", made)
     assert observal("release", made, "--annotator", "ann") == "6 rows taken back from ann; others can have them now.\n"
-    assert "held     bob 4" in observal("status", made).replace("held       ", "held     ")
+    assert "held     bob 4, cleo 2" in observal("status", made).replace("held       ", "held     ")
+
+
+def test_a_budget_is_raised_and_rows_are_added(made, files):
+    more = pd.read_parquet(files / "pool.parquet").assign(id=lambda frame: "new " + frame["id"])
+    more.drop(columns="q0").to_csv(files / "more.csv", index=False)
+    assert "no column 'q0'" in observal("extend", made, "--pool", files / "more.csv", code=1)
+    assert "--budget N" in observal("extend", made, code=2)
+    said = observal("extend", made, "--pool", files / "more.csv", "--propensity", 0.4, "--budget", 30)
+    assert said == (
+        "120 rows were added; the pool now has 240.\nThe label budget is now 30; the campaign has 0 labels.\n"
+    )
+    assert json.loads(observal("extend", made, "--budget", 31, "--json"))["pool_rows"] == 240
 
 
 def test_a_refused_file_names_the_line_and_stores_nothing(made, files):

@@ -8,7 +8,7 @@ import pytest
 import observal as ob
 from observal.methods.contradiction import COMPARED, contradiction, random_minus_log
 from observal.report.content import ReportContent
-from observal.report.html import headline
+from observal.report.headline import headline
 from observal.types import Interval
 
 

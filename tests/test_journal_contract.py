@@ -7,7 +7,10 @@ import pytest
 
 import observal as ob
 from observal.campaign import Campaign
-from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
+from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, NotACampaign, UnknownRow
+from observal.journal.events import Event, check_payload
+from observal.journal.ledger import Ledger
+from observal.journal.replay import Replay
 from tests.campaigns import METHOD, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 
@@ -412,3 +415,121 @@ def test_others_can_write_while_a_round_is_chosen(backend, monkeypatch):
     assert len(asked) == 2
     kinds = [entry.kind for entry in backend.now.history()]
     assert kinds[-2:] == ["corrected", "round"]
+
+
+def test_somebody_who_waits_for_others_gets_rows_chosen_ahead(backend):
+    backend.make(label_budget=26)
+    ann = ids_of(backend.now.ask(None, "ann"))
+    query = backend.now.ask(None, "bob")
+    bob = ids_of(query)
+    assert len(bob) == 8
+    assert not set(ann) & set(bob)
+    assert query.round == 2
+    assert all(why.endswith(" (chosen ahead by the model of round 0)") for why in query.reason)
+    now = backend.now
+    assert ids_of(now.ask(None, "bob")) == bob
+    assert (now.status().open_rows, now.status().round_rows, now.status().open_rounds) == (16, 16, 2)
+    assert ("round", "1 to 2: 0 of 16 rows done") in now.status().lines()
+    entry = now.history()[-2]
+    assert (entry.text, entry.details["base"]) == ("round 2 opens with 8 rows, chosen ahead by the model of round 0", 0)
+    backend.now.tell(bob, labels_of(bob), "bob")
+    assert len(backend.now.rounds) == 1  # nothing is closed before the first round is
+    more = ids_of(backend.now.ask(None, "bob"))
+    assert not set(more) & {*ann, *bob}
+    last = ids_of(backend.now.ask(None, "cleo"))
+    assert len(last) == 2  # open rows count: the budget is never overspent
+    assert not ids_of(backend.now.ask(None, "dora"))
+    assert not backend.now.finished
+    for name, ids in (("bob", more), ("ann", ann), ("cleo", last)):
+        backend.now.tell(ids, labels_of(ids), name)
+    result = finish(backend).result()
+    assert [round_.labels for round_ in result.rounds] == [0, 8, 16, 24, 26]
+    assert result.queries["id"].tolist() == [*ann, *bob, *more, *last]
+    assert result.stopped == "the label budget of 26 is spent"
+
+
+def test_rows_chosen_ahead_are_those_that_the_model_would_choose_next(backend):
+    """The plan is made in the last closed state, without the open rows; what rounds are made of does not depend on who asks."""
+    backend.make()
+    ann = ids_of(backend.now.ask(None, "ann"))
+    backend.now.tell(ann, labels_of(ann), "ann")
+    second = ids_of(backend.now.ask(None, "ann"))
+    backend.now.ask(None, "bob")
+    first, open_, ahead = backend.now.plans
+    replay = Replay(ob.Problem(*small_data()), METHOD, 3)
+    codes = ["bad", "good"]
+    replay.follow([first], {int(row): codes.index(truth_of(int(row))) for row in first.asked})
+    twin = replay.next_plan([open_])
+    assert ahead.positions.tolist() == twin.positions.tolist()
+    assert ahead.query_probability.tolist() == twin.query_probability.tolist()
+    assert [entry.details.get("base") for entry in backend.now.history() if entry.kind == "round"] == [None, None, 1]
+    backend.now.tell(second, labels_of(second), "ann")
+    assert len(backend.now.rounds) == 3  # the second round is closed, the one that was chosen ahead is not
+    third = backend.now.ask(None, "ann")
+    assert not len(third)  # the budget of 24 is in bob's hands
+
+
+def test_a_person_alone_gets_nothing_ahead(backend):
+    """Rows that nobody holds, or that only the asker could still answer, are no reason to choose more."""
+    backend.make(overlap=2)
+    ids = ids_of(backend.now.ask(None, "ann"))
+    backend.now.tell(ids, labels_of(ids), "ann")
+    assert not ids_of(backend.now.ask(None, "ann"))  # they wait for a second person
+    held = ids_of(backend.now.ask(3, "bob"))
+    assert held == ids[:3]
+    assert len(ids_of(backend.now.ask(None, "ann"))) == 8
+
+
+def test_an_undone_answer_of_a_closed_round_brings_no_rows_by_an_older_model(backend):
+    backend.make()
+    first = ids_of(backend.now.ask(None, "ann"))
+    backend.now.tell(first, labels_of(first), "ann")
+    second = ids_of(backend.now.ask(None, "bob"))
+    backend.now.undo("ann")
+    assert not ids_of(backend.now.ask(None, "cleo"))
+    backend.now.tell(first[-1:], labels_of(first[-1:]), "ann")
+    assert len(ids_of(backend.now.ask(None, "cleo"))) == 8
+    backend.now.tell(second, labels_of(second), "bob")
+    assert finish(backend, annotator="cleo").labels == 24
+
+
+def test_methods_that_cannot_choose_ahead_say_who_holds_the_rows(backend):
+    backend.make(method=ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5, order="stream"))
+    backend.now.ask(None, "ann")
+    assert not ids_of(backend.now.ask(None, "bob"))
+    assert backend.now.status().round == 1
+
+
+def test_others_can_write_while_a_round_is_chosen_ahead(backend, monkeypatch):
+    """A round that closes meanwhile counts: what was chosen ahead is dropped."""
+    backend.make()
+    ids = ids_of(backend.now.ask(None, "ann"))
+    now, asked = backend.now, []
+    other = now if backend.kind in ("memory", "file") else Campaign.open(now._journal.name)
+    plan = ob.NewtonVC.plan
+
+    def slow(*arguments):
+        if not asked:
+            other.tell(ids, labels_of(ids), "ann")
+        asked.append(len(asked))
+        return plan(*arguments)
+
+    monkeypatch.setattr(ob.NewtonVC, "plan", slow)
+    assert now.open_round("bob")
+    assert len(asked) == 2
+    last = backend.now.history()[-1]
+    assert last.text == "round 2 opens with 8 rows"
+
+
+def _read_round(session, payload):
+    check_payload("round", payload, session.settings)
+    Ledger().follow([session._journal._events[0], Event(2, "", "observal", "round", payload)])
+
+
+def test_a_round_that_says_it_was_chosen_by_a_later_model_is_refused():
+    session = ob.Session(*small_data(), METHOD, 24)
+    session.ask()
+    for base in (-1, 2, True, "0"):
+        payload = {**session._journal._events[1].payload, "base": base}
+        with pytest.raises((NotACampaign, ValueError)):
+            _read_round(session, payload)

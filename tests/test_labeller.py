@@ -302,6 +302,26 @@ def test_in_a_notebook_keys_count_only_inside_the_widget(view):
     assert answers(page) == [("L0", "no")]
 
 
+def test_the_style_of_a_notebook_leaves_the_row_as_it_is(view):
+    page = view(state([loan(1)], whole_page=False))
+    parts = ".fields, .field, dt, dd, .standing"
+    boxes = (
+        f"[...document.querySelectorAll('{parts}')].map((one) => Object.values(one.getBoundingClientRect().toJSON()))"
+    )
+    before = page.evaluate(boxes)
+    page.evaluate(
+        """() => {  // as JupyterLab lays out lists of terms
+          document.querySelector("main").classList.add("output");
+          const sheet = new CSSStyleSheet();
+          sheet.replaceSync(`.output dl, .output dt, .output dd { display: block; padding: 0; margin: 0; float: left; }
+            .output dl { width: 100%; overflow: hidden; } .output dt { font-weight: bold; width: 20%; } .output dd { width: 80%; }`);
+          document.adoptedStyleSheets = [sheet];
+        }"""
+    )
+    assert before
+    assert page.evaluate(boxes) == before
+
+
 def test_a_view_that_is_gone_hears_nothing(view):
     page = view(state([loan(n) for n in range(12)]))
     page.evaluate("stop()")

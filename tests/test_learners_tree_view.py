@@ -11,6 +11,7 @@ import observal as ob
 from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
 from observal.journal.events import check_payload
+from observal.journal.sql.growing import grown
 from observal.learners.blend import fit_blend
 from observal.learners.blend_settings import BOOSTED, CATEGORIES
 from observal.learners.population import Population
@@ -117,7 +118,9 @@ def test_groups_come_from_the_encoder_and_stay_with_sessions_campaigns_and_parqu
         method=ob.AutoVC(learners=("boosted",)),
         label_budget=5,
     )
-    assert ob.Campaign.open(tmp_path / "c.db").problem.column_groups == groups
+    stored = ob.Campaign.open(tmp_path / "c.db").problem
+    assert stored.column_groups == groups
+    assert grown(stored, ob.Pool(loaded.pool.X, 0.5, ids=np.arange(1000, 1080))).column_groups == groups
     campaign.export(tmp_path / "model.skops")
     made = ob.load_model(tmp_path / "model.skops").predict_proba(pool)
     assert made.tolist() == campaign.result().estimator.predict_proba(loaded.pool.X).tolist()

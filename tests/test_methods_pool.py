@@ -48,7 +48,7 @@ TREE = CommitteeVC(DecisionTreeClassifier(max_depth=4), members=4)
 
 @st.composite
 def situations(draw_):
-    """A problem of propensities alone, what is bought and skipped already, gaps with ties, and how to choose."""
+    """A problem of propensities alone, what is bought, skipped and asked about already, gaps with ties, and how to choose."""
     m, n = draw_(st.integers(1, 20)), draw_(st.integers(1, 20))
     rng = np.random.default_rng(draw_(st.integers(0, 2**32 - 1)))
     few = draw_(st.booleans())
@@ -59,7 +59,10 @@ def situations(draw_):
     gone = rng.permutation(n)[: draw_(st.integers(0, n - 1))]
     cut = draw_(st.integers(0, gone.size))
     state = PoolState.start(problem, lambda state: None)
-    state = replace(state, bought=gone[:cut], codes=np.ones(cut, dtype=np.int64), skipped=gone[cut:])
+    ahead = draw_(st.integers(cut, gone.size))
+    state = replace(state, bought=gone[:cut], codes=np.ones(cut, dtype=np.int64), skipped=gone[ahead:])
+    if ahead > cut:
+        state = state.while_open(gone[cut:ahead])
     gaps = rng.integers(0, 6, n).astype(float) if draw_(st.booleans()) else rng.random(n)
     choice = Choice(
         draw_(st.integers(1, 25)),
@@ -79,7 +82,7 @@ def test_chances_are_the_twins(situation, doubtful):
         problem.pool.propensity.tolist(),
         gaps.tolist(),
         state.open_rows(problem).tolist(),
-        state.bought.size,
+        state.bought.size + state.waiting.size,
         [True] * gaps.size if in_doubt is None else in_doubt.tolist(),
         batch=choice.batch,
         floor=choice.explore_share,
@@ -100,7 +103,7 @@ def test_chances_add_up_to_the_batch_and_keep_the_floor(situation, doubtful):
     assert drawn.chance.sum() == pytest.approx(size)
     assert ((drawn.chance >= 0) & (drawn.chance <= 1)).all()
     assert (drawn.chance[~open_] == 0).all()
-    passes = np.array(twin.gate(problem.pool.propensity, len(problem.logged), state.bought.size, choice.batch))
+    passes = np.array(twin.gate(problem.pool.propensity, len(problem.logged), state.n_taken, choice.batch))
     everyone = choice.gate_share == 0 or (passes & open_).sum() < size
     passing = open_ if everyone else open_ & passes
     assert (drawn.chance[passing] >= choice.explore_share * size / passing.sum() - 1e-12).all()
@@ -118,7 +121,8 @@ def test_the_gate_closes_for_no_row_when_more_labels_were_bought(situation, fact
     assert (after >= before).all() if in_force else before.all()
     # Only the floor shows who passes: with no gaps to choose by, `draw` must let in exactly these rows, or all.
     open_ = np.ones(len(q), dtype=bool)
-    nothing = replace(state, bought=state.bought[:0], codes=state.codes[:0], skipped=state.skipped[:0])
+    none = state.bought[:0]
+    nothing = replace(state, bought=none, codes=none, skipped=none, waiting=none)
     drawn = draw(problem, nothing, replace(choice, explore_share=1.0, gate_share=0.5), np.zeros(len(q)))
     passes = np.array(twin.gate(q, m, 0, choice.batch))
     expected = passes if passes.sum() >= min(choice.batch, len(q)) else open_

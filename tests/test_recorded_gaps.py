@@ -77,6 +77,24 @@ def test_a_corrected_label_makes_a_report_fit_again(campaign, tmp_path):
     assert [error for _, error in again.error_history(8)] == fitted
 
 
+def test_rounds_chosen_ahead_are_measured_as_if_every_round_were_fitted_again(tmp_path):
+    method = ob.AutoVC(learners=("linear",))
+    campaign = make_campaign(tmp_path / "c.db", method=method, label_budget=30, tolerance=None)
+    held = {name: campaign.ask(None, name).ids for name in ("ann", "bob")}
+    for name in ("ann", "bob", "ann"):
+        campaign.tell(held[name], [truth_of(i) for i in held[name]], name)
+        held[name] = campaign.ask(None, name).ids
+    ledger = campaign._read()
+    assert ledger.bases == [0, 0, 1]
+    assert sorted(ledger.recorded) == [0, 1]
+    forgotten = Replay(campaign.problem, method, 0, label_budget=30)
+    forgotten.follow([replace(p, near=None, near_gaps=None) for p in ledger.plans], ledger.labels, ledger.bases)
+    every = range(forgotten.closed + 1)
+    again = Campaign.open(tmp_path / "c.db")
+    assert again.error_history(8) == [(forgotten.bought(k), forgotten.intervals(k)["error"]) for k in every]
+    assert repr(again.recorded_result().rounds) == repr(tuple(forgotten.round(k) for k in every))
+
+
 def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):
     monkeypatch.setattr(model, "MOST_NEAR", 0)
     monkeypatch.setattr(model, "MOST_NEAR_SHARE", 0)

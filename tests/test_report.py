@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import observal as ob
 from observal.diagnosis import diagnose
 from observal.errors import InvalidInput
-from observal.report import charts, html
-from observal.report.html import ReportContent, interval_words, render_report, write_report
+from observal.report import charts, html, sections
+from observal.report.headline import headline, interval_words
+from observal.report.html import ReportContent, render_report, write_report
 from observal.report.projection import telling_pair
 from observal.types import Interval
 
@@ -223,15 +224,15 @@ def test_an_error_that_is_not_known_is_not_given_a_number():
     check_page(text)
     assert "50%" not in text
     assert "not known" in text
-    assert interval_words(unknown) in " ".join(html.headline(content))
+    assert interval_words(unknown) in " ".join(headline(content))
 
 
 def test_many_rounds_are_thinned_and_said_to_be(monkeypatch):
-    monkeypatch.setattr(html, "MOST_ROUNDS", 7)
+    monkeypatch.setattr(sections, "MOST_ROUNDS", 7)
     logged, pool, result = campaign(budget=20, method=ob.NewtonVC(batch=1))
     content = ReportContent("Many", logged, pool, result)
-    table = html.rounds_table(content)
-    assert len(table["rows"]) <= html.MOST_ROUNDS
+    table = sections.rounds_table(content)
+    assert len(table["rows"]) <= sections.MOST_ROUNDS
     assert table["left_out"] == len(result.rounds) - len(table["rows"]) > 0
     assert table["rows"][0][0] == "0"
     assert table["rows"][-1][0] == str(len(result.rounds) - 1)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import observal as ob
 from observal.methods.measures import AUC, BASELINE, WINS
 from observal.problem import Problem
-from observal.report import charts, html
+from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
 from observal.report.model import MOST_COLUMNS, Judged, errors_by_group, what_it_uses, worth
 from observal.types import Goals, Interval
@@ -74,7 +74,7 @@ def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
     check_page(page)
     assert "Errors by group" in page
     assert '<th scope="row">income ≤' in page
-    groups = html._model(content)["groups"]
+    groups = sections.model(content)["groups"]
     assert groups[0]["group"].startswith("income ≤")
     assert [row["error"] for row in groups[:3]] == [1.0, 0.0, 0.0]
     assert "Errors by group" not in render_report(ReportContent("x", logged, pool, result))
@@ -133,7 +133,7 @@ def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypat
         return charts.Chart("<svg></svg>", "a map", "a map")
 
     monkeypatch.setattr(charts, "map_chart", chart)
-    where = html.asked_positions(pool, result)
+    where = sections.asked_positions(pool, result)
     missing = np.zeros(len(pool))
     missing[where[::2]] = 1.0
     missing[:40] = 1.0
@@ -145,7 +145,7 @@ def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypat
         logged.propensity,
     )
     content = ReportContent("x", before, filled, result, feature_names=["income", "age", "income is missing"])
-    html._map(content, where, (0, 1))
+    sections._map(content, where, (0, 1))
     there = missing == 0.0
     assert drawn["names"] == ("income", "age")
     assert drawn["points"]["pool"].tolist() == pool.X[there, :2].tolist()
@@ -155,7 +155,7 @@ def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypat
     assert drawn["answers"] == result.queries["label"][asked].tolist()
     shown = logged.revealed & (in_log == 0.0)
     assert drawn["points"]["revealed"].tolist() == logged.X[shown, :2].tolist()
-    html._map(content, where, (1,))
+    sections._map(content, where, (1,))
     assert len(drawn["points"]["pool"]) == len(pool)  # no age is missing
 
 
@@ -189,7 +189,7 @@ def verdict(run, objective, **intervals):
 )
 def test_the_verdict_is_about_the_objective(run, objective, intervals, level, title):
     """A model that is to find a rare class makes more mistakes than one that never looks for it."""
-    found = html._model(verdict(run, objective, **intervals))
+    found = sections.model(verdict(run, objective, **intervals))
     assert (found["level"], found["title"]) == (level, title)
 
 
@@ -211,7 +211,7 @@ def test_the_verdict_is_a_box_on_the_page(run):
     ],
 )
 def test_the_verdict_says_whether_the_target_is_reached(run, recall, words):
-    said = {o: html._model(verdict(run, o, recall=recall))["sentences"] for o in ("recall=0.8", "error")}
+    said = {o: sections.model(verdict(run, o, recall=recall))["sentences"] for o in ("recall=0.8", "error")}
     assert f"The target of 80% recall of 'yes' {words}." in said["recall=0.8"]
     assert not any("target" in sentence for sentence in said["error"])
 
@@ -224,7 +224,9 @@ def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(
     said = worth(before, now, 120, 0.0123)
     assert "the error was between 10% and 40%; with 120 more labels it is between 3% and 8%." in said
     assert said.endswith("The next 50 labels may lower it by at most about 1.2 points.")
-    assert "too early to say what 50 more labels may bring" in worth(before, now, 1, None)
+    early = worth(before, now, 1, None)
+    assert "with 1 more label it is" in early
+    assert early.endswith("too early to say what 50 more labels may bring; that can be said from 100 bought labels on.")
     spent = worth(UNKNOWN, now, 1200, 0.0)
     assert "the error was not known; with 1,200 more labels" in spent
     assert spent.endswith("may lower it by at most about 0 points.")

@@ -197,7 +197,16 @@ def clock(monkeypatch):
     return move
 
 
-def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts(here, clock):
+@pytest.fixture
+def nothing_ahead(tmp_path, monkeypatch):
+    """A campaign whose budget is one round."""
+    make_campaign(tmp_path / "one.db", label_budget=8)
+    with site(monkeypatch, tmp_path / "one.db") as found:
+        yield found
+
+
+def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts(nothing_ahead, clock):
+    here = nothing_ahead
     ann = here.browser("ann")
     held = ann.ask(100)["rows"]
     bob = here.browser("bob")
@@ -245,8 +254,46 @@ def test_nobody_takes_all_free_rows_while_others_may_want_some(here):
 def test_people_who_only_use_files_keep_their_rows(here, clock):
     held = Campaign.open(here.where).ask(None, "carl").ids
     clock(days=1)
-    assert here.browser("bob").ask(5)["rows"] == []
+    assert not {row["id"] for row in here.browser("bob").ask(5)["rows"]} & {str(row) for row in held}
     assert len(held) == 8
+
+
+def test_somebody_who_waits_gets_rows_chosen_ahead_and_those_of_people_who_left_first(here, clock):
+    ann = here.browser("ann")
+    held = {row["id"] for row in ann.ask(100)["rows"]}
+    bob = here.browser("bob")
+    first = bob.post("ask", n=5).json()
+    assert (first["rows"], first["fitting"]) == ([], False)  # ann may answer any moment
+    assert "ann holds 8" in first["note"]
+    clock(seconds=11)
+    second = bob.post("ask", n=5).json()
+    assert (second["rows"], second["fitting"]) == ([], True)
+    ahead = bob.ask(5)["rows"]
+    assert len(ahead) == 4  # his half
+    assert not held & {row["id"] for row in ahead}
+    assert {(row["round"], row["model_round"]) for row in ahead} == {(2, 0)}
+    assert all(row["reason"].endswith("(chosen ahead by the model of round 0)") for row in ahead)
+    assert bob.ask(5)["rows"] == ahead
+    bob.tell(truths(ahead))
+    clock(minutes=20)
+    assert {row["id"] for row in bob.ask(5)["rows"]} <= held  # ann has left
+
+
+def test_a_method_that_has_nothing_to_choose_ahead_is_asked_once(here, monkeypatch, clock):
+    looks = []
+    look = type(here.desk.worker).look
+    monkeypatch.setattr(type(here.desk.worker), "look", lambda worker, *name: looks.append(name) or look(worker, *name))
+    here.browser("ann").ask(100)
+    monkeypatch.setattr("observal.journal.replay.Replay.next_plan", lambda *_: ob.types.Stop("enough"))
+    looks.clear()
+    bob = here.browser("bob")
+    for _ in range(3):
+        reply = bob.ask(5)
+        assert reply["rows"] == []
+        assert "ann holds 8" in reply["note"]
+        clock(seconds=11)
+    assert looks == [("bob",)]
+    assert not Campaign.open(here.where).finished
 
 
 def test_review_shows_disagreement_and_an_owner_decides(tmp_path, monkeypatch):
@@ -345,6 +392,8 @@ def test_people_on_the_command_line(tmp_path):
     token = link.split("=")[1]
     assert token.encode() not in (tmp_path / "c.db").read_bytes()  # only its hash is stored
     assert json.loads(run("add", "c.db", "bob", "--json").stdout)["name"] == "bob"
+    bare = run("add", "c.db", "bob").stdout  # which port the server has is not known here
+    assert "by adding this to the address that observal serve prints: /login?token=" in bare
     listed = json.loads(run("list", "c.db", "--json").stdout)
     assert [(p["name"], p["role"], p["revoked"]) for p in listed] == [
         ("ann", "owner", None),

@@ -17,8 +17,9 @@ from observal.journal.ledger import Ledger
 from observal.journal.loop import LabelLoop, replay_of
 from observal.journal.memory import MemoryJournal
 from observal.journal.results import Batch, Check, Entry, Receipt, Status
-from observal.journal.settings import ANYONE, new_settings, versions
+from observal.journal.settings import ANYONE, check_annotator, new_settings, versions
 from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.growing import grown, near_rows, require_growable, write_more
 from observal.journal.sql.in_place import check_parts, is_in_place, write_in_place
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
@@ -211,6 +212,12 @@ class Campaign(LabelLoop):
             "files": [source_name(table) for table in (*logs, pool)],
             "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
             "propensity": _columns_of(propensity, rows.column_names),
+            "pool_from": {
+                "number": float(propensity) if isinstance(propensity, int | float) else None,
+                "estimated": isinstance(propensity, str) and propensity == "estimate" and not kept_only_labelled,
+                "floor": propensity_floor,
+                "cost": cost,
+            },
             "show": show,
         }
         problem = Problem(loaded.logged, loaded.pool)
@@ -311,7 +318,8 @@ class Campaign(LabelLoop):
         """Return at most `n` open rows for an annotator; by default all that nobody else holds.
 
         Rows that the annotator already holds come first, so asking again returns the same rows. With `overlap` 1 a row goes to
-        one annotator only. The next round opens when all rows of this one are answered or skipped.
+        one annotator only. The next round opens when all rows of this one are answered or skipped. Somebody who holds no row while
+        others hold all open ones gets rows chosen ahead, by the model of the last closed round.
         """
         if n is not None:
             check_whole("n", n, 1)
@@ -322,13 +330,14 @@ class Campaign(LabelLoop):
                 rows = rows.drop_columns([name])
             return Batch(
                 ids=tuple(asked.ids),
-                round=asked.round,
+                round=max(asked.rounds, default=len(self._ledger.plans)),
                 query_probability=tuple(asked.query_probability),
                 reason=tuple(asked.reason),
                 rows=rows.add_column(0, name, [asked.ids]),
                 finished=bool(self._ledger.stopped),
                 note=asked.note,
                 classes=tuple(self._ledger.settings["classes"]),
+                rounds=tuple(asked.rounds),
             )
 
     def tell_file(
@@ -355,8 +364,7 @@ class Campaign(LabelLoop):
         chances = estimator.predict_proba(replay.problem.pool.X[positions]) if positions else []
         hidden = (self._ledger.settings["id"], self._ledger.settings["label"])
         cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
-        rounds = [self._ledger.round_of[position] for position in positions if position is not None]
-        parts = zip(batch.ids, rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
+        parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
         return [
             DrawnRow(
                 str(id_),
@@ -370,6 +378,81 @@ class Campaign(LabelLoop):
             )
             for id_, round_, chance, reason, row, found in parts
         ]
+
+    def extend(
+        self,
+        label_budget: int | None = None,
+        actor: str = ANYONE,
+        *,
+        pool: Any = None,
+        propensity: str | float | None = None,
+    ) -> None:
+        """Raise the label budget, or add rows to the pool, or both.
+
+        New rows can be asked about from the next round on. Intervals are about the pool with the new rows from then on, also those of
+        earlier rounds. What was asked, and with which chances, stays as it was. After a higher budget, intervals hold at all rounds
+        together, however many follow.
+
+        Parameters
+        ----------
+        label_budget : int, optional
+            How many labels may be bought in total.
+        actor : str
+            Who does it.
+        pool : table or Pool, optional
+            The new rows: a table with the pool's columns, or a :class:`~observal.Pool` if the campaign was made from arrays.
+        propensity : str or float, optional
+            The column of a table's propensities, or one number for all its rows; by default where those of the pool came from.
+
+        Examples
+        --------
+        >>> import numpy as np, observal as ob, tempfile
+        >>> X = np.linspace(-1, 1, 60)[:, None]
+        >>> logged = ob.LoggedData(X[:20], X[:20, 0] > -0.7, propensity=0.5)
+        >>> path = tempfile.mkdtemp() + "/campaign.db"
+        >>> campaign = ob.Campaign.create_from_arrays(path, logged, ob.Pool(X[20:40], 0.1), label_budget=20)
+        >>> campaign.extend(30, pool=ob.Pool(X[40:], 0.1, ids=np.arange(20, 40)))
+        >>> campaign.status().pool_rows, campaign.status().label_budget
+        (40, 30)
+        """
+        if pool is None:
+            if label_budget is None:
+                raise InvalidInput("There is nothing to extend; give a label budget or rows for the pool.")
+            return super().extend(label_budget, actor)
+        check_annotator(actor, 1)
+        while True:
+            with self._journal.reading() as reading:
+                ledger = self._follow(reading)
+                require_growable(ledger.settings)
+                known, plans = reading.problem(ledger.settings), len(ledger.plans)
+                more, rows = self._more_rows(reading, known, pool, propensity)
+                larger = grown(known, more)
+                near = near_rows(replay_of(larger, ledger.settings), ledger, len(known.pool))
+            with self._writing() as writing:
+                ledger = self._ledger
+                if (len(ledger.plans), ledger.settings["pool_rows"]) != (plans, len(known.pool)):
+                    continue  # a round was opened meanwhile: its plan did not know the new rows either
+                payload = {} if label_budget is None else self._raised(label_budget)
+                arrays = write_more(writing.stored, ledger.settings["arrays"], more, rows)
+                payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
+                payload |= {"near": near, "data": writing.stored.data_digest()}
+                self._append(writing, actor, "extended", payload)
+                return None
+
+    def _more_rows(self, reading: Any, known: Problem, pool: Any, propensity: Any) -> tuple[Pool, Any]:
+        """Return new rows for the pool, and as people see them."""
+        import pyarrow as pa
+
+        settings = self._ledger.settings
+        if settings["encoder"] is not None:
+            from observal.tables.more_rows import read_more_rows
+
+            return read_more_rows(pool, settings, known, reading.pool_rows([]), propensity)
+        if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr"):
+            raise InvalidInput(
+                "The campaign was made from arrays, so its new rows must be a Pool with dense features; give one (pool=)."
+            )
+        return pool, pa.table(dict(zip(settings["features"], pool.X.T, strict=False)))
 
     # -- reading ------------------------------------------------------------------------------------------------
 

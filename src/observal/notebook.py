@@ -135,14 +135,22 @@ class Labeller(anywidget.AnyWidget):
             self.rows, self.note = [], CHOOSING
         with self._source._writing() as transaction:
             asked = self._source._ask(transaction, QUEUE, self._annotator)
-        columns = zip(asked.positions, asked.ids, asked.query_probability, asked.reason, strict=True)
+        columns = zip(
+            asked.positions,
+            asked.ids,
+            asked.rounds,
+            asked.models,
+            asked.query_probability,
+            asked.reason,
+            strict=True,
+        )
         self.note = asked.note
-        self.rows = [self._row(asked.round, *values) for values in columns]
+        self.rows = [self._row(*values) for values in columns]
         self._show_progress()
 
-    def _row(self, round_: int, position: int, id_: Any, chance: float, reason: str) -> dict[str, Any]:
+    def _row(self, position: int, id_: Any, round_: int, model: int, chance: float, reason: str) -> dict[str, Any]:
         fields = [self._with_picture(position, field) for field in self._rows.fields(position)]
-        asked = {"id": str(id_), "round": round_, "model_round": round_ - 1, "reason": reason}
+        asked = {"id": str(id_), "round": round_, "model_round": model, "reason": reason}
         return {**asked, "query_probability": chance, "fields": fields}
 
     def _with_picture(self, position: int, field: dict[str, Any]) -> dict[str, Any]:

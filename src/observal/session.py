@@ -141,7 +141,7 @@ class Session(LabelLoop):
             return Query(
                 transaction.pool_ids(positions),
                 positions,
-                asked.round,
+                max(asked.rounds, default=len(self._ledger.plans)),
                 np.array(asked.query_probability, dtype=np.float64),
                 tuple(asked.reason),
             )

@@ -82,6 +82,18 @@ class Plan:
         """Pool positions whose labels are asked for, in order."""
         return np.asarray(self.positions[self.action == ASKED])
 
+    def with_near(self, rows: Ints | None) -> Plan:
+        """Return the plan with more rows noted as near: it would have taken them, had they been in the pool.
+
+        Without `rows`, because nobody knows which these are, nothing is noted any more.
+        """
+        if self.near is None or self.near_gaps is None:
+            return self
+        if rows is None:
+            return replace(self, near=None, near_gaps=None)
+        gaps = np.append(self.near_gaps, np.zeros(rows.size))
+        return replace(self, near=np.append(self.near, rows), near_gaps=gaps)
+
     def cut(self, label_budget: int) -> Plan:
         """Return the plan cut off right after the last label that the budget pays for."""
         beyond = np.flatnonzero(self.action == ASKED)[label_budget:]

@@ -35,7 +35,8 @@ def ask(
 ) -> None:
     """Show rows to label now.
 
-    Asking again gives the same rows until they are answered. Rows held by other annotators are not shown.
+    Asking again gives the same rows until they are answered. Rows held by other annotators are not shown; if they hold all open rows,
+    the next ones are chosen ahead.
     Example: observal ask campaign.db -n 20 -o labels.xlsx (or labels.csv), then fill in the last column
     """
     if as_csv and as_json:
@@ -78,12 +79,10 @@ def ask(
         say(f"Allowed answers: {rows.allowed}")
     if rows.note and not as_json:
         say(rows.note, error=as_csv and not out)
-    elif out:
+    if out and rows:
         say(f"{len(rows)} rows to label: {out}", error=as_json)
     if 0 < len(rows) < n:
-        say(
-            f"Fewer than {n}: the round has no more rows to hand out; the next opens when all are answered.", error=True
-        )
+        say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
 
 
 def tell(
@@ -168,24 +167,48 @@ def release(
 
 def extend(
     campaign: Where,
-    budget: Annotated[int, typer.Option(help="The new label budget, in total.", min=1)],
+    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1)] = None,
+    pool: Annotated[
+        Path | None, typer.Option(help="More rows to ask about: CSV, Excel, Parquet or Arrow, in the pool's columns.")
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the new rows with the propensity, or a number for all of them; by default as in the pool."
+        ),
+    ] = None,
     annotator: Annotator = "anyone",
     as_json: Json = False,
 ) -> None:
-    """Raise the label budget of a campaign.
+    """Raise the label budget of a campaign, or add rows to its pool.
 
-    Intervals then hold at all rounds, however many follow, which makes them somewhat wider.
-    Example: observal extend campaign.db --budget 500
+    After a higher budget, intervals hold at all rounds, however many follow, which makes them somewhat wider. New rows belong to the
+    population of the intervals from then on. Example: observal extend campaign.db --budget 500 --pool more.csv
     """
+    if budget is None and pool is None:
+        raise typer.BadParameter("give --budget N, --pool FILE or both.")
     from observal.campaign import Campaign
 
     opened = Campaign.open(campaign)
-    opened.extend(budget, annotator)
+    before = opened.status()
+    with progress_bar("adding rows", hidden=as_json or pool is None):
+        opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity))
     status = opened.status()
     if as_json:
-        print_json({"label_budget": status.label_budget, "labels": status.labels})
+        print_json({"label_budget": status.label_budget, "labels": status.labels, "pool_rows": status.pool_rows})
         return
-    say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
+    if pool is not None:
+        added = status.pool_rows - before.pool_rows
+        say(f"{added} rows were added; the pool now has {status.pool_rows}.")
+    if budget is not None:
+        say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
+
+
+def _number_or_name(propensity: str | None) -> str | float | None:
+    try:
+        return None if propensity is None else float(propensity)
+    except ValueError:
+        return propensity
 
 
 def export(

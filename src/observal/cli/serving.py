@@ -67,7 +67,9 @@ def add(
         Literal["owner", "annotator"] | None,
         typer.Option(help="An owner also reviews, decides and exports; annotator by default."),
     ] = None,
-    url: Annotated[str, typer.Option(help="Address at which people reach the server.")] = f"http://127.0.0.1:{PORT}",
+    url: Annotated[
+        str | None, typer.Option(help="Address at which people reach the server, to print a whole link.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Add a person, and print a link that signs them in once. Adding them again makes a new link.
@@ -79,11 +81,12 @@ def add(
 
     with open_store(campaign).writing() as transaction:
         token = add_person(transaction, name, role)
-    link = f"{url.rstrip('/')}/login?token={token}"
+    link = f"{(url or '').rstrip('/')}/login?token={token}"
     if as_json:
         print_json({"name": name, "link": link})
         return
-    say(f"{name} can sign in once within 7 days: {link}")
+    after = "" if url else " by adding this to the address that observal serve prints"
+    say(f"{name} can sign in once within 7 days{after}: {link}")
 
 
 @annotator.command()

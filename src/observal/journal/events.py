@@ -5,12 +5,14 @@ kind       payload
 ========== =====================================================================================
 created    the settings: names of columns, sizes, classes, method, label budget
 upgraded   the digest of all data, if an older version had written none
-round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then
+round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then; where it
+           was chosen ahead, the closed round (base) whose model chose it
 asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
-extended   the new label budget
+extended   the new label budget; or how many rows the pool now has, how they are stored, and for each plan the new rows that it
+           would have noted as near (None if that is not known)
 late       as answered, for rows that somebody else had answered by then: they keep their labels
 decided    as corrected, by an owner: what others answer no longer changes the label
 undone     rows and the code that an annotator took back; the row is open, and they hold it
@@ -91,13 +93,13 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         names = ("reason",) if kind == "finished" else ("data", "schema")
         require(all(isinstance(payload[name], str) for name in names), "its text is missing")
     elif kind == "extended":
-        budget = payload["label_budget"]
-        require(type(budget) is int and budget >= 0, "its label_budget is not valid")
+        _check_extended(payload, settings)
     elif kind == "round":
         check_plan(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
+        require(type(payload.get("base", 0)) is int and payload.get("base", 0) >= 0, "its base is not valid")
         _check_recorded(payload.get("recorded"))
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
@@ -113,6 +115,33 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         codes = [code for answer in payload["answers"] for code in answer[1:]]
         most = len(settings["classes"])
         require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
+
+
+def _check_extended(payload: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    found = [payload[name] for name in ("label_budget", "pool_rows") if name in payload]
+    require(bool(found) and all(type(one) is int and one >= 0 for one in found), "its label_budget is not valid")
+    rows = payload.get("pool_rows", settings["pool_rows"])
+    require(rows >= settings["pool_rows"], "the pool cannot have fewer rows than before")
+    for row in (row for near in payload.get("near", ()) for row in near or ()):
+        require(type(row) is int and 0 <= row < rows, f"there is no pool row {row!r:.20}")
+
+
+def extended(settings: Mapping[str, Any], payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings after an entry that raised the budget or added pool rows.
+
+    Labels that were planned for are no longer those at the end if the budget was raised, or if the pool was smaller than it.
+
+    Examples
+    --------
+    >>> extended({"label_budget": 9, "pool_rows": 20}, {"label_budget": 12})
+    {'label_budget': 12, 'pool_rows': 20, 'extended': True}
+    >>> extended({"label_budget": 9, "pool_rows": 20}, {"pool_rows": 30})
+    {'label_budget': 9, 'pool_rows': 30}
+    """
+    budget = settings["label_budget"]
+    changed = {name: payload[name] for name in ("label_budget", "pool_rows", "arrays") if name in payload}
+    unplanned = "label_budget" in payload or budget is None or budget > settings["pool_rows"]
+    return {**settings, **changed, **({"extended": True} if unplanned else {})}
 
 
 def check_plan(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:

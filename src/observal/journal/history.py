@@ -32,20 +32,33 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         text = f"round {payload['round']} opens with {asked} rows" + (
             f", {others} decided without asking" if others else ""
         )
-        return text, {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
+        details = {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
+        if "base" in payload:
+            text += f", chosen ahead by the model of round {payload['base']}"
+            details["base"] = payload["base"]
+        return text, details
     if event.kind == "upgraded":
         return f"to schema {payload['schema']}; later changes to the file are detected", dict(payload)
     if event.kind == "extended":
-        return f"the label budget is now {payload['label_budget']}", dict(payload)
+        said = []
+        if "label_budget" in payload:
+            said.append(f"the label budget is now {payload['label_budget']}")
+        if "pool_rows" in payload:
+            said.append(f"the pool now has {payload['pool_rows']} rows, {payload['added']} of them new")
+        return "; ".join(said), {k: v for k, v in payload.items() if k in ("label_budget", "pool_rows", "added")}
     if event.kind == "finished":
         return payload["reason"], dict(payload)
     if event.kind in ("asked", "released"):
         ids = [ledger.ids[p] for p in payload["rows"]]
         if event.kind == "asked":
-            return f"{len(ids)} rows handed out: {_some(ids)}", {"ids": ids}
+            return f"{_rows(ids)} handed out: {_some(ids)}", {"ids": ids}
         holder = payload["annotator"]
-        return f"{len(ids)} rows taken back from {holder}: {_some(ids)}", {"annotator": holder, "ids": ids}
+        return f"{_rows(ids)} taken back from {holder}: {_some(ids)}", {"annotator": holder, "ids": ids}
     return _describe_answers(event, ledger)
+
+
+def _rows(ids: list[Any]) -> str:
+    return f"{len(ids)} row{'s' * (len(ids) != 1)}"
 
 
 def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from observal.errors import NotACampaign
 from observal.journal.answers import lookup
-from observal.journal.events import Event
+from observal.journal.events import Event, extended
 from observal.types import Plan, Recorded
 
 
@@ -25,6 +27,8 @@ class Ledger:
         What the session or campaign was made with: the payload of its first event, with the current label budget.
     plans : list of Plan
         One per round, as recorded when it was opened.
+    bases : list of int
+        After which closed round each was planned: the one before it, or an earlier one if it was chosen ahead.
     responses : dict
         Pool position → annotator → class code, or None for a skip.
     labels : dict
@@ -61,6 +65,7 @@ class Ledger:
         self.data_digest = ""
         self.settings: Mapping[str, Any] = {}
         self.plans: list[Plan] = []
+        self.bases: list[int] = []
         self.ids: dict[int, Any] = {}
         self._position_of: dict[Any, int] = {}  # by id, and by its text unless that is another row's id
         self.responses: dict[int, dict[str, int | None]] = {}
@@ -75,11 +80,11 @@ class Ledger:
         self.corrections = 0
         self.recorded_stop = ""
         self.to_gain: float | None = None  # when the last round was opened
-        self.recorded: list[
-            Recorded | None
-        ] = []  # when each round was opened; None once labels that it knew were changed
+        self.recorded: dict[
+            int, Recorded
+        ] = {}  # what was known after a closed round; empty once such labels were changed
         # Kept along the way, so that no verb goes through all rows: dictionaries as sets that keep their order.
-        self._open: dict[int, None] = {}  # rows of the last round
+        self._open: dict[int, None] = {}  # rows of the open rounds
         self._reopened: dict[int, None] = {}  # rows whose answer was undone, in the order of undoing
         self._held: dict[str, dict[int, None]] = {}
         self._trail: dict[str, dict[int, None]] = {}  # each annotator's rows, in the order in which they answered
@@ -103,6 +108,28 @@ class Ledger:
     def open_rows(self) -> list[int]:
         """Pool positions that need an answer: undone ones first, the latest leading, then the round's in the order of its plan."""
         return [*reversed(self._reopened), *self._open]
+
+    @property
+    def closed(self) -> int:
+        """How many rounds, from the first one on, have an answer to each of their rows."""
+        return min((self.round_of[row] for row in self.open_rows), default=len(self.plans) + 1) - 1
+
+    @property
+    def base(self) -> int:
+        """The last closed round that a plan was made after; −1 before there is any plan."""
+        return self.bases[-1] if self.bases else -1
+
+    @property
+    def to_buy(self) -> int | None:
+        """How many labels may be bought besides those of open rows; None without a label budget."""
+        budget = self.settings["label_budget"]
+        return None if budget is None else max(0, budget - self.bought - len(self.open_rows))
+
+    def waits_for_others(self, annotator: str) -> bool:
+        """Return whether all that an annotator can do is to wait for rows that somebody else holds."""
+        if self.held_by(annotator) or self.free_for(annotator, 1):
+            return False
+        return any(self.holders.get(row) for row in self.open_rows)
 
     def held_by(self, annotator: str) -> list[int]:
         """Return the open rows that an annotator holds and has not answered."""
@@ -183,9 +210,15 @@ class Ledger:
 
     def _on_round(self, event: Event) -> None:
         plan: Plan = event.payload["plan"]
+        base = event.payload.get("base", len(self.plans))
+        if not self.base <= base <= len(self.plans):
+            raise ValueError(f"its rows were not chosen by the model of round {base}")
+        if base > self.base:
+            self.to_gain = event.payload.get("to_gain")
+        if (known := event.payload.get("recorded")) is not None:
+            self.recorded[base] = known
         self.plans.append(plan)
-        self.to_gain = event.payload.get("to_gain")
-        self.recorded.append(event.payload.get("recorded"))
+        self.bases.append(base)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             if position in self.ids:
                 raise ValueError(f"pool row {position} was asked about before")
@@ -196,8 +229,17 @@ class Ledger:
             self._position_of.setdefault(str(id_), position)
 
     def _on_extended(self, event: Event) -> None:
-        self.settings = {**self.settings, "label_budget": event.payload["label_budget"], "extended": True}
+        self.settings = extended(self.settings, event.payload)
         self.recorded_stop = ""
+        if "pool_rows" in event.payload:
+            self.data_digest = event.payload.get("data", self.data_digest)
+            self.recorded.clear()  # it was about the pool without the new rows
+            near = event.payload.get("near", [None] * len(self.plans))
+            first = self.settings["log_rows"]
+            self.plans = [
+                plan.with_near(None if rows is None else first + np.array(rows, dtype=np.int64))
+                for plan, rows in zip(self.plans, near, strict=True)
+            ]
 
     def _on_finished(self, event: Event) -> None:
         self.recorded_stop = event.payload["reason"]
@@ -305,6 +347,6 @@ class Ledger:
         self._reopened.pop(position, None)
 
     def _forget_records(self, position: int) -> None:
-        """Drop what was recorded with rounds: a label that they knew has changed."""
-        if self.plans and position not in self.plans[-1].asked:
-            self.recorded = [None] * len(self.recorded)
+        """Drop what was recorded with rounds, if a label that they knew has changed."""
+        if self.round_of.get(position, 0) <= self.base:
+            self.recorded.clear()

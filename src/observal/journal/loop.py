@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +24,7 @@ from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.results import Entry, Receipt, Status, Undone
 from observal.journal.settings import ANYONE, check_annotator, observal_version
-from observal.journal.status import status_of, why_nothing
+from observal.journal.status import status_of, why_ahead, why_nothing
 from observal.journal.telling import Changes, own_changes, read_one, validate_answers
 from observal.problem import Problem
 from observal.tables.formats import Format
@@ -68,11 +68,15 @@ class Journal(Protocol):
 
 
 class Asked(NamedTuple):
-    """The rows that an annotator holds now; if there are none, `note` says why."""
+    """The rows that an annotator holds now; if there are none, or if they were chosen ahead, `note` says why.
+
+    `rounds` are the rounds that chose them, and `models` the closed rounds whose models did.
+    """
 
     positions: list[int]
     ids: list[Any]
-    round: int
+    rounds: list[int]
+    models: list[int]
     query_probability: list[float]
     reason: list[str]
     note: str
@@ -90,11 +94,16 @@ class LabelLoop:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def _ask(self, transaction: Transaction, n: int | None, annotator: str) -> Asked:
-        """Hand out at most `n` open rows, first those the annotator already holds; open a round if none is open."""
+        """Hand out at most `n` open rows, first those the annotator already holds.
+
+        If none is open, open a round; if others hold all of them, choose the next round ahead.
+        """
         ledger = self._ledger
         check_annotator(annotator, ledger.overlap)
         if not ledger.open_rows and not ledger.recorded_stop:
             self._open_round(transaction)
+        elif self._may_plan_ahead(annotator) and (ahead := self._next_round(transaction))[0] == "round":
+            self._append(transaction, OBSERVAL, *ahead)
         rows = ledger.held_by(annotator)
         more = ledger.free_for(annotator, None if n is None else max(0, n - len(rows)))
         if more:
@@ -104,14 +113,16 @@ class LabelLoop:
     def _shown(self, positions: list[int], annotator: str) -> Asked:
         ledger = self._ledger
         if not positions:
-            return Asked([], [], len(ledger.plans), [], [], why_nothing(ledger, annotator))
-        chances, reasons = [], []
-        for position in positions:
-            plan = ledger.plans[ledger.round_of[position] - 1]  # an undone row may be of an earlier round
+            return Asked([], [], [], [], [], [], why_nothing(ledger, annotator))
+        rounds, chances, reasons = [ledger.round_of[position] for position in positions], [], []
+        for position, round_ in zip(positions, rounds, strict=True):
+            plan = ledger.plans[round_ - 1]
             at = int(np.flatnonzero(plan.positions == position)[0])
             chances.append(float(plan.query_probability[at]))
             reasons.append(plan.reasons[plan.reason[at]])
-        return Asked(positions, [ledger.ids[p] for p in positions], len(ledger.plans), chances, reasons, "")
+        models = [ledger.bases[round_ - 1] for round_ in rounds]
+        note = why_ahead(ledger, max(rounds))
+        return Asked(positions, [ledger.ids[p] for p in positions], rounds, models, chances, reasons, note)
 
     def tell(
         self, ids: Iterable[Any], labels: Iterable[Any], annotator: str = ANYONE, correct: bool = False
@@ -251,17 +262,21 @@ class LabelLoop:
         actor : str
             Who raises it.
         """
-        check_whole("label_budget", label_budget, 0)
         check_annotator(actor, 1)
         with self._writing() as transaction:
-            before = self._ledger.settings["label_budget"]
-            if before is None:
-                raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
-            if label_budget <= before:
-                raise InvalidInput(
-                    f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
-                )
-            self._append(transaction, actor, "extended", {"label_budget": int(label_budget)})
+            self._append(transaction, actor, "extended", self._raised(label_budget))
+
+    def _raised(self, label_budget: int) -> dict[str, Any]:
+        """Return a raised budget for the journal, or refuse it."""
+        check_whole("label_budget", label_budget, 0)
+        before = self._ledger.settings["label_budget"]
+        if before is None:
+            raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
+        if label_budget <= before:
+            raise InvalidInput(
+                f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
+            )
+        return {"label_budget": int(label_budget)}
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -359,8 +374,8 @@ class LabelLoop:
 
     def _known(self, replay: Replay) -> list[Recorded | None]:
         """Return what is on record of each closed round; of the last one nothing is, and nothing is needed."""
-        known = self._ledger.recorded[: replay.closed]
-        return [*known, *[None] * (replay.closed + 1 - len(known))]
+        known = self._ledger.recorded
+        return [*(known.get(k) for k in range(replay.closed)), None]
 
     def _result(self, rounds: tuple[Round, ...]) -> RunResult:
         replay = self._replayed()
@@ -429,30 +444,55 @@ class LabelLoop:
                 self._follow(reading)
                 return self._replayed(reading)
         settings = self._ledger.settings
-        if self._replay is None:
+        if self._replay is None or len(self._replay.problem.pool) != settings["pool_rows"]:
             problem = transaction.problem(settings, with_ids=False)
             self._replay = replay_of(problem.using(self._executor), settings)
         elif self._replay.label_budget != settings["label_budget"]:  # it was raised
             self._replay = replay_of(self._replay.problem, settings)
-        self._replay.follow(self._ledger.plans, self._ledger.labels)
+        self._replay.follow(self._ledger.plans, self._ledger.labels, self._ledger.bases)
         return self._replay
 
-    def open_round(self) -> bool:
+    def open_round(self, annotator: str | None = None) -> bool:
         """Open the next round if none is open, and return whether there are rows to ask about.
 
         ``ask`` does this by itself, and nobody can write while it fits. Here others can: what was chosen is stored only if no answer
-        changed in the meantime.
+        that it depends on changed in the meantime, and if it is still needed.
+
+        Parameters
+        ----------
+        annotator : str, optional
+            Somebody who waits for rows: if others hold all of them, the next round is chosen ahead.
         """
         while True:
             with self._journal.reading() as reading:
                 ledger = self._follow(reading)
-                if ledger.open_rows or ledger.recorded_stop:
+                if ledger.recorded_stop or (ledger.open_rows and not self._may_plan_ahead(annotator)):
                     return not ledger.recorded_stop
-                answers = dict(ledger.labels)
+                known = self._plan_depends_on()
                 kind, payload = self._next_round(reading)
+                if ledger.open_rows and kind != "round":
+                    return True
             with self._writing() as writing:
-                if self._ledger.labels == answers and not self._ledger.open_rows:
+                needed = not self._ledger.open_rows or self._may_plan_ahead(annotator)
+                if needed and self._plan_depends_on() == known:
                     self._append(writing, OBSERVAL, kind, payload)
+
+    def _may_plan_ahead(self, annotator: str | None) -> bool:
+        """Return whether more rows can be chosen for somebody who has to wait for others.
+
+        Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
+        """
+        ledger = self._ledger
+        able = getattr(ledger.settings["method"], "plans_ahead", False) and ledger.to_buy != 0
+        return bool(
+            able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
+        )
+
+    def _plan_depends_on(self) -> Any:
+        """Return what the next plan depends on: the plans, the labels of closed rounds, and how many more may be bought."""
+        ledger, closed = self._ledger, self._ledger.closed
+        known = {row: code for row, code in ledger.labels.items() if ledger.round_of[row] <= closed}
+        return len(ledger.plans), closed, known, ledger.to_buy
 
     def _open_round(self, transaction: Transaction) -> None:
         """Record the method's next plans, until one has rows to ask about or nothing is left to ask."""
@@ -460,19 +500,29 @@ class LabelLoop:
             self._append(transaction, OBSERVAL, *self._next_round(transaction))
 
     def _next_round(self, transaction: Transaction) -> tuple[str, dict[str, Any]]:
-        """Return the kind and payload of the next event: the method's next plan, or why there is none."""
+        """Return the kind and payload of the next event: the method's next plan, or why there is none.
+
+        While a round is open, the plan is one ahead: by the model of the last closed round, from the rows that no plan has taken. Whether
+        enough labels are bought is asked once after each closed round.
+        """
         ledger = self._ledger
-        reason, budget = ledger.stopped, ledger.settings["label_budget"]
-        to_gain = None if reason else self._still_to_gain(transaction)
-        reason = reason or self._enough(transaction, to_gain)
-        plan = Stop(reason) if reason else self._replayed(transaction).next_plan()
+        reason, closed, to_gain = ledger.stopped, ledger.closed, None
+        if not reason and closed > ledger.base:
+            to_gain = self._still_to_gain(transaction)
+            reason = self._enough(transaction, to_gain)
+        plan = Stop(reason) if reason else self._replayed(transaction).next_plan(ledger.plans[closed:])
         if isinstance(plan, Stop):
             return "finished", {"reason": plan.reason}
-        if budget is not None:
-            plan = plan.cut(budget - ledger.bought)
+        if ledger.to_buy is not None:
+            plan = plan.cut(ledger.to_buy)
+        if ahead := closed < len(ledger.plans):
+            plan = replace(
+                plan, reasons=tuple(f"{why} (chosen ahead by the model of round {closed})" for why in plan.reasons)
+            )
         ids = transaction.pool_ids(plan.asked).tolist()
         payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
-        if transaction.durable and (known := self._replayed(transaction).record()):
+        payload |= {"base": closed} if ahead else {}
+        if transaction.durable and closed not in ledger.recorded and (known := self._replayed(transaction).record()):
             payload["recorded"] = known
         return "round", payload if to_gain is None else {**payload, "to_gain": to_gain}
 

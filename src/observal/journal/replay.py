@@ -111,7 +111,9 @@ class Replay:
         """The number of closed rounds."""
         return len(self._states) - 1
 
-    def follow(self, plans: Sequence[Plan], labels: Mapping[int, int | None]) -> None:
+    def follow(
+        self, plans: Sequence[Plan], labels: Mapping[int, int | None], bases: Sequence[int] | None = None
+    ) -> None:
         """Close every round whose rows all have a label or were skipped; recompute from the first round whose answers changed.
 
         Parameters
@@ -120,6 +122,9 @@ class Replay:
             One per round, in order.
         labels : mapping
             Pool position → class code, or None for a skipped row.
+        bases : sequence of int, optional
+            After which closed round each was planned; after the one before it by default. Rounds close in order all the same: the rows
+            that a plan takes are those that the open plans before it left.
         """
         for k, plan in enumerate(plans):
             rows = plan.asked.tolist()
@@ -130,7 +135,7 @@ class Replay:
                 self._forget_after(k)
             if codes is None:
                 return
-            self._close(plan, codes)
+            self._close(plan, codes, k if bases is None else bases[k])
 
     def _forget_after(self, k: int) -> None:
         """Keep what is known up to a round: an answer of the next one was changed or undone."""
@@ -139,18 +144,33 @@ class Replay:
         self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
         self._chances = {number: found for number, found in self._chances.items() if number <= k}
 
-    def _close(self, plan: Plan, codes: Codes) -> None:
+    def _close(self, plan: Plan, codes: Codes, base: int) -> None:
         answers = Answers(
             np.array([code or 0 for code in codes], dtype=np.int64),
             np.array([code is not None for code in codes], dtype=bool),
         )
         rng = self._rng(len(self._states), 1)
-        self._states.append(self._method.advance(self.problem, self._states[-1], plan, answers, rng))
+        state = self._method.advance(self.problem, self._states[-1], plan, answers, rng)
+        self._states.append(state if base == self.closed else state.planned_ahead_in(self._states[base]))
         self._answers.append(codes)
 
-    def next_plan(self) -> Plan | Stop:
-        """Return the method's plan after the last closed round."""
-        return self._method.plan(self.problem, self._states[-1], self._rng(len(self._states), 0))
+    def next_plan(self, open_plans: Sequence[Plan] = ()) -> Plan | Stop:
+        """Return the method's plan after the last closed round; rows of later rounds that are still open are not chosen again."""
+        state = self._states[-1]
+        if open_plans:
+            state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
+        return self._method.plan(self.problem, state, self._rng(len(self._states) + len(open_plans), 0))
+
+    def near(self, plan: Plan, base: int, first: int) -> list[int] | None:
+        """Return the pool rows from `first` on that a plan would have noted as near, had they been there when it was made.
+
+        None where the plan notes none, or where the method cannot tell.
+        """
+        if plan.near is None or not hasattr(self._method, "near_of"):
+            return None
+        rows = np.arange(first, len(self.problem.pool))
+        found: list[int] = self._method.near_of(self.problem, self._states[base], plan, rows).tolist()
+        return found
 
     def round(self, k: int) -> Round:
         """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""

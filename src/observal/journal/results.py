@@ -24,7 +24,7 @@ class Batch:
     ids : tuple
         The rows' ids.
     round : int
-        The round they belong to.
+        The latest round that they belong to.
     query_probability : tuple of float
         The chance each row had of being chosen.
     reason : tuple of str
@@ -34,9 +34,11 @@ class Batch:
     finished : bool
         Whether the campaign has nothing left to ask.
     note : str
-        Why there are no rows; empty if there are some.
+        Why there are no rows, or why they were chosen ahead; otherwise empty.
     classes : tuple
         The allowed answers.
+    rounds : tuple of int
+        The round of each row.
     """
 
     ids: tuple[Any, ...]
@@ -47,6 +49,7 @@ class Batch:
     finished: bool
     note: str
     classes: tuple[Any, ...] = ()
+    rounds: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -70,8 +73,8 @@ class Batch:
         taken = (*shown.column_names, label)
         ours = [name if name not in taken else f"observal_{name}" for name in ("round", "reason", "allowed")]
         records = [
-            {**_finite(row), ours[0]: self.round, ours[1]: reason, ours[2]: self.allowed, label: None}
-            for row, reason in zip(shown.to_pylist(), self.reason, strict=True)
+            {**_finite(row), ours[0]: round_, ours[1]: reason, ours[2]: self.allowed, label: None}
+            for row, round_, reason in zip(shown.to_pylist(), self.rounds, self.reason, strict=True)
         ]
         return [*shown.column_names, *ours, label], records
 
@@ -154,7 +157,7 @@ class Status:
     labels, skipped : int
         Rows with a label, and rows that were skipped.
     round, round_rows, open_rows : int
-        The latest round, its number of rows, and how many of them are open.
+        The latest round, its number of rows, and how many of them are open; where several rounds are open, those of all of them.
     held : mapping
         Annotator → number of open rows they hold.
     answers : mapping
@@ -175,6 +178,8 @@ class Status:
         How the data were read, and warnings.
     objective : str
         What the classifier is for; see :mod:`observal.objectives`.
+    open_rounds : int
+        How many rounds are open; more than one if rows were chosen ahead.
     """
 
     log_rows: int
@@ -199,6 +204,7 @@ class Status:
     intervals: str
     notes: tuple[str, ...]
     objective: str = "error"
+    open_rounds: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
@@ -218,7 +224,8 @@ class Status:
         if self.corrections:
             lines.append(("corrected", f"{self.corrections} answers"))
         done = self.round_rows - self.open_rows
-        lines.append(("round", f"{self.round}: {done} of {self.round_rows} rows done" if self.round else "none yet"))
+        rounds = str(self.round) if self.open_rounds < 2 else f"{self.round - self.open_rounds + 1} to {self.round}"
+        lines.append(("round", f"{rounds}: {done} of {self.round_rows} rows done" if self.round else "none yet"))
         if self.held:
             lines.append(("held", ", ".join(f"{name} {count}" for name, count in self.held.items())))
         if self.answers:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from observal.codec import in_short
 from observal.journal.agreement import agreement
 from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.results import Status
+from observal.tables.positive import obvious_positive
 
 CHOOSING = "Choosing the next rows…"
 
@@ -17,11 +20,44 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
     """Return why there is no row for an annotator, in words."""
     if ledger.stopped:
         return f"Nothing is left to ask: {ledger.stopped}."
-    said = [f"{name} holds {count}" for name, count in sorted(ledger.held().items())]
-    waiting = sum(not ledger.holders.get(p) for p in ledger.open_rows)
-    if waiting:
+    return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {_holders(ledger, ledger.open_rows)}."
+
+
+def why_ahead(ledger: Ledger, round_: int) -> str:
+    """Return why rows of a round were chosen ahead, in words; empty if they were not, or if the rounds before are closed by now."""
+    before = [row for row in ledger.open_rows if ledger.round_of[row] < round_]
+    base = ledger.bases[round_ - 1]
+    if base == round_ - 1 or not before:
+        return ""
+    return (
+        f"These rows were chosen ahead by the model of round {base}, because earlier rows are still open: "
+        f"{_holders(ledger, before)}."
+    )
+
+
+def _holders(ledger: Ledger, rows: Sequence[int]) -> str:
+    held = Counter(name for row in rows for name in ledger.holders.get(row, ()))
+    said = [f"{name} holds {count}" for name, count in sorted(held.items())]
+    if waiting := sum(not ledger.holders.get(row) for row in rows):
         said.append(f"{waiting} wait for another annotator")
-    return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {', '.join(said)}."
+    return ", ".join(said)
+
+
+def round_rows(ledger: Ledger) -> int:
+    """Return how many rows the open rounds ask about; if none is open, the latest."""
+    return sum(int(plan.asked.size) for plan in ledger.plans[min(ledger.closed, len(ledger.plans) - 1) :])
+
+
+def _positive_note(settings: Mapping[str, Any]) -> list[str]:
+    """Return which class is the positive one, for a campaign from tables that was made before that could be said."""
+    classes = settings["classes"]
+    could_be_said = "objective" in settings.get("goals", {}) or settings["encoder"] is None
+    if len(classes) != 2 or could_be_said or obvious_positive(classes) == classes[-1]:
+        return []
+    return [
+        f"Precision and recall are about {str(classes[-1])!r}, the last class, because the campaign was made before a positive class "
+        "could be named; for the other one, make a new campaign with --positive (positive=)."
+    ]
 
 
 def status_of(ledger: Ledger) -> Status:
@@ -30,6 +66,7 @@ def status_of(ledger: Ledger) -> Status:
     answers = Counter(name for row in ledger.responses.values() for name, code in row.items() if code is not None)
     gone = settings.get("gone", ())
     notes = [f"The method's setting {name} no longer exists in this version and is ignored." for name in gone]
+    notes += _positive_note(settings)
     return Status(
         log_rows=settings["log_rows"],
         revealed=settings["revealed"],
@@ -40,7 +77,8 @@ def status_of(ledger: Ledger) -> Status:
         labels=ledger.bought,
         skipped=len(ledger.labels) - ledger.bought,
         round=len(ledger.plans),
-        round_rows=int(ledger.plans[-1].asked.size) if ledger.plans else 0,
+        round_rows=round_rows(ledger),
+        open_rounds=len(ledger.plans) - ledger.closed,
         open_rows=len(ledger.open_rows),
         held=dict(sorted(ledger.held().items())),
         answers=dict(sorted(answers.items())),

@@ -41,7 +41,9 @@ class Method(Protocol):
     ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
 
     A method with a class variable ``stops_early = True`` may be stopped before the budget is spent, when more labels are unlikely to
-    help; see :mod:`observal.stopping`.
+    help; see :mod:`observal.stopping`. One with ``plans_ahead = True``, whose states are
+    :class:`~observal.methods.pool.PoolState`, can choose more rows while a round is still open. One
+    with ``pool_may_grow = True`` goes on as it is when rows are added to the pool.
     """
 
     curve_from_one_run: ClassVar[bool]

@@ -85,6 +85,8 @@ class CommitteeVC:
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
     takes_frames: ClassVar[bool] = True
+    plans_ahead: ClassVar[bool] = True
+    pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves

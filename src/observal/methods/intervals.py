@@ -69,24 +69,25 @@ def would_take(
     rows : int array
         Positions in the stack of log and pool.
     gaps : callable
-        From an earlier state and rows to the gaps that its round was planned with; asked only where a plan has no record of them.
+        From the state in which a round was planned and rows to the gaps that it was planned with; asked only where a plan has no
+        record of them.
     """
     taken = np.zeros(rows.size, dtype=bool)
-    while state.before is not None and state.plan is not None:
-        before, plan = state.before, state.plan
+    while state.before is not None and state.plan is not None and state.planned_in is not None:
+        planned_in, plan = state.planned_in, state.plan
         if plan.near is not None and plan.near_gaps is not None:
             recorded = np.full(propensity.size, np.inf)
             recorded[plan.near] = plan.near_gaps
             here, asked = recorded[rows], recorded[n_logged + plan.asked]
         else:
-            here, asked = gaps(before, rows), gaps(before, n_logged + plan.asked)
+            here, asked = gaps(planned_in, rows), gaps(planned_in, n_logged + plan.asked)
         reason = plan.reason[plan.action == ASKED]
         # The gate lets rows through in the order of their propensity; the largest that passed marks how far it was open.
         gated = reason == GATED
         opened = propensity[rows] <= propensity[n_logged + plan.asked[gated]].max(initial=-np.inf)
         taken |= opened & (here <= asked[gated].max(initial=-np.inf))
         taken |= here <= asked[reason == FREE].max(initial=-np.inf)
-        state = before
+        state = state.before
     return taken
 
 

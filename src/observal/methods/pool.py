@@ -122,8 +122,12 @@ class PoolState:
     rounds: int = 0
     looked: int = 0  # pool rows decided on so far
     last: tuple[int, int, int] = (0, 0, 0)  # labels bought, rows skipped and rows passed in the last round
-    before: Self | None = field(default=None, repr=False)  # the state in which the last round was planned
+    before: Self | None = field(default=None, repr=False)  # the state before the last round
     plan: Plan | None = field(default=None, repr=False)  # that round
+    ahead_of: Self | None = field(
+        default=None, repr=False
+    )  # the state in which it was planned, if earlier than `before`
+    waiting: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # rows of rounds that are still open
 
     @cached_property
     def model(self) -> Any:
@@ -147,6 +151,7 @@ class PoolState:
             fit=fit,
             before=self,
             plan=plan,
+            ahead_of=None,
             bought=np.concatenate([self.bought, asked[answered]]),
             codes=np.concatenate([self.codes, answers.codes[answered]]),
             skipped=np.concatenate([self.skipped, asked[~answered]]),
@@ -154,6 +159,24 @@ class PoolState:
             looked=self.looked + plan.positions.size,
             last=(int(answered.sum()), int((~answered).sum()), plan.positions.size - asked.size),
         )
+
+    def planned_ahead_in(self, earlier: Self) -> Self:
+        """Return the state, whose last round was planned in an earlier state while the rounds between were open."""
+        return replace(self, ahead_of=earlier)
+
+    @property
+    def planned_in(self) -> PoolState | None:
+        """The state in which the last round was planned."""
+        return self.before if self.ahead_of is None else self.ahead_of
+
+    def while_open(self, waiting: Ints) -> Self:
+        """Return the state for planning ahead: the model is the same, and rows of open rounds cannot be chosen again."""
+        return replace(self, fit=lambda _: self.model, waiting=waiting)
+
+    @property
+    def n_taken(self) -> int:
+        """The labels bought, and rows whose labels are still to come."""
+        return int(self.bought.size + self.waiting.size)
 
     def plans(self) -> Iterator[Plan]:
         """Yield the plans of the rounds so far, the last one first."""
@@ -164,13 +187,13 @@ class PoolState:
 
     def any_left(self, problem: Problem) -> bool:
         """Return whether any pool row is still undecided."""
-        return self.looked < len(problem.pool)
+        return self.looked + self.waiting.size < len(problem.pool)
 
     def open_rows(self, problem: Problem) -> Bools:
-        """Return the pool rows that were neither bought nor skipped."""
+        """Return the pool rows that were neither bought nor skipped, and are not waiting for an answer."""
         open_ = np.ones(len(problem.pool), dtype=bool)
-        open_[self.bought] = False
-        open_[self.skipped] = False
+        for rows in (self.bought, self.skipped, self.waiting):
+            open_[rows] = False
         return open_
 
     def labelled(self, problem: Problem) -> tuple[Ints, Ints]:
@@ -259,7 +282,7 @@ def draw(
     taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
     chance = np.zeros(open_.size)
     if choice.to_measure and doubt is not None:
-        wanted = choice.explore_share * (state.bought.size + size)
+        wanted = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
         chance[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, wanted)
     else:
@@ -309,7 +332,7 @@ def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tupl
     open_ = state.open_rows(problem)
     if choice.gate_share == 0.0:
         return open_, open_.copy()
-    propensity, seen = problem.pool.propensity, state.bought.size + choice.batch
+    propensity, seen = problem.pool.propensity, state.n_taken + choice.batch
     passing = np.concatenate(
         [open_[part] & query_policy(propensity[part], problem.n_logged, seen) for part in pieces(open_.size)]
     )

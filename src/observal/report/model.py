@@ -13,7 +13,7 @@ from observal.diagnosis.words import number, percent
 from observal.methods.cells import wilson
 from observal.problem import Problem
 from observal.report.measures import is_known
-from observal.stopping import chances_of
+from observal.stopping import LEAST_BOUGHT, chances_of
 from observal.tables.written import day_words
 from observal.types import Interval
 
@@ -70,12 +70,13 @@ def worth(before: Interval, now: Interval, bought: int, to_gain: float | None) -
     if not bought:
         return f"With the log alone the error is {between(now)}. No label was bought yet."
     more = (
-        f"It is too early to say what {MORE_LABELS} more labels may bring."
+        f"It is too early to say what {MORE_LABELS} more labels may bring; that can be said from {LEAST_BOUGHT} bought labels on."
         if to_gain is None
         else f"The next {MORE_LABELS} labels may lower it by at most about {100 * to_gain:.2g} points."
     )
     return (
-        f"With the log alone the error was {between(before)}; with {bought:,} more labels it is {between(now)}. {more}"
+        f"With the log alone the error was {between(before)}; with {bought:,} more label{'s' * (bought != 1)} it is "
+        f"{between(now)}. {more}"
     )
 
 

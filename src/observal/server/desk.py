@@ -24,12 +24,13 @@ from observal.journal.sql.leases import ran_out, recall, remember, renew
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
 from observal.journal.sql.stored_problem import ROWS
-from observal.journal.status import CHOOSING, status_of, why_nothing
+from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
 from observal.journal.telling import own_changes
 from observal.server.rows import Rows
 from observal.server.worker import Worker
 
 HOUR = timedelta(hours=1)
+PATIENCE = timedelta(seconds=10)  # before rows are chosen ahead: once the others have answered, a newer model chooses
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
 
@@ -62,6 +63,8 @@ class Desk(Campaign):
         super().__init__(self.store)
         self._lease = timedelta(minutes=lease)
         self._renewed: dict[str, datetime] = {}
+        self._waiting: dict[str, datetime] = {}  # since when somebody waits for others
+        self._tried = 0  # the journal's last entry when rows were last to be chosen ahead
         self.worker = Worker(where)
         settings = self.settings
         with self.store.reading() as transaction:
@@ -100,6 +103,8 @@ class Desk(Campaign):
                 raise Refused(403, "Only an owner of the campaign may do this; ask one of them.")
             if not write:
                 self._follow(transaction)
+            if len(self.rows) != self._ledger.settings["pool_rows"]:  # rows were added to the pool
+                self.rows = Rows(read_whole_table(transaction.stored, ROWS), self._ledger.settings)
             yield transaction, me
 
     def me(self, cookie: str | None) -> dict[str, Any]:
@@ -142,6 +147,7 @@ class Desk(Campaign):
             choosing = self._to_choose()
             if choosing and (not self.worker.fitting or self.worker.failure):
                 self.worker.look()
+            choosing = choosing or self._chooses_ahead(me.name)
             note = "" if held else self._why_no_rows(me.name, choosing)
             return {
                 "round": len(ledger.plans),
@@ -167,6 +173,24 @@ class Desk(Campaign):
     def _to_choose(self) -> bool:
         return not self._ledger.open_rows and not self._ledger.stopped
 
+    def _chooses_ahead(self, name: str) -> bool:
+        """Have rows chosen ahead for somebody who has waited for others, and return whether that is going on.
+
+        If nothing has happened since it was tried, there are none to choose.
+        """
+        if not self._may_plan_ahead(name):
+            self._waiting.pop(name, None)
+            return False
+        now = people.now()
+        if now - self._waiting.setdefault(name, now) < PATIENCE:
+            return False
+        if not self.worker.fitting or self.worker.failure:
+            if self._tried == self._ledger.sequence and not self.worker.failure:
+                return False
+            self._tried = self._ledger.sequence
+            self.worker.look(name)
+        return True
+
     def _why_no_rows(self, name: str, choosing: bool) -> str:
         if not choosing:
             return why_nothing(self._ledger, name)
@@ -182,19 +206,17 @@ class Desk(Campaign):
         return any(rows for _, rows in idle)
 
     def _shown_rows(self, positions: list[int], name: str) -> list[dict[str, Any]]:
-        asked, ledger = self._shown(positions, name), self._ledger
+        asked = self._shown(positions, name)
         return [
             {
                 "id": str(id_),
-                "round": ledger.round_of[position],
-                "model_round": ledger.round_of[position] - 1,
+                "round": round_,
+                "model_round": model,
                 "reason": reason,
                 "query_probability": chance,
                 "fields": self.rows.fields(position),
             }
-            for position, id_, reason, chance in zip(
-                asked.positions, asked.ids, asked.reason, asked.query_probability, strict=True
-            )
+            for position, id_, round_, model, chance, reason in zip(*asked[:6], strict=True)
         ]
 
     def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
@@ -251,11 +273,12 @@ class Desk(Campaign):
             first = recall(transaction.stored, me.name, key, request)
             if first is not None:
                 return first
-            closed = not self._ledger.open_rows
+            before, none_open = self._ledger.closed, not self._ledger.open_rows
             self._renew(transaction, me.name)
             content = work(transaction, me)
             remember(transaction.stored, me.name, key, request, content)
-        if closed or not self._ledger.open_rows or request[0] != "tell" or content["corrected"]:
+        closed = self._ledger.closed != before or not self._ledger.open_rows
+        if closed or none_open or request[0] != "tell" or content["corrected"]:
             self.worker.look()  # a round closed, or an answer of a closed one changed
         return content
 
@@ -268,7 +291,7 @@ class Desk(Campaign):
             "label_budget": ledger.settings["label_budget"],
             "open_rows": len(ledger.open_rows),
             "round": len(ledger.plans),
-            "round_rows": int(ledger.plans[-1].asked.size) if ledger.plans else 0,
+            "round_rows": round_rows(ledger),
             "your_answers": ledger.answers_of(name),
             "labels_per_hour": self._per_hour(),
             "model_round": self.worker.model_round,

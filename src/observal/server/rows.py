@@ -38,7 +38,7 @@ class Rows:
         # The propensity is hidden, because what the old policy thought would sway people.
         hidden = {settings["id"], settings["label"], *_propensities(table, settings)}
         names = [name for name in table.column_names if name not in hidden]
-        self._table = table.select(names).combine_chunks()
+        self._table, self._n_rows = table.select(names).combine_chunks(), int(table.num_rows)
         self.image_column: str | None = show.get("image_column")
         kinds = {name: self._table.schema.field(name).type for name in names}
         numeric = [name for name, type_ in kinds.items() if column_kind(type_) == "number"]
@@ -49,6 +49,9 @@ class Rows:
         self._sorted = {name: _order(found) for name, found in values.items() if name not in self._pixels}
         self._names = [name for name in names if name not in self._pixels]
         self._kinds = {name: self._kind(name) for name in self._names}
+
+    def __len__(self) -> int:
+        return self._n_rows
 
     @property
     def columns(self) -> list[str]:

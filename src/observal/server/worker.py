@@ -42,11 +42,14 @@ class Worker:
         """Whether the other process is still choosing rows or fitting the last closed round."""
         return self._seen < self._looks
 
-    def look(self) -> None:
-        """Have the other process open a round if none is open, and measure what is closed; this returns at once."""
+    def look(self, waiting: str | None = None) -> None:
+        """Have the other process open a round if none is open, and measure what is closed; this returns at once.
+
+        `waiting` is somebody for whom a round is to be chosen ahead.
+        """
         with self._lock:
             self._looks += 1
-            self._send(("look", self._looks))
+            self._send(("look", (self._looks, waiting)))
 
     def export(self, path: str) -> Future[None]:
         """Have the other process write the model to a new file."""
@@ -125,7 +128,7 @@ class _Process:
         self._pipe = pipe
 
     def run(self) -> None:
-        wanted: int | None = None
+        wanted, waiting = 0, None
         while True:
             kind, content = self._pipe.recv()
             if kind == "stop":
@@ -133,10 +136,10 @@ class _Process:
             if kind == "export":
                 self._export(content)
             else:
-                wanted = content
-            if wanted is not None and not self._pipe.poll():  # several looks are one, and an export comes first
-                self._look(wanted)
-                wanted = None
+                wanted, waiting = content[0], content[1] or waiting
+            if wanted and not self._pipe.poll():  # several looks are one, and an export comes first
+                self._look(wanted, waiting)
+                wanted, waiting = 0, None
 
     def _export(self, path: str) -> None:
         refusal = None
@@ -146,9 +149,9 @@ class _Process:
             refusal = error
         self._pipe.send(("exported", (path, refusal)))
 
-    def _look(self, number: int) -> None:
+    def _look(self, number: int, waiting: str | None) -> None:
         try:
-            self._campaign.open_round()
+            self._campaign.open_round(waiting)
             self._pipe.send(("looked", number))
             self._measure()
         except ObservalError as error:

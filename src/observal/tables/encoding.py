@@ -116,7 +116,7 @@ class TableEncoder:
         """
         table = read_raw(table, None, Format(decimal=self._decimal, missing=self.missing))
         ends: Ints = np.cumsum([0, *(len(rule.names) for rule in self.rules)])
-        columns = [_usable_column(table, rule) for rule in self.rules]
+        columns = [usable_column(table, rule) for rule in self.rules]
         out = np.zeros((table.num_rows, int(ends[-1])))
         for start in range(0, table.num_rows, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -163,7 +163,8 @@ def date_names(record: Mapping[str, Any] | None) -> tuple[str, ...]:
     return () if record is None else TableEncoder.from_dict(record).dates
 
 
-def _usable_column(table: Any, rule: ColumnRule) -> Any:
+def usable_column(table: Any, rule: ColumnRule) -> Any:
+    """Return a column of a table in the form that its rule takes; numbers and dates may be text."""
     if rule.source not in table.column_names:
         raise InvalidInput(
             f"The table has no column {rule.source!r}, its columns are {table.column_names}; give the columns that the "

@@ -37,6 +37,18 @@ def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dic
     return {"dtype": array.dtype.str, "shape": list(array.shape)} | ({"packed": True} if packed else {})
 
 
+def append_array(transaction: Transaction, name: str, array: NDArray[Any], form: dict[str, Any]) -> dict[str, Any]:
+    """Store more rows of an array, in the same form, and return that form with its new shape."""
+    block = np.ascontiguousarray(array, dtype=np.dtype(form["dtype"]))
+    chunk, first = len(transaction.first_rows(name)), form["shape"][0]
+    step = max(1, MOST_BYTES // max(1, block.itemsize * math.prod(block.shape[1:])))
+    for k, start in enumerate(range(0, len(block), step)):
+        part = block[start : start + step]
+        content = _pack(part) if form.get("packed") else part.tobytes()
+        transaction.write_chunk(name, chunk + k, first + start, content)
+    return {**form, "shape": [first + len(block), *form["shape"][1:]]}
+
+
 def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDArray[Any]:
     """Return a stored array."""
     dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
@@ -107,7 +119,12 @@ def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     return out.reshape(shape)
 
 
-def write_table(transaction: Transaction, name: str, table: Any) -> None:
+def append_table(transaction: Transaction, name: str, table: Any, first_row: int) -> None:
+    """Store more rows of an Arrow table; `first_row` is the number of rows that it has."""
+    write_table(transaction, name, table, len(transaction.first_rows(name)), first_row)
+
+
+def write_table(transaction: Transaction, name: str, table: Any, first_chunk: int = 0, first_row: int = 0) -> None:
     """Store an Arrow table, compressed."""
     import pyarrow as pa
 
@@ -116,8 +133,8 @@ def write_table(transaction: Transaction, name: str, table: Any) -> None:
             table = table.set_column(k, column.name, table.column(k).cast(column.type.value_type))
     per_row = max(1, table.nbytes // max(1, table.num_rows))
     step = max(1, TABLE_BYTES // per_row)
-    for chunk, first in enumerate(range(0, table.num_rows, step)):
-        transaction.write_chunk(name, chunk, first, _to_bytes(table.slice(first, step)))
+    for chunk, first in enumerate(range(0, table.num_rows, step), start=first_chunk):
+        transaction.write_chunk(name, chunk, first_row + first, _to_bytes(table.slice(first, step)))
 
 
 def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> Any:

@@ -14,7 +14,7 @@ from observal.codec import gone_settings
 from observal.column_groups import ColumnGroups
 from observal.errors import NotACampaign
 from observal.journal.encoding import decode_method, decode_plan, decode_recorded, encode
-from observal.journal.events import Event, check_payload, require
+from observal.journal.events import Event, check_payload, extended, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
 from observal.journal.sql.in_place import ARRAYS as _IN_PLACE
@@ -65,6 +65,9 @@ class SqlTransaction:
             try:
                 payload = _decoded(event.kind, event.payload)
                 check_payload(event.kind, payload, settings)
+                if event.kind == "extended":
+                    settings = extended(settings, payload)
+                    _check_stored(settings)
             except NotACampaign:
                 raise
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -72,8 +75,11 @@ class SqlTransaction:
                     f"{self._name} is damaged: journal entry {event.sequence} ({event.kind!r:.40}) is not valid "
                     f"({' '.join(str(error).split())[:80]}); use an undamaged copy."
                 ) from None
+            if event.kind in ("created", "upgraded"):
+                data = payload.get("data", "")
+            elif event.kind == "extended":
+                data = payload.get("data", data)
             settings = payload if event.kind == "created" else settings
-            data = payload.get("data", "") if event.kind in ("created", "upgraded") else data
             found.append(replace(event, payload=payload))
         if data != self.stored.data_digest():
             raise damaged(self._name, "chunks of its data were changed, added or removed")

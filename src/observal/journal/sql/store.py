@@ -83,6 +83,7 @@ class Transaction:
 
     def write_chunk(self, name: str, chunk: int, first_row: int, content: bytes) -> None:
         """Store one chunk of the data."""
+        self.__dict__.pop("_digests", None)  # they are read again
         row = {"name": name, "chunk": chunk, "first_row": first_row, "content": content}
         self._connection.execute(sa.insert(data), row)
         digest = chunk_digest(name, chunk, first_row, content)

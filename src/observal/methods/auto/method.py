@@ -10,10 +10,10 @@ import numpy as np
 from observal.checks import Floats, Ints, check_numbers, check_whole
 from observal.errors import InvalidInput
 from observal.methods.auto.record import explored, surprises
-from observal.methods.pool import Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.pool import RANDOM, Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem import Problem
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.types import ASKED, Answers, Interval, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
@@ -94,6 +94,7 @@ class AutoVC:
     stops_early: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
     by_parts: ClassVar[bool] = True
+    pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.order not in ("pool", "stream"):
@@ -123,6 +124,11 @@ class AutoVC:
     @property
     def records_rounds(self) -> bool:
         """Whether intervals cost little once a round is planned, so that they are recorded with it."""
+        return self.order == "pool"
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
         return self.order == "pool"
 
     def choice(self, state: PoolState) -> Choice:
@@ -203,6 +209,13 @@ class AutoVC:
             return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
 
         return population_intervals(problem, state, gaps, state.model.scores_of, state.model.refitted)
+
+    def near_of(self, problem: Problem, state: PoolState, plan: Plan, rows: Ints) -> Ints:
+        """Return those of some pool rows that a plan would have taken, had they been in the pool when it was made in a state."""
+        taken = plan.asked[plan.reason[plan.action == ASKED] != RANDOM]
+        both = problem.n_logged + np.concatenate([taken, rows])
+        leads = state.model.unlabelled_leads(both, state.labelled(problem)[0])
+        return np.asarray(rows[leads[taken.size :] <= leads[: taken.size].max(initial=-np.inf)])
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""

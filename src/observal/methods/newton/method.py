@@ -107,6 +107,7 @@ class NewtonVC:
     stops_early: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
     by_parts: ClassVar[bool] = True
+    pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
@@ -123,6 +124,11 @@ class NewtonVC:
             raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
         if not self.stop_below >= 0.0:
             raise InvalidInput(f"stop_below must be at least 0, but is {self.stop_below}; 0 never stops early.")
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
+        return self.order == "pool"
 
     @property
     def parts(self) -> Parts:

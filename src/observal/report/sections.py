@@ -1,0 +1,269 @@
+"""The sections of a report: what the page's template fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Floats
+from observal.diagnosis.rows import column_of, sample_rows
+from observal.diagnosis.words import count, number, percent
+from observal.methods.measures import AUC, beats_baseline
+from observal.problem import Problem
+from observal.report import charts
+from observal.report.content import ReportContent
+from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of
+from observal.report.model import MOST_SHOWN, Judged, errors_by_group, title_of, what_it_uses, worth
+from observal.report.projection import asked_positions, telling_pair
+from observal.tables.written import day_words
+from observal.types import Interval
+from observal.weights import plain_importance
+
+LAST_ROWS = 12
+MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
+MOST_CLOUD, MOST_MARKS = 50_000, 400
+
+ROUND_WORDS = {
+    "labels": "labels so far",
+    "asked": "labels in this round",
+    "inferred": "inferred without asking",
+    "passed": "passed over",
+    "clip": "largest weight",
+    "uncertain": "of the pool still undecided",
+    "least_chance": "least chance of being picked",
+    "learners": "models in the blend",
+    "features": "features used",
+    "ridge": "shrinkage",
+    "tempering": "power of the weights",
+}
+
+
+def measures(content: ReportContent) -> list[dict[str, str]]:
+    """Return the rows of the table of intervals, the error first; each names the class that it is about."""
+    return [
+        {
+            "name": one.name,
+            "about": one.about,
+            "estimate": one.value(one.interval.estimate) if is_known(one.interval) else "–",
+            "range": f"{one.value(one.interval.low)} to {one.value(one.interval.high)}"
+            if is_known(one.interval)
+            else "not known",
+            "confidence": f"{100 * one.interval.confidence:g}%",
+        }
+        for one in measures_of(content.all_intervals, content.logged.classes.tolist(), content.goals.objective)
+    ]
+
+
+def matrix(content: ReportContent) -> list[dict[str, Any]]:
+    """Return the rows of the confusion matrix, in shares of all rows."""
+    classes = content.logged.classes.tolist()
+    found = confusion(content.all_intervals, classes)
+    if found is None or not is_known(content.error):
+        return []
+    return [
+        {
+            "name": str(name),
+            "cells": [
+                {
+                    "right": i == j,
+                    "estimate": percent(cell.estimate),
+                    "range": f"{percent(cell.low)} to {percent(cell.high)}",
+                }
+                for j, cell in enumerate(row)
+            ],
+        }
+        for i, (name, row) in enumerate(zip(classes, found, strict=True))
+    ]
+
+
+def model(content: ReportContent) -> dict[str, Any]:
+    """Return the verdict on the model, what it uses, and its errors by group."""
+    classes, intervals, objective = content.logged.classes.tolist(), content.all_intervals, content.goals.objective
+    known = {name: one for name, one in intervals.items() if one is not None}
+    beats = beats_baseline(known)
+    if (
+        objective != "error" and (auc := known.get(AUC)) is not None
+    ):  # such a model may make more mistakes than the baseline
+        beats = True if auc.low > 0.5 else None
+    level = "care" if beats is None or not is_known(content.error) else "good" if beats else "buy"
+    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
+    said = [baseline_sentence(intervals, classes), advice(intervals, classes, objective)]
+    bought = len(content.result.queries)
+    if history or not bought:
+        said.append(worth(history[0] if history else content.error, content.error, bought, content.to_gain))
+    pool = content.pool.X
+    sources = content.names if content.sources is None else content.sources
+    uses = what_it_uses(content.result.estimator, pool, content.names, sources)
+    problem = Problem(content.logged, content.pool)
+    groups = (
+        []
+        if content.judged is None
+        else errors_by_group(
+            problem, Judged(*content.judged), content.names, [name for name, _ in uses], content.date_features
+        )
+    )
+    return {
+        "level": level,
+        "title": title_of(level, objective),
+        "sentences": [text for text in said if text],
+        "uses": [(name, percent(moved)) for name, moved in uses[:MOST_SHOWN]],
+        "groups": groups,
+    }
+
+
+def progress(content: ReportContent) -> list[charts.Chart]:
+    """Return the charts of the error and of what is undecided, by labels bought."""
+    history = list(content.error_history or ())
+    if not history:
+        history = [(content.result.rounds[-1].labels, content.error)]
+    known = any(not isinstance(error, Interval) or is_known(error) for _, error in history)
+    found = [charts.error_chart(history)] if known else []
+    rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
+    if len(rounds) > 1:
+        found.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
+    return found
+
+
+def asked(content: ReportContent) -> dict[str, Any]:
+    """Return the section on asked rows: counts by reason, the map, and the last rows."""
+    result, pool = content.result, content.pool
+    where = asked_positions(pool, result)
+    is_asked = np.zeros(len(pool), dtype=bool)
+    is_asked[where] = True
+    pair = telling_pair(pool.X, is_asked)
+    decisions = result.decisions
+    reasons: dict[tuple[str, str], int] = {}
+    for action, reason in zip(decisions["action"].tolist(), decisions["reason"].tolist(), strict=True):
+        reasons[(action, reason)] = reasons.get((action, reason), 0) + 1
+    names = [content.names[column] for column in pair]
+    last = []
+    for position, query in list(zip(where.tolist(), result.queries, strict=True))[-LAST_ROWS:][::-1]:
+        found = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
+        values = [day_words(v) if name in content.date_features else v for v, name in zip(found, names, strict=True)]
+        last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
+    by_count = sorted(reasons.items(), key=lambda item: -item[1])
+    covered = ""
+    if content.diagnosis is not None and content.diagnosis.overlap.barely > 0.0 and where.size:
+        barely = int(np.count_nonzero(pool.propensity[where] < content.diagnosis.overlap.threshold))
+        covered = (
+            f"{barely:,} of the {count(where.size, 'label')} bought are for rows that the log barely covers; such rows are "
+            f"{percent(content.diagnosis.overlap.barely)} of the pool."
+        )
+    return {
+        "covered": covered,
+        "reasons": [{"action": a, "reason": r, "rows": n} for (a, r), n in by_count],
+        "names": names,
+        "last": last,
+        "map": _map(content, where, pair),
+    }
+
+
+def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Chart | None:
+    if not pair or where.size == 0:
+        return None
+    logged, pool = content.logged, content.pool
+    rng = np.random.default_rng(0)
+    cloud = sample_rows(len(pool), MOST_CLOUD, rng)
+    shown = np.flatnonzero(logged.revealed)
+    shown = shown[sample_rows(shown.size, MOST_MARKS, rng)]
+    asked = sample_rows(where.size, MOST_MARKS, rng)
+
+    filled = [
+        content.names.index(f"{content.names[c]} is missing")
+        for c in pair
+        if f"{content.names[c]} is missing" in content.names
+    ]
+
+    def there(X: Any) -> Any:
+        """Return which rows have values of their own, not ones that stand in for missing values."""
+        return ~np.any([column_of(X, column) == 1.0 for column in filled] or [np.zeros(X.shape[0], dtype=bool)], axis=0)
+
+    def points(X: Any, propensity: Floats) -> Floats:
+        X, propensity = X[there(X)], propensity[there(X)]
+        second = column_of(X, pair[1]) if len(pair) > 1 else propensity
+        return np.clip(np.column_stack([column_of(X, pair[0]), second]), -1e100, 1e100)
+
+    names = (content.names[pair[0]], content.names[pair[1]] if len(pair) > 1 else "propensity")
+    return charts.map_chart(
+        {
+            "pool": points(pool.X[cloud], pool.propensity[cloud]),
+            "revealed": points(logged.X[shown], logged.propensity[shown]),
+            "asked": points(pool.X[where[asked]], pool.propensity[where[asked]]),
+        },
+        [str(answer) for answer in content.result.queries["label"][asked][there(pool.X[where[asked]])].tolist()],
+        names,
+        [str(value) for value in logged.classes.tolist()],
+        (names[0] in content.date_features, names[1] in content.date_features),
+    )
+
+
+def diagnosis_charts(content: ReportContent) -> list[charts.Chart]:
+    """Return the charts of overlap and calibration; none without a diagnosis."""
+    diagnosis, logged = content.diagnosis, content.logged
+    if diagnosis is None:
+        return []
+    revealed = logged.propensity[logged.revealed]
+    found = [charts.overlap_chart(content.pool.propensity, revealed, diagnosis.overlap.threshold)]
+    if diagnosis.calibration.bins:
+        found.append(charts.calibration_chart(diagnosis))
+    return found
+
+
+def weights_chart(content: ReportContent) -> charts.Chart | None:
+    """Return the histogram of the weights of the log's labels."""
+    weights = plain_importance(content.logged.propensity[content.logged.revealed])
+    weights = weights[np.isfinite(weights)]
+    if weights.size == 0 or content.diagnosis is None:
+        return None
+    return charts.weights_chart(weights, content.diagnosis.weights.clip)
+
+
+def rounds_table(content: ReportContent) -> dict[str, Any]:
+    """Return the header and the rows of the table of rounds, and how many rounds are left out."""
+    rounds = content.result.rounds
+    shown = np.arange(len(rounds))
+    if len(rounds) > MOST_ROUNDS:
+        shown = np.unique(np.linspace(0, len(rounds) - 1, MOST_ROUNDS).round().astype(np.int64))
+    details = list(dict.fromkeys(key for r in rounds for key in r.details))
+    optional = {
+        "inferred": any(r.inferred for r in rounds),
+        "passed": any(r.passed for r in rounds),
+        "candidates": any(r.candidates is not None for r in rounds),
+    }
+    columns = ["labels", "asked", "skipped", *(name for name, there in optional.items() if there), "clip"]
+    rows = []
+    for i in shown.tolist():
+        r = rounds[i]
+        values = [cell(getattr(r, name)) for name in columns]
+        rows.append([str(r.index), *values, percent(r.disagreement), *(cell(r.details.get(key)) for key in details)])
+    named = [ROUND_WORDS.get(name, name.replace("_", " ")) for name in (*columns, "uncertain", *details)]
+    header = ["round", *named]
+    return {"header": header, "rows": rows, "left_out": len(rounds) - len(rows)}
+
+
+def settings(content: ReportContent) -> list[tuple[str, str]]:
+    """Return the settings, and the seed, as text."""
+    rows: Mapping[str, Any] = {
+        **content.settings,
+        **({} if content.random_state is None else {"seed": content.random_state}),
+    }
+    return [(str(name), str(value)) for name, value in rows.items()]
+
+
+def cell(value: Any) -> str:
+    """Return a value as text for a table.
+
+    Examples
+    --------
+    >>> cell(0.12345), cell(12000), cell("north"), cell(None), cell(True)
+    ('0.123', '12,000', 'north', '–', 'yes')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | float | np.integer | np.floating):
+        return "–" if np.isnan(value) else "no limit" if np.isinf(value) else number(float(value))
+    return str(value)
