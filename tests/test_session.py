@@ -185,6 +185,18 @@ def test_a_saved_session_goes_on_as_the_first_would_have(tmp_path, answers_befor
     assert [r.candidates for r in result.rounds] == [r.candidates for r in expected.rounds]
 
 
+def test_a_loaded_session_keeps_its_goals(tmp_path):
+    logged, pool, _ = data()
+    goals = {"population": "log", "looks": "once", "tolerance": 0.01, "width": 0.3, "objective": "balanced error"}
+    live = ob.Session(logged, pool, ob.NewtonVC(), label_budget=9, **goals)
+    live.save(tmp_path / "s.session")
+    assert ob.Session.load(tmp_path / "s.session").settings == live.settings
+    assert live.settings["goals"] == goals
+    plain = ob.Session(logged, pool, label_budget=9)  # whose error it is was found from the data, and noted
+    plain.save(tmp_path / "s.session")
+    assert ob.Session.load(tmp_path / "s.session").settings == plain.settings
+
+
 def test_a_loaded_session_keeps_recorded_decisions_even_if_the_method_would_now_decide_otherwise(tmp_path):
     live, truth = session()
     for _ in range(2):

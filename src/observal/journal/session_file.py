@@ -43,6 +43,8 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             "pool": problem.pool,
             "method": first.payload["method"],
             **settings,
+            "goals": list(first.payload["goals"].items()),
+            "notes": list(first.payload["notes"]),
             "made": first.time,
             "events": [
                 tuple(_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
@@ -74,7 +76,9 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
             raise TypeError("it has no log or no pool")
         problem = Problem(record["logged"], record["pool"]).for_method(record["method"])
         overlap = record.get("overlap", 1)  # version 0.1 had none
-        settings = new_settings(problem, record["method"], record["label_budget"], record["random_state"], overlap)
+        budget, seed, goals = record["label_budget"], record["random_state"], dict(record.get("goals", ()))
+        about = {"notes": record["notes"]} if "notes" in record else {}
+        settings = new_settings(problem, record["method"], budget, seed, overlap, about=about, goals=goals)
         later = _events(record) if "events" in record else _events_of_0_1(record)
         events = [Event(1, record.get("made", ""), OBSERVAL, "created", settings)]
         for number, event in enumerate(later, start=2):
