@@ -10,12 +10,22 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
-from observal.learners.members import Shares, averaged, class_shares, gaps_of, resampled, shares_of_trees
+from observal.learners.members import (
+    Shares,
+    averaged,
+    class_shares,
+    gaps_of,
+    resampled,
+    shares_of_trees,
+    unseen_by_trees,
+)
+from observal.methods.frame import as_near, dealt
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.problem import Problem
 from observal.types import Answers, Interval, Plan, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
+GAP_FOLDS = 4  # in each round, for the gaps of labelled rows as if their labels were not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +125,9 @@ class CommitteeVC:
         """Draw the rows of the next round."""
         if not state.any_left(problem):
             return Stop()
-        return draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
+        plan = draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
+        near, gaps = as_near(plan, self._unlabelled_ranks(problem, state), problem.n_logged)
+        return replace(plan, near=near, near_gaps=gaps)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
@@ -134,11 +146,7 @@ class CommitteeVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
-
-        The ranks of earlier rounds come from members that have seen the labels of the rows in question, so they cannot say
-        which labelled rows would have been taken.
-        """
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`."""
         from observal.methods.intervals import population_intervals
 
         X, classes = state.fit.X, problem.logged.classes
@@ -152,11 +160,37 @@ class CommitteeVC:
         return population_intervals(
             problem,
             state,
-            None,
+            lambda before, some: self._unlabelled_ranks(problem, before)[some],
             lambda some: _scores(state.model.estimator, X[some], classes),
             out_of_fold,
             folds=FOLDS,
         )
+
+    def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats:
+        """Return the rank of each row's gap, that of a labelled row as if its label were not known.
+
+        It is judged by the trees of a forest that have not seen it, or by committees fitted without its fold. Among rows without a
+        label the order is that of ``state.model.ranks``.
+        """
+        model: _Model = state.model
+        if model.gaps is None:  # all labels are the same, and the order is by lot
+            return model.ranks
+        gaps, (rows, y, weights, _) = model.gaps.copy(), self._labelled(problem, state)
+        X, classes, used = state.fit.X[rows], problem.logged.classes, weights > 0.0
+        trees, unseen = (
+            shares_of_trees(model.estimator, self.members),
+            unseen_by_trees(model.estimator, int(used.sum())),
+        )
+        if trees is not None and unseen is not None:
+            gaps[rows[used]] = gaps_of(trees, X[used], unseen)
+            return ranked(gaps, model.ranks)
+        fold_of = dealt(state.labelled(problem)[1], GAP_FOLDS)
+        for fold in np.unique(fold_of):
+            train, test = fold_of != fold, fold_of == fold
+            _, shares = self._fit_committee(X[train], y[train], weights[train], classes, np.random.default_rng(0))
+            if shares is not None:
+                gaps[rows[test]] = gaps_of(shares, X[test])
+        return ranked(gaps, model.ranks)
 
     # -- fitting ------------------------------------------------------------------------------------------------
 
@@ -223,12 +257,10 @@ class _Fitter:
         rows, y, weights, clip = method._labelled(self.problem, state)
         estimator, shares = method._fit_committee(X[rows], y, weights, classes, self.rng)
         if shares is None:
-            return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
+            return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip, None)
         gaps = gaps_of(shares, X)
         flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
-        ranks = np.empty(gaps.size)
-        ranks[np.lexsort((self.rng.random(gaps.size), gaps))] = np.arange(gaps.size)
-        return _Model(X, estimator, ranks, flips, clip)
+        return _Model(X, estimator, ranked(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +272,14 @@ class _Model:
     ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
+    gaps: Floats | None = field(repr=False)  # None while all labels are the same
+
+
+def ranked(gaps: Floats, ties: Floats) -> Floats:
+    """Return the rank of each gap, equal ones in the order of `ties`."""
+    ranks = np.empty(gaps.size)
+    ranks[np.lexsort((ties, gaps))] = np.arange(gaps.size)
+    return ranks
 
 
 @dataclass(frozen=True, eq=False)

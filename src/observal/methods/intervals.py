@@ -3,8 +3,7 @@
 **Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
 pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
 bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
-and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label. A
-method without such fits says so; then each row that was taken represents only itself.
+and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label.
 
 **Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
 Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
@@ -93,7 +92,7 @@ def would_take(
 def population_intervals(
     problem: Problem,
     state: PoolState,
-    gaps: Callable[[PoolState, Ints], Floats] | None,
+    gaps: Callable[[PoolState, Ints], Floats],
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
@@ -106,9 +105,8 @@ def population_intervals(
         Log and pool.
     state : PoolState
         What was bought and skipped.
-    gaps : callable, optional
-        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known. None
-        where such gaps are not to be had.
+    gaps : callable
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known.
     scores_of : callable
         From rows to scores and predicted classes by the classifier itself.
     out_of_fold : callable or pair of arrays
@@ -126,9 +124,8 @@ def population_intervals(
     frame, where, counted = frame_of(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
-    kind = np.isin(frame - problem.n_logged, taken_rows(state))
-    if gaps is not None:
-        kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
+    kind = np.isin(frame - problem.n_logged, taken_rows(state))  # whatever rounding does to their gaps
+    kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
