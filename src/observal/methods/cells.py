@@ -21,6 +21,8 @@ N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
+UNLIKE = 3.0  # times by which the propensities of one stratum may differ
+LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
 NOBODY = "no labelled row to judge by"
@@ -215,8 +217,7 @@ def make_cells(
     about = counted if target is None else counted & target
     labelled = np.zeros(scores.size, dtype=bool)
     labelled[rows] = True
-    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
-    strata = np.searchsorted(cuts, propensity, side="left")
+    strata = propensity_strata(propensity)
     cell, n_cells = np.full(scores.size, -1, dtype=np.int64), 0
     for which in (False, True):
         of_kind = np.flatnonzero(kind == which)
@@ -250,6 +251,31 @@ def make_cells(
     n_rows = int(about.sum())
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
     return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN))
+
+
+def propensity_strata(propensity: Floats) -> Ints:
+    """Return a stratum for each row: about equally many rows in each, and no two propensities in one that are very unlike.
+
+    Queries choose by propensity, too: a few rows that the log hardly shows may all be bought while hardly any of the others are. So they
+    must not share a rate of labelling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> propensity_strata(np.array([0.01] + 19 * [0.4])).tolist()[:3]
+    [0, 1, 1]
+    """
+    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
+    strata = np.searchsorted(cuts, propensity, side="left")
+    # A stratum whose largest and smallest propensity are too unlike is cut into parts that are equally wide in logarithms.
+    log = np.log(np.maximum(propensity, LEAST_PROPENSITY))
+    least, most = np.full(cuts.size + 1, np.inf), np.full(cuts.size + 1, -np.inf)
+    np.minimum.at(least, strata, log)
+    np.maximum.at(most, strata, log)
+    width = np.maximum(most - least, 0.0)[strata]
+    parts = np.maximum(1.0, np.ceil(width / np.log(UNLIKE)))
+    part = np.minimum(parts - 1.0, np.floor((log - least[strata]) / np.maximum(width, 1e-12) * parts))
+    return np.unique(strata + part / 100.0, return_inverse=True)[1].astype(np.int64)
 
 
 def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:

@@ -43,6 +43,13 @@ def blind_spot(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     return np.where(spot, 0.95, expit(2.0 * score - 1.0)), np.where(spot, 0.004, 0.5)
 
 
+def small_blind_spot(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return classes whose trend ends in a sixteenth of the space, where the log has few labels."""
+    score = X @ direction
+    spot = score > 1.534
+    return np.where(spot, 0.05, expit(2.5 * score)), np.where(spot, 0.02, 0.4)
+
+
 def rare(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     """Return a chance of the positive class that is 3 % on average, and a propensity that is lower where it is higher."""
     score = X @ direction
@@ -214,6 +221,7 @@ CLAIMS = (
         )
         if not (method is newton and kind is ten_classes)  # NewtonVC takes two
     ),
+    _claim(small_blind_spot, "blind in a sixteenth of the space", newton, ""),
     *(
         _claim(kind, words, method, of)
         for method, of in (
