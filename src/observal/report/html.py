@@ -18,7 +18,7 @@ from observal.methods.measures import AUC, beats_baseline
 from observal.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
-from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of
+from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of, returned_sentence
 from observal.report.model import MOST_SHOWN, Judged, errors_by_group, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
 from observal.tables.written import day_words
@@ -42,6 +42,7 @@ ROUND_WORDS = {
     "features": "features used",
     "ridge": "shrinkage",
     "tempering": "power of the weights",
+    "returned_round": "classifier of round",
 }
 
 __all__ = ["ReportContent", "render_report", "write_report"]
@@ -191,6 +192,7 @@ def headline(content: ReportContent) -> list[str]:
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
         f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
         + (f"; the estimate is {percent(error.estimate)}." if known else "."),
+        *filter(None, [returned_sentence(content.result.returned_round)]),
         *_confounded_sentence(content),
         *_contradiction_sentence(content),
         _stop_sentence(content.result.stopped),
