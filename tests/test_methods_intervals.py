@@ -93,6 +93,21 @@ def test_a_few_rows_that_were_all_bought_do_not_speak_for_others():
     assert found.estimate == pytest.approx(0.06, abs=1e-9)
 
 
+@pytest.mark.parametrize(("labels", "wrong", "unknown"), [(4, 2, True), (4, 0, False), (24, 12, False)])
+def test_a_few_labels_that_disagree_do_not_widen_an_interval(labels, wrong, unknown):
+    """A quarter of the rows has few labels: whatever they say, its mistakes are a quarter of all rows at most."""
+    cell = np.concatenate([np.arange(300) // 50, np.full(labels, 6)])
+    top, ones = np.append(np.arange(300) % 10 == 0, np.arange(labels) < wrong).astype(float), np.ones(300 + labels)
+    share = np.append(np.full(6, 0.125), 0.25)
+    cells = Cells(share, cell, ones, 0.0, 2000)
+    careful = Cells(share[:6] / 0.75, np.where(cell < 6, cell, -1), ones, 0.25, 2000)
+    chosen = module.narrower(cells, careful, top, ones)
+    assert (chosen is careful) == unknown
+    at_many_looks = chosen.ratio(top, ones).stretched(1.8, "looks")
+    assert at_many_looks.high - at_many_looks.low < 0.4
+    assert module.narrower(cells, replace(careful, unknown=0.0), top, ones) is cells
+
+
 # -- strata that join
 
 

@@ -17,6 +17,7 @@ CONFIDENCE = 0.95
 SCORE_BINS = 6
 LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
+FEW_KNOWN = 12  # of a stratum; one with fewer may count as unknown, if intervals are narrower then
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
@@ -197,6 +198,7 @@ def make_cells(
     of_pool: Bools,
     counted: Bools | None = None,
     target: Bools | None = None,
+    least_known: int = LEAST_KNOWN,
 ) -> Cells:
     """Sort all rows into cells by kind, propensity and score, each with enough labels.
 
@@ -212,6 +214,8 @@ def make_cells(
         Which rows are a sample of log and pool; all by default.
     target : bool array of shape (all rows,), optional
         Which rows belong to the population that the error is about; all by default.
+    least_known : int
+        Labels of a stratum; one with fewer joins another or counts as unknown.
     """
     counted = np.ones(scores.size, dtype=bool) if counted is None else counted
     about = counted if target is None else counted & target
@@ -221,7 +225,7 @@ def make_cells(
     cell, n_cells = np.full(scores.size, -1, dtype=np.int64), 0
     for which in (False, True):
         of_kind = np.flatnonzero(kind == which)
-        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind])[strata[of_kind]]
+        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind], least_known)[strata[of_kind]]
         for one in np.unique(group[group >= 0]):
             here = of_kind[group == one]
             known = scores[here[labelled[here]]]
@@ -278,7 +282,7 @@ def propensity_strata(propensity: Floats) -> Ints:
     return np.unique(strata + part / 100.0, return_inverse=True)[1].astype(np.int64)
 
 
-def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
+def joined_strata(strata: Ints, propensity: Floats, labelled: Bools, least_known: int = LEAST_KNOWN) -> Ints:
     """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
 
     Those that find none join each other, where together they have enough.
@@ -298,10 +302,10 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     sizes = np.maximum(np.bincount(strata, minlength=count), 1)
     labels = np.bincount(strata, weights=labelled, minlength=count)
     typical = np.bincount(strata, weights=propensity, minlength=count) / sizes
-    enough = np.flatnonzero(labels >= LEAST_KNOWN)
+    enough = np.flatnonzero(labels >= least_known)
     out = np.full(count, -1, dtype=np.int64)
     out[enough] = enough
-    for stratum in np.flatnonzero(labels < LEAST_KNOWN):
+    for stratum in np.flatnonzero(labels < least_known):
         near = enough[np.argsort(np.abs(enough - stratum), kind="stable")][:1]
         pair = np.append(typical[near], typical[stratum])
         if near.size and pair.max() <= MOST_UNLIKE * pair.min():
@@ -309,7 +313,7 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     left = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
     while left.size:
         alike = left[typical[left] <= MOST_UNLIKE * typical[left[0]]]
-        if labels[alike].sum() >= LEAST_KNOWN:
+        if labels[alike].sum() >= least_known:
             out[alike] = alike[0]
         left = left[alike.size :]
     return out

@@ -20,7 +20,8 @@ their rows, so their mistakes are not independent; the standard error is therefo
 collapsing where no mistake was seen.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
-cell that were asked about and skipped. Both ends of the interval move by that much.
+cell that were asked about and skipped. Both ends of the interval move by that much. A stratum with few labels counts as unknown, too,
+if the interval is narrower then: otherwise first labels could make it wider.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
 how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
@@ -36,7 +37,7 @@ from collections.abc import Callable
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.methods.cells import CONFIDENCE, METHOD, make_cells
+from observal.methods.cells import CONFIDENCE, FEW_KNOWN, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
 from observal.methods.frame import dealt, frame_of, taken_rows
 from observal.methods.measures import BASELINE, measured
@@ -46,6 +47,7 @@ from observal.types import ASKED, Interval
 
 FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
+TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
@@ -129,8 +131,9 @@ def population_intervals(
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
-    cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
+    sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     values = _values(codes, predicted)
+    cells = narrower(make_cells(*sorting), make_cells(*sorting, least_known=FEW_KNOWN), *values["error"])
     found = {name: cells.ratio(*values[name]) for name in names}
     found |= measured(cells, codes, predicted, out_scores, problem.logged.classes.tolist(), problem.objective)
     found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
@@ -142,6 +145,18 @@ def population_intervals(
         ):
             found[key] = difference
     return found
+
+
+def narrower(cells: Cells, careful: Cells, top: Floats, bottom: Floats) -> Cells:
+    """Return the cells that say more: the careful ones count strata with few labels as unknown.
+
+    Whatever mistakes there are in a part of the population, they are no more than that part. A few labels that disagree can say less than
+    that, above all where intervals must hold at many looks.
+    """
+    if careful.unknown <= cells.unknown:
+        return cells
+    one, other = (some.ratio(top, bottom).stretched(TYPICAL_STRETCH, "") for some in (cells, careful))
+    return careful if other.high - other.low < one.high - one.low else cells
 
 
 def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
