@@ -1,16 +1,14 @@
-"""The classifier of an earlier round, where it makes credibly fewer mistakes than the last one.
+"""The classifier of the log alone, where it makes credibly fewer mistakes than the last one.
 
 A linear model can get worse by labels: a few rows far away that it cannot fit pull it from where it was right. So the last classifier
-is compared with that of the log alone and that of the round with half of the labels, on all labelled rows, each judged by fits that have
+is compared with that of the log alone, round 0, on all labelled rows, each judged by fits that have
 not seen it. With w_i the share of the population that a row stands for and d_i = 1{the last is wrong} − 1{the earlier is wrong}, the
 last one makes ``D = Σ w_i·d_i`` more mistakes. With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, its standard
 error is 1.1 times the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier one is returned if D is above 0
-with a confidence of 97.5 %, one-sided, for all rounds that are compared together.
+with a confidence of 97.5 %, one-sided.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -25,24 +23,24 @@ LEAST_DIFFERENT = 10  # labelled rows on which two classifiers must differ to be
 
 
 def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
-    """Return the earlier state with the classifier that makes fewest mistakes, if it makes credibly fewer than the last; else None."""
+    """Return the state that knows the log alone, if its classifier makes credibly fewer mistakes; else None."""
     from scipy.special import ndtri
 
+    earlier = state
+    while earlier.before is not None:
+        earlier = earlier.before
+    if earlier is state or np.unique(earlier.labelled(problem)[1]).size < 2:
+        return None
     rows, codes = state.labelled(problem)
-    compared = [one for one in _to_compare(state) if np.unique(one.labelled(problem)[1]).size > 1]
-    fitted = state.model.scores_of(rows)[1] != codes
-    weights = state.importance(problem, rows, None)[0]
-    z, best, most = -float(ndtri((1.0 - CONFIDENCE) / max(1, len(compared)))), None, 0.0
-    for earlier in compared:
-        # The last fit has seen all labels: if it looks better even so, it may be better. If it looks worse, it is judged fairly.
-        if weights @ (fitted.astype(float) - (earlier.model.scores_of(rows)[1] != codes)) <= 0.0:
-            continue
-        said, _ = state.model.left_out_classes
-        different = (said != codes).astype(float) - (said_by(problem, earlier, state)[1] != codes)
-        more, error = paired(state.model.label_cells, different)
-        if np.count_nonzero(different) >= LEAST_DIFFERENT and more > z * error and more > most:
-            best, most = earlier, more
-    return best
+    fitted, before = (one.model.scores_of(rows)[1] != codes for one in (state, earlier))
+    # The last fit has seen all labels. If it looks better even so, it may be; if it looks worse, both are judged fairly.
+    if state.importance(problem, rows, None)[0] @ (fitted.astype(float) - before) <= 0.0:
+        return None
+    said, _ = state.model.left_out_classes
+    different = (said != codes).astype(float) - (said_by(problem, earlier, state)[1] != codes)
+    more, error = paired(state.model.label_cells, different)
+    credible = np.count_nonzero(different) >= LEAST_DIFFERENT and more > float(ndtri(CONFIDENCE)) * error
+    return earlier if credible else None
 
 
 def paired(cells: Cells, different: Floats) -> tuple[float, float]:
@@ -72,16 +70,3 @@ def said_by(problem: Problem, earlier: PoolState, state: PoolState) -> Scores:
     order = np.argsort(rows)
     scores[order[np.searchsorted(rows, known, sorter=order)]] = earlier.model.left_out_scores
     return scores, (scores > 0.0).astype(np.int64)
-
-
-def _to_compare(state: PoolState) -> Iterator[PoolState]:
-    """Yield the round with half of the labels, and the log alone."""
-    half, found = state.bought.size / 2, state.before
-    while found is not None and found.bought.size > half:
-        found = found.before
-    if found is not None:
-        yield found
-        if found.before is not None:
-            while found.before is not None:
-                found = found.before
-            yield found

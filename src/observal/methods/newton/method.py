@@ -65,7 +65,7 @@ class NewtonVC:
         probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
         it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
     return_earlier : bool
-        Whether the classifier of an earlier round is returned where it makes credibly fewer mistakes than the last one. Which rows are
+        Whether the classifier of the log alone is returned where it makes credibly fewer mistakes than the last one. Which rows are
         asked about does not depend on it. See :mod:`observal.methods.newton.earlier`.
     stop_below : float
         Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
