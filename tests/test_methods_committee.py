@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.learners.members import certainty, gaps_of, margins_of, resampled, shares_of_trees
+from observal.learners.members import certainty, gaps_of, margins_of, resampled, shares_of_trees, unseen_by_trees
 from observal.methods.committee import CommitteeVC, ConstantClassifier
 from observal.problem import Problem
 from tests.pool_worlds import World, check_intervals
@@ -300,3 +300,43 @@ def test_equal_weights_are_not_handed_on(tempering, weighted):
     result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10)
     check_intervals(result)
     assert own_fit(result.estimator).weighted_ is weighted
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [DecisionTreeClassifier(min_samples_leaf=3), RandomForestClassifier(60, min_samples_leaf=2)],
+    ids=["folds", "trees"],
+)
+def test_a_labelled_row_is_ranked_as_if_its_label_were_not_known(estimator):
+    """Trees that remember labels of pure noise are sure of them, and of no other row."""
+    seen, blind = [], []
+    for seed in (1, 2, 3):
+        world = World(seed, noise=0.5, low=0.6, m=600, n=300)
+        problem, method = Problem(world.logged, world.pool), CommitteeVC(estimator)
+        state = method.begin(problem, np.random.default_rng(0))
+        labelled = np.append(world.logged.revealed, np.zeros(300, dtype=bool))
+        ranks, honest = state.model.ranks, method._unlabelled_ranks(problem, state)
+        assert np.argsort(ranks[~labelled]).tolist() == np.argsort(honest[~labelled]).tolist()
+        seen.append(ranks[labelled].mean() / ranks[~labelled].mean())
+        blind.append(honest[labelled].mean() / honest[~labelled].mean())
+    assert min(seen) > 1.25
+    assert 0.9 < np.mean(blind) < 1.1
+
+
+def test_unseen_trees_alone_judge_a_row():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    forest = RandomForestClassifier(30, random_state=0).fit(X, y)
+    unseen = unseen_by_trees(forest, 60)
+    shares = shares_of_trees(forest, 8)(X)
+    means, variances, counts = [], [], []
+    for row in range(60):
+        votes = [s[row] for s, free in zip(shares, unseen, strict=True) if free[row]]
+        best = np.mean(votes, axis=0).argmax()
+        leads = [vote[best] - vote[1 - best] for vote in votes]
+        means.append(np.mean(leads)), variances.append(np.var(leads)), counts.append(len(votes))
+    means, variances, counts = map(np.array, (means, variances, counts))
+    shrunk = (counts * variances + variances.mean()) / (counts + 1)
+    np.testing.assert_allclose(gaps_of(shares_of_trees(forest, 8), X, unseen), means**2 / (2 * shrunk))
+    assert [set(np.flatnonzero(~free)) for free in unseen] == [set(drawn) for drawn in forest.estimators_samples_]
+    assert unseen_by_trees(ExtraTreesClassifier(12).fit(X, y), 60) is None

@@ -21,6 +21,7 @@ from observal.methods.cells import (
     Cells,
     joined_strata,
     make_cells,
+    propensity_strata,
     wilson,
 )
 from observal.methods.intervals import population_intervals, would_take
@@ -63,6 +64,49 @@ def test_wilson_holds_the_estimate_and_widens_with_the_variance(estimate, varian
     if variance > 0.0 and estimate * (1 - estimate) > 0.0:
         wide = wilson(estimate, 2 * variance, n_labels)
         assert wide[1] - wide[0] >= high - low - 1e-12
+
+
+# -- strata by propensity, and strata that join
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60))
+def test_strata_of_cells_hold_like_propensities_in_their_order(values):
+    propensity = np.array(values)
+    found = propensity_strata(propensity)
+    assert found.tolist() == twin.propensity_strata(values)
+    order = np.argsort(propensity, kind="stable")
+    assert (np.diff(found[order]) >= 0).all()
+    for stratum in np.unique(found):
+        here = np.maximum(propensity[found == stratum], 1e-6)
+        assert here.max() <= 3.0 * here.min() * (1 + 1e-9)
+
+
+def test_a_few_rows_that_were_all_bought_do_not_speak_for_others():
+    """The log hardly shows 60 of 1,000 rows, where all is wrong; queries took all of these and few of the others."""
+    rng = np.random.default_rng(0)
+    pool = np.arange(2000) >= 1000
+    spot = np.arange(2000) % 50 < 3
+    asked = pool & (spot | (rng.random(2000) < 0.02))
+    labelled = asked | (~pool & (rng.random(2000) < np.where(spot, 0.02, 0.4)))
+    nobody = np.zeros(2000, dtype=bool)
+    cells = make_cells(np.where(spot, 0.02, 0.4), nobody, np.zeros(2000), np.flatnonzero(labelled), asked, nobody, pool)
+    found = cells.ratio(spot[labelled].astype(float), np.ones(int(labelled.sum())))
+    assert found.estimate == pytest.approx(0.06, abs=1e-9)
+
+
+@pytest.mark.parametrize(("labels", "wrong", "unknown"), [(4, 2, True), (4, 0, False), (24, 12, False)])
+def test_a_few_labels_that_disagree_do_not_widen_an_interval(labels, wrong, unknown):
+    """A quarter of the rows has few labels: whatever they say, its mistakes are a quarter of all rows at most."""
+    cell = np.concatenate([np.arange(300) // 50, np.full(labels, 6)])
+    top, ones = np.append(np.arange(300) % 10 == 0, np.arange(labels) < wrong).astype(float), np.ones(300 + labels)
+    share = np.append(np.full(6, 0.125), 0.25)
+    cells = Cells(share, cell, ones, 0.0, 2000)
+    careful = Cells(share[:6] / 0.75, np.where(cell < 6, cell, -1), ones, 0.25, 2000)
+    chosen = module.narrower(cells, careful, top, ones)
+    assert (chosen is careful) == unknown
+    at_many_looks = chosen.ratio(top, ones).stretched(1.8, "looks")
+    assert at_many_looks.high - at_many_looks.low < 0.4
+    assert module.narrower(cells, replace(careful, unknown=0.0), top, ones) is cells
 
 
 # -- strata that join

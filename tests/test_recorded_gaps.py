@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.journal.replay import Replay
+from observal.methods import frame
 from observal.methods.auto import model
 from observal.types import Plan
 from tests.campaigns import make_campaign, small_data, truth_of
@@ -16,8 +18,12 @@ from tests.campaigns import make_campaign, small_data, truth_of
 
 @pytest.fixture(scope="module")
 def session():
+    return spent(ob.AutoVC(learners=("linear", "forest")))
+
+
+def spent(method):
     logged, pool = small_data()
-    session = ob.Session(logged, pool, ob.AutoVC(learners=("linear", "forest")), label_budget=45, tolerance=None)
+    session = ob.Session(logged, pool, method, label_budget=45, tolerance=None)
     while (query := session.ask()) is not None:
         session.tell(query.ids, [truth_of(i) for i in query.positions])
     return session
@@ -28,6 +34,16 @@ def replayed(session, plans):
     codes = {"bad": 0, "good": 1}
     replay.follow(plans, {int(row): codes[truth_of(row)] for plan in plans for row in plan.asked})
     return replay
+
+
+def test_intervals_of_a_committee_are_those_of_fitting_every_round_again():
+    """A tree remembers its labels, and many rows have equal gaps."""
+    session = spent(ob.CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3), members=3, batch=15))
+    forgotten = [replace(plan, near=None, near_gaps=None) for plan in session.plans]
+    recorded, again = replayed(session, session.plans), replayed(session, forgotten)
+    last = recorded.closed
+    assert dict(recorded.intervals(last)) == dict(again.intervals(last))
+    assert all(plan.near is not None and plan.near.size >= plan.asked.size // 2 for plan in session.plans)
 
 
 def test_intervals_are_those_of_fitting_every_round_again(session):
@@ -96,8 +112,8 @@ def test_rounds_chosen_ahead_are_measured_as_if_every_round_were_fitted_again(tm
 
 
 def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):
-    monkeypatch.setattr(model, "MOST_NEAR", 0)
-    monkeypatch.setattr(model, "MOST_NEAR_SHARE", 0)
+    monkeypatch.setattr(frame, "MOST_NEAR", 0)
+    monkeypatch.setattr(frame, "MOST_NEAR_SHARE", 0)
     assert Replay(session.problem, session.settings["method"], 0).next_plan().near is None
 
 

@@ -29,6 +29,8 @@ from observal.looks import Looks, check_looks
 from observal.objectives import check_objective
 
 ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
+RETURNED = "returned_round"
+"""Among a round's details: the earlier round whose classifier is returned."""
 ACTION_NAMES = np.array(["asked", "inferred", "passed"])
 
 
@@ -429,6 +431,11 @@ class RunResult:
     def error_interval(self) -> Interval:
         """The population error of `estimator`."""
         return self.intervals["error"]
+
+    @property
+    def returned_round(self) -> int | None:
+        """The earlier round that `estimator` is from, because it makes credibly fewer mistakes; None if it is from the last one."""
+        return self.rounds[-1].details.get(RETURNED)
 
     def __post_init__(self) -> None:
         if not self.rounds:

@@ -26,14 +26,20 @@ def status(
 
     opened = Campaign.open(campaign)
     found: dict[str, Any] = {}
+    returned: int | None = None
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found = opened.intervals()
-    show_status(opened.status(), as_json, found)
+            found, returned = opened.intervals(), opened.returned_round
+    show_status(opened.status(), as_json, found, returned)
 
 
-def show_status(found: Any, as_json: bool, intervals: dict[str, Any] | None = None) -> None:
-    """Print the status, with the measures of the classifier on top."""
+def show_status(
+    found: Any, as_json: bool, intervals: dict[str, Any] | None = None, returned: int | None = None
+) -> None:
+    """Print the status, with the measures of the classifier on top.
+
+    `returned` is the earlier round that the classifier is from, if it is not from the last one.
+    """
     lines: list[tuple[str, str]] = found.lines()
     if intervals:
         from observal.methods.contradiction import contradiction
@@ -45,11 +51,15 @@ def show_status(found: Any, as_json: bool, intervals: dict[str, Any] | None = No
                 "error_interval": asdict(intervals["error"]),
                 "contradicted": contradicted,
                 "beats_baseline": beats_baseline(intervals),
+                "returned_round": returned,
                 "intervals": {name: asdict(one) for name, one in intervals.items()},
             }
             print_json(found.to_dict() | measured)
             return
-        lines = [*_measured(found, intervals, contradicted), *lines]
+        from observal.report.measures import returned_sentence
+
+        earlier = [("", text) for text in (returned_sentence(returned),) if text]
+        lines = [*_measured(found, intervals, contradicted), *earlier, *lines]
     if as_json:
         print_json(found.to_dict())
     else:

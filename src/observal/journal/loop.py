@@ -330,9 +330,15 @@ class LabelLoop:
 
     @property
     def estimator(self) -> Any:
-        """The classifier of the last closed round."""
+        """The classifier after the last closed round."""
         replay = self._replayed()
         return replay.estimator(replay.closed)
+
+    @property
+    def returned_round(self) -> int | None:
+        """The earlier round that `estimator` is from, because it makes credibly fewer mistakes; None if it is from the last one."""
+        replay = self._replayed()
+        return replay.returned(replay.closed)
 
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
         """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""

@@ -184,6 +184,11 @@ class Replay:
             return self._method.estimator_of(self.problem, self._states[k])
         return self.round(k).estimator
 
+    def returned(self, k: int) -> int | None:
+        """Return the earlier round whose classifier a run that ends at a closed round returns; None if it returns its own."""
+        found = getattr(self._method, "returned_round", None)
+        return None if found is None else found(self.problem, self._states[k])
+
     def intervals(self, k: int) -> Later:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:

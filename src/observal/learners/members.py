@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints
+from observal.checks import Bools, Floats, Ints
 from observal.frames import rows_of
 
 ROWS_AT_ONCE = 4096  # of which all members are asked at once
@@ -67,10 +67,30 @@ def shares_of_trees(fit: Any, least: int) -> Shares | None:
     return shares
 
 
-def gaps_of(shares: Shares, X: Any) -> Floats:
-    """Return M²/(2·V) of all rows, a block at a time: what the members say of all of them may not fit into memory."""
-    margins = [margins_of(shares(rows_of(X, slice(a, a + ROWS_AT_ONCE)))) for a in range(0, X.shape[0], ROWS_AT_ONCE)]
-    return certainty(np.concatenate(margins, axis=1))
+def unseen_by_trees(fit: Any, n_rows: int) -> Bools | None:
+    """Return which of the rows that a forest was fitted on each of its trees has not seen: trees × rows.
+
+    None where a row has fewer than two such trees: no forest, or one whose trees see every row.
+    """
+    from sklearn.pipeline import Pipeline
+
+    forest = fit[-1] if isinstance(fit, Pipeline) else fit
+    if not getattr(forest, "bootstrap", False) or not hasattr(forest, "estimators_samples_"):
+        return None
+    unseen = np.ones((len(forest.estimators_), n_rows), dtype=bool)
+    for of_tree, seen in zip(unseen, forest.estimators_samples_, strict=True):
+        of_tree[seen] = False
+    return unseen if unseen.sum(axis=0).min() >= 2 else None
+
+
+def gaps_of(shares: Shares, X: Any, unseen: Bools | None = None) -> Floats:
+    """Return M²/(2·V) of all rows, a block at a time: what the members say of all of them may not fit into memory.
+
+    With `unseen` (members × rows) each row is judged by the members that it marks.
+    """
+    blocks = [slice(a, a + ROWS_AT_ONCE) for a in range(0, X.shape[0], ROWS_AT_ONCE)]
+    margins = [margins_of(shares(rows_of(X, block)), True if unseen is None else unseen[:, block]) for block in blocks]
+    return certainty(np.concatenate(margins, axis=1), True if unseen is None else unseen)
 
 
 def averaged(own: Any, members: list[Any], X: Any) -> Any:
@@ -101,22 +121,24 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
     )  # the voters are already fitted; this only tells it the classes
 
 
-def margins_of(shares: Floats) -> Floats:
+def margins_of(shares: Floats, judges: Any = True) -> Floats:
     """Return, for each member and row, the chance of the committee's class less that of its strongest rival.
 
     Parameters
     ----------
     shares : array of shape (members, rows, classes)
         The chance that each member gives each class.
+    judges : bool array of shape (members, rows), optional
+        The members that make up each row's committee; all by default.
     """
     _, n_rows, n_classes = shares.shape
-    best = shares.mean(axis=0).argmax(axis=1)
+    best = shares.mean(axis=0, where=np.asarray(judges)[..., None]).argmax(axis=1)
     of_best = shares[:, np.arange(n_rows), best]
     return np.asarray(of_best - np.where(np.arange(n_classes) == best[:, None], -np.inf, shares).max(axis=2))
 
 
-def certainty(margins: Floats) -> Floats:
-    """Return M²/(2·V) of each row, M being the mean and V the variance of its margin over the members.
+def certainty(margins: Floats, judges: Any = True) -> Floats:
+    """Return M²/(2·V) of each row, M being the mean and V the variance of its margin over the members, or over its `judges`.
 
     Examples
     --------
@@ -125,8 +147,8 @@ def certainty(margins: Floats) -> Floats:
     >>> certainty(margins_of(np.stack([agreed, split], axis=1))).round(2).tolist()
     [2.72, 0.01]
     """
-    n_members = len(margins)
-    mean, variance = margins.mean(axis=0), margins.var(axis=0)
+    n_members = np.broadcast_to(judges, margins.shape).sum(axis=0)
+    mean, variance = margins.mean(axis=0, where=judges), margins.var(axis=0, where=judges)
     variance = (n_members * variance + variance.mean()) / (n_members + 1)
     return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, LEAST_VARIANCE)))
 

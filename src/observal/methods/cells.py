@@ -17,10 +17,13 @@ CONFIDENCE = 0.95
 SCORE_BINS = 6
 LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
+FEW_KNOWN = 12  # of a stratum; one with fewer may count as unknown, if intervals are narrower then
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
+UNLIKE = 3.0  # times by which the propensities of one stratum may differ
+LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
 MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
 NOBODY = "no labelled row to judge by"
@@ -195,6 +198,7 @@ def make_cells(
     of_pool: Bools,
     counted: Bools | None = None,
     target: Bools | None = None,
+    least_known: int = LEAST_KNOWN,
 ) -> Cells:
     """Sort all rows into cells by kind, propensity and score, each with enough labels.
 
@@ -210,17 +214,18 @@ def make_cells(
         Which rows are a sample of log and pool; all by default.
     target : bool array of shape (all rows,), optional
         Which rows belong to the population that the error is about; all by default.
+    least_known : int
+        Labels of a stratum; one with fewer joins another or counts as unknown.
     """
     counted = np.ones(scores.size, dtype=bool) if counted is None else counted
     about = counted if target is None else counted & target
     labelled = np.zeros(scores.size, dtype=bool)
     labelled[rows] = True
-    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
-    strata = np.searchsorted(cuts, propensity, side="left")
+    strata = propensity_strata(propensity)
     cell, n_cells = np.full(scores.size, -1, dtype=np.int64), 0
     for which in (False, True):
         of_kind = np.flatnonzero(kind == which)
-        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind])[strata[of_kind]]
+        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind], least_known)[strata[of_kind]]
         for one in np.unique(group[group >= 0]):
             here = of_kind[group == one]
             known = scores[here[labelled[here]]]
@@ -252,7 +257,32 @@ def make_cells(
     return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN))
 
 
-def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
+def propensity_strata(propensity: Floats) -> Ints:
+    """Return a stratum for each row: about equally many rows in each, and no two propensities in one that are very unlike.
+
+    Queries choose by propensity, too: a few rows that the log hardly shows may all be bought while hardly any of the others are. So they
+    must not share a rate of labelling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> propensity_strata(np.array([0.01] + 19 * [0.4])).tolist()[:3]
+    [0, 1, 1]
+    """
+    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
+    strata = np.searchsorted(cuts, propensity, side="left")
+    # A stratum whose largest and smallest propensity are too unlike is cut into parts that are equally wide in logarithms.
+    log = np.log(np.maximum(propensity, LEAST_PROPENSITY))
+    least, most = np.full(cuts.size + 1, np.inf), np.full(cuts.size + 1, -np.inf)
+    np.minimum.at(least, strata, log)
+    np.maximum.at(most, strata, log)
+    width = np.maximum(most - least, 0.0)[strata]
+    parts = np.maximum(1.0, np.ceil(width / np.log(UNLIKE)))
+    part = np.minimum(parts - 1.0, np.floor((log - least[strata]) / np.maximum(width, 1e-12) * parts))
+    return np.unique(strata + part / 100.0, return_inverse=True)[1].astype(np.int64)
+
+
+def joined_strata(strata: Ints, propensity: Floats, labelled: Bools, least_known: int = LEAST_KNOWN) -> Ints:
     """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
 
     Those that find none join each other, where together they have enough.
@@ -272,10 +302,10 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     sizes = np.maximum(np.bincount(strata, minlength=count), 1)
     labels = np.bincount(strata, weights=labelled, minlength=count)
     typical = np.bincount(strata, weights=propensity, minlength=count) / sizes
-    enough = np.flatnonzero(labels >= LEAST_KNOWN)
+    enough = np.flatnonzero(labels >= least_known)
     out = np.full(count, -1, dtype=np.int64)
     out[enough] = enough
-    for stratum in np.flatnonzero(labels < LEAST_KNOWN):
+    for stratum in np.flatnonzero(labels < least_known):
         near = enough[np.argsort(np.abs(enough - stratum), kind="stable")][:1]
         pair = np.append(typical[near], typical[stratum])
         if near.size and pair.max() <= MOST_UNLIKE * pair.min():
@@ -283,7 +313,7 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     left = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
     while left.size:
         alike = left[typical[left] <= MOST_UNLIKE * typical[left[0]]]
-        if labels[alike].sum() >= LEAST_KNOWN:
+        if labels[alike].sum() >= least_known:
             out[alike] = alike[0]
         left = left[alike.size :]
     return out

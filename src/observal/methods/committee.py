@@ -11,12 +11,22 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
 from observal.frames import rows_of
-from observal.learners.members import Shares, averaged, class_shares, gaps_of, resampled, shares_of_trees
+from observal.learners.members import (
+    Shares,
+    averaged,
+    class_shares,
+    gaps_of,
+    resampled,
+    shares_of_trees,
+    unseen_by_trees,
+)
+from observal.methods.frame import as_near, dealt
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.problem import Problem
 from observal.types import Answers, Interval, Plan, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
+GAP_FOLDS, GAP_MEMBERS = 3, 4  # in each round, for the gaps of labelled rows as if their labels were not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +130,9 @@ class CommitteeVC:
         """Draw the rows of the next round."""
         if not state.any_left(problem):
             return Stop()
-        return draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
+        plan = draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
+        near, gaps = as_near(plan, self._unlabelled_ranks(problem, state), problem.n_logged)
+        return replace(plan, near=near, near_gaps=gaps)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
@@ -139,11 +151,7 @@ class CommitteeVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
-
-        The ranks of earlier rounds come from members that have seen the labels of the rows in question, so they cannot say
-        which labelled rows would have been taken.
-        """
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`."""
         from observal.methods.intervals import population_intervals
 
         X, classes = state.fit.X, problem.logged.classes
@@ -157,11 +165,37 @@ class CommitteeVC:
         return population_intervals(
             problem,
             state,
-            None,
+            lambda before, some: self._unlabelled_ranks(problem, before)[some],
             lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
             out_of_fold,
             folds=FOLDS,
         )
+
+    def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats:
+        """Return the rank of each row's gap, that of a labelled row as if its label were not known.
+
+        It is judged by the trees of a forest that have not seen it, or by committees fitted without its fold. Among rows without a
+        label the order is that of ``state.model.ranks``.
+        """
+        model: _Model = state.model
+        if model.gaps is None:  # all labels are the same, and the order is by lot
+            return model.ranks
+        gaps, (rows, y, weights, _) = model.gaps.copy(), self._labelled(problem, state)
+        X, classes, used = rows_of(state.fit.X, rows), problem.logged.classes, weights > 0.0
+        trees, unseen = (
+            shares_of_trees(model.estimator, self.members),
+            unseen_by_trees(model.estimator, int(used.sum())),
+        )
+        if trees is not None and unseen is not None:
+            gaps[rows[used]] = gaps_of(trees, rows_of(X, used), unseen)
+            return ranked(gaps, model.ranks)
+        fold_of = dealt(state.labelled(problem)[1], GAP_FOLDS)
+        for fold in np.unique(fold_of):
+            train, test, rng = fold_of != fold, fold_of == fold, np.random.default_rng(0)
+            if np.unique(y[train & used]).size > 1:
+                members = self._fit_members(GAP_MEMBERS, rows_of(X, train), y[train], weights[train], classes, rng)
+                gaps[rows[test]] = gaps_of(_shares_of(members), rows_of(X, test))
+        return ranked(gaps, model.ranks)
 
     # -- fitting ------------------------------------------------------------------------------------------------
 
@@ -183,13 +217,20 @@ class CommitteeVC:
             return own, None
         if (trees := shares_of_trees(own, self.members)) is not None:
             return own, trees
+        members = self._fit_members(self.members, X, y, weights, classes, rng)
+        return averaged(own, members, X), _shares_of(members)
+
+    def _fit_members(
+        self, count: int, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
+    ) -> list[Any]:
+        """Fit on bootstrap samples."""
         members = []
-        for member in range(self.members):
+        for member in range(count):
             drawn = resampled(weights, y, rng)
             members.append(
                 self._fit(rows_of(X, drawn), y[drawn], np.ones(drawn.size), classes, random_state=1 + member)
             )
-        return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
+        return members
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
         """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
@@ -230,12 +271,10 @@ class _Fitter:
         rows, y, weights, clip = method._labelled(self.problem, state)
         estimator, shares = method._fit_committee(rows_of(X, rows), y, weights, classes, self.rng)
         if shares is None:
-            return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip)
+            return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip, None)
         gaps = gaps_of(shares, X)
         flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
-        ranks = np.empty(gaps.size)
-        ranks[np.lexsort((self.rng.random(gaps.size), gaps))] = np.arange(gaps.size)
-        return _Model(X, estimator, ranks, flips, clip)
+        return _Model(X, estimator, ranked(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +286,19 @@ class _Model:
     ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
+    gaps: Floats | None = field(repr=False)  # None while all labels are the same
+
+
+def _shares_of(members: list[Any]) -> Shares:
+    """Return what members say of rows."""
+    return lambda rows: np.stack([class_shares(member, rows) for member in members])
+
+
+def ranked(gaps: Floats, ties: Floats) -> Floats:
+    """Return the rank of each gap, equal ones in the order of `ties`."""
+    ranks = np.empty(gaps.size)
+    ranks[np.lexsort((ties, gaps))] = np.arange(gaps.size)
+    return ranks
 
 
 @dataclass(frozen=True, eq=False)

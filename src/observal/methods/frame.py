@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from observal.checks import Bools, Ints
-from observal.methods.pool import FREE, GATED, PoolState
-from observal.types import ASKED
+from observal.checks import Bools, Floats, Ints
+from observal.methods.pool import FREE, GATED, RANDOM, PoolState
+from observal.types import ASKED, Plan
+
+MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
 
 
 def taken_rows(state: PoolState) -> Ints:
@@ -17,6 +19,27 @@ def taken_rows(state: PoolState) -> Ints:
         taken.append(state.plan.asked[(reason == GATED) | (reason == FREE)])
         state = state.before
     return np.concatenate(taken)
+
+
+def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Floats | None]:
+    """Return the rows with gaps as small as those that a plan takes for their gap, as :class:`Plan` records them.
+
+    Nothing is recorded where very many rows have equal gaps.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was drawn.
+    gaps : array
+        Of the stack of log and pool, labelled rows judged as if their labels were not known.
+    n_logged : int
+        Rows of the log.
+    """
+    taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
+    near = np.flatnonzero(gaps <= gaps[n_logged + taken].max(initial=-np.inf))
+    if near.size > max(MOST_NEAR, MOST_NEAR_SHARE * plan.positions.size):
+        return None, None
+    return near, gaps[near]
 
 
 def frame_of(state: PoolState, rows: Ints, n_logged: int, n_rows: int, most: int) -> tuple[Ints, Ints, Bools]:

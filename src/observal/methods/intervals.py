@@ -3,8 +3,7 @@
 **Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
 pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
 bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
-and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label. A
-method without such fits says so; then each row that was taken represents only itself.
+and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label.
 
 **Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
 Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
@@ -21,7 +20,8 @@ their rows, so their mistakes are not independent; the standard error is therefo
 collapsing where no mistake was seen.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
-cell that were asked about and skipped. Both ends of the interval move by that much.
+cell that were asked about and skipped. Both ends of the interval move by that much. A stratum with few labels counts as unknown, too,
+if the interval is narrower then: otherwise first labels could make it wider.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
 how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
@@ -37,7 +37,7 @@ from collections.abc import Callable
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.methods.cells import CONFIDENCE, METHOD, make_cells
+from observal.methods.cells import CONFIDENCE, FEW_KNOWN, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
 from observal.methods.frame import dealt, frame_of, taken_rows
 from observal.methods.measures import BASELINE, measured
@@ -47,6 +47,7 @@ from observal.types import ASKED, Interval
 
 FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
+TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
@@ -94,7 +95,7 @@ def would_take(
 def population_intervals(
     problem: Problem,
     state: PoolState,
-    gaps: Callable[[PoolState, Ints], Floats] | None,
+    gaps: Callable[[PoolState, Ints], Floats],
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
@@ -107,9 +108,8 @@ def population_intervals(
         Log and pool.
     state : PoolState
         What was bought and skipped.
-    gaps : callable, optional
-        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known. None
-        where such gaps are not to be had.
+    gaps : callable
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known.
     scores_of : callable
         From rows to scores and predicted classes by the classifier itself.
     out_of_fold : callable or pair of arrays
@@ -127,14 +127,14 @@ def population_intervals(
     frame, where, counted = frame_of(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
-    kind = np.isin(frame - problem.n_logged, taken_rows(state))
-    if gaps is not None:
-        kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
+    kind = np.isin(frame - problem.n_logged, taken_rows(state))  # whatever rounding does to their gaps
+    kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
-    cells = make_cells(problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
+    sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     values = _values(codes, predicted)
+    cells = narrower(make_cells(*sorting), make_cells(*sorting, least_known=FEW_KNOWN), *values["error"])
     found = {name: cells.ratio(*values[name]) for name in names}
     found |= measured(cells, codes, predicted, out_scores, problem.logged.classes.tolist(), problem.objective)
     found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
@@ -146,6 +146,18 @@ def population_intervals(
         ):
             found[key] = difference
     return found
+
+
+def narrower(cells: Cells, careful: Cells, top: Floats, bottom: Floats) -> Cells:
+    """Return the cells that say more: the careful ones count strata with few labels as unknown.
+
+    Whatever mistakes there are in a part of the population, they are no more than that part. A few labels that disagree can say less than
+    that, above all where intervals must hold at many looks.
+    """
+    if careful.unknown <= cells.unknown:
+        return cells
+    one, other = (some.ratio(top, bottom).stretched(TYPICAL_STRETCH, "") for some in (cells, careful))
+    return careful if other.high - other.low < one.high - one.low else cells
 
 
 def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:

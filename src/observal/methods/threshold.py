@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints
-from observal.methods.cells import make_cells
+from observal.methods.cells import Cells, make_cells
 from observal.methods.frame import frame_of, taken_rows
 from observal.methods.pool import PoolState
 from observal.objectives import BALANCED, costs_of, measure_of, target_of
@@ -30,7 +30,12 @@ FOLDS = 30  # a threshold without a thirtieth of the rarer class is close to the
 def label_weights(
     problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats
 ) -> Floats:
-    """Return the share of the population that each labelled row stands for.
+    """Return the share of the population that each labelled row stands for: the weights of :func:`label_cells`."""
+    return label_cells(problem, state, scores_of, out_of_fold).row_weight
+
+
+def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats) -> Cells:
+    """Return the labelled rows in cells, rows that were taken for their gap standing for themselves alone.
 
     Parameters
     ----------
@@ -50,8 +55,7 @@ def label_weights(
     of_pool = frame - problem.n_logged
     taken, bought, skipped = (np.isin(of_pool, part) for part in (taken_rows(state), state.bought, state.skipped))
     target = problem.counts(frame)
-    cells = make_cells(problem.propensity[frame], taken, scores, where, bought, skipped, of_pool >= 0, counted, target)
-    return cells.row_weight
+    return make_cells(problem.propensity[frame], taken, scores, where, bought, skipped, of_pool >= 0, counted, target)
 
 
 def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: str, otherwise: float) -> float:

@@ -7,7 +7,7 @@ from observal.methods.cells import HIDDEN
 from observal.methods.contradiction import COMPARED, contradiction
 from observal.methods.intervals import CONFOUNDED
 from observal.report.content import ReportContent
-from observal.report.measures import is_known
+from observal.report.measures import is_known, returned_sentence
 from observal.types import POPULATIONS, Interval
 
 
@@ -22,6 +22,7 @@ def headline(content: ReportContent) -> list[str]:
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
         f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
         + (f"; the estimate is {percent(error.estimate)}." if known else "."),
+        *filter(None, [returned_sentence(content.result.returned_round)]),
         *_confounded_sentence(content),
         *_contradiction_sentence(content),
         _stop_sentence(content.result.stopped),

@@ -81,6 +81,19 @@ def commonest(intervals: Intervals, classes: Sequence[Any]) -> str:
     return repr(classes[sums.index(max(sums))])
 
 
+def returned_sentence(returned: int | None) -> str:
+    """Return what to know about a classifier that is of an earlier round; empty for the last one's.
+
+    Examples
+    --------
+    >>> returned_sentence(0)
+    'The classifier is that of round 0, because it makes credibly fewer mistakes than the last one.'
+    """
+    if returned is None:
+        return ""
+    return f"The classifier is that of round {returned}, because it makes credibly fewer mistakes than the last one."
+
+
 def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
     """Return how the classifier compares with always predicting the commonest class; empty where that is not known.
 

@@ -37,6 +37,7 @@ ROUND_WORDS = {
     "features": "features used",
     "ridge": "shrinkage",
     "tempering": "power of the weights",
+    "returned_round": "classifier of round",
 }
 
 

@@ -31,6 +31,7 @@ from observal.threads import one_thread
 AT_ALL_LOOKS = 0.92
 SAVED, LEFT, BUDGET, STOP_ROWS = 0.3, 0.003, 600, 2000
 MOST_CAMPAIGNS, CONTRADICTED = 500, 0.03
+HURT, NOTICED, NEEDLESS = 0.01, 0.8, 0.03
 
 
 class World(NamedTuple):
@@ -76,6 +77,15 @@ def open_log(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 def noisy(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     """Return labels of which features say little, so that a hidden cause can say much, and a log that shows three rows in ten."""
     return np.asarray(expit(X @ direction)), np.full(len(X), 0.3)
+
+
+def far_island(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Move a twelfth of the rows far out, against the trend: labels from there pull a linear model from where it was right."""
+    score, island = X @ direction, X @ np.roll(direction, 1) > 1.4
+    chance = np.where(island, 0.05, expit(12.0 * score))
+    across = np.roll(direction, 1) - (np.roll(direction, 1) @ direction) * direction
+    X[island] = 0.5 * X[island] + 5.0 * direction + 8.7 * across / np.linalg.norm(across)
+    return chance, np.where(island, 0.01, 0.4)
 
 
 def looked_at(kind: Any, rng: np.random.Generator, count: int) -> Results:
@@ -202,6 +212,48 @@ def check_stops(kind: Any, least_saved: float, seldom: float, lab: Lab) -> Outco
     )
 
 
+def returned_rounds(kind: Any, rng: np.random.Generator, count: int) -> Results:
+    """Return which campaigns return an earlier round's classifier, and by how much the last one is worse than the log's."""
+    from observal.methods.newton.method import NewtonVC
+    from observal.session import run
+
+    earlier, covered, hurt, gained = (np.empty(count) for _ in range(4))
+    with one_thread():
+        for trial in range(count):
+            world, seed = make_world(kind, rng, STOP_ROWS), int(rng.integers(2**31))
+            errors = []
+            for method in (NewtonVC(batch=100), NewtonVC(batch=100, return_earlier=False)):
+                result = run(world.logged, world.pool, world.label, method, BUDGET, seed, looks="once", tolerance=None)
+                errors.append(1.0 - float(result.estimator.score(world.X_test, world.y_test)))
+                if method.return_earlier:
+                    interval, earlier[trial] = result.error_interval, result.returned_round is not None
+            covered[trial], gained[trial] = interval.low <= errors[0] <= interval.high, errors[1] - errors[0]
+            log = 1.0 - float(result.rounds[0].estimator.score(world.X_test, world.y_test))
+            hurt[trial] = errors[1] > log + HURT
+    return {"earlier": earlier > 0, "covered": covered > 0, "hurt": hurt > 0, "gained": gained}
+
+
+def check_returned(kind: Any, hurts: bool, lab: Lab) -> Outcome:
+    """Check that an earlier round's classifier is returned where labels hurt, and hardly ever elsewhere."""
+    trials = min(lab.trials, MOST_CAMPAIGNS)
+    found = lab.simulate(_named(partial(returned_rounds, kind), f"returned_{kind.__name__}"), trials)
+    earlier, hurt, covered = found["earlier"], found["hurt"], int(found["covered"].sum())
+    noticed, of = int((earlier & hurt).sum()), int(hurt.sum())
+    least, most = NOTICED if hurts else 0.0, 1.0 if hurts else NEEDLESS
+    promise = f"in ≥ {least:.0%} of campaigns that labels hurt" if hurts else f"in ≤ {most:.0%} of campaigns"
+    return lab.outcome(
+        f"an earlier round's classifier is returned {promise}; its interval covers in ≥ {AT_ALL_LOOKS:.0%}",
+        f"{share(noticed, of) if hurts else share(int(earlier.sum()), trials)}; covers {share(covered, trials)}",
+        trials=trials,
+        passed=at_least(noticed, of, least)
+        and at_most(int(earlier.sum()), trials, most)
+        and at_least(covered, trials, AT_ALL_LOOKS),
+        error_rate=3e-4,
+        detail=f"NewtonVC(batch=100), {BUDGET} labels; labels hurt by over {100 * HURT:g} point in {share(of, trials)}; returning an "
+        f"earlier classifier lowered the error by {100 * float(found['gained'].mean()):.2f} points on average",
+    )
+
+
 def _named(simulation: Any, name: str) -> Any:
     simulation.__module__, simulation.__name__ = __name__, name
     return simulation
@@ -253,5 +305,17 @@ CLAIMS = (
         "A linear model in a curved world stops too early more often.",
         "not in the paper",
         partial(check_stops, misspecified, 0.0, 0.4),
+    ),
+    *(
+        Claim(
+            f"earlier-round-{kind.__name__.replace('_', '-')}",
+            words,
+            "not in the paper",
+            partial(check_returned, kind, hurts),
+        )
+        for kind, hurts, words in (
+            (far_island, True, "Where labels make a linear model worse, an earlier round's classifier is returned."),
+            (misspecified, False, "Where labels do not hurt, the last round's classifier is returned."),
+        )
     ),
 )

@@ -11,19 +11,18 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.learners.blend import Blend, BlendFit, Chosen, fit_blend, lead, leaning
 from observal.learners.population import Population
-from observal.methods.frame import dealt
+from observal.methods.frame import as_near, dealt
 from observal.methods.intervals import Scores
-from observal.methods.pool import RANDOM, PoolState
+from observal.methods.pool import PoolState
 from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
 from observal.parts import map_blocks
 from observal.problem import Problem
-from observal.types import ASKED, Plan
+from observal.types import Plan
 
 if TYPE_CHECKING:
     from observal.methods.auto.method import AutoVC
 
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
-MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
 # With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
 INTERVAL_FOLDS = 10
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
@@ -241,19 +240,12 @@ class AutoModel:
         return leads
 
     def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
-        """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them.
-
-        Nothing is recorded where very many rows have equal leads.
-        """
+        """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them."""
         if self.problem.in_parts:
             return None, None  # one more pass over a log that may be large; intervals judge a sample again
         leads = np.concatenate([self.gaps(self.problem.logged.X), self.judged.margins])
         leads[labelled] = np.abs(self.out_of_fold[0])
-        taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
-        near = np.flatnonzero(leads <= leads[self.problem.n_logged + taken].max(initial=-np.inf))
-        if near.size > max(MOST_NEAR, MOST_NEAR_SHARE * plan.positions.size):
-            return None, None
-        return near, leads[near]
+        return as_near(plan, leads, self.problem.n_logged)
 
     @cached_property
     def disagreement(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Ints, check_numbers, rows_to_predict
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
+from observal.methods.newton.earlier import said_by
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.methods.threshold import ThresholdClassifier
 from observal.problem import Problem
 from observal.threads import one_thread
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.types import RETURNED, Answers, Interval, Plan, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
 
@@ -63,6 +64,9 @@ class NewtonVC:
         Whether the returned classifier is a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
         probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
         it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
+    return_earlier : bool
+        Whether the classifier of the log alone is returned where it makes credibly fewer mistakes than the last one. Which rows are
+        asked about does not depend on it. See :mod:`observal.methods.newton.earlier`.
     stop_below : float
         Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
         the log if the pool is a stream.
@@ -100,6 +104,7 @@ class NewtonVC:
     ridge: float | Literal["auto"] = "auto"
     features: Literal["linear", "splines", "fourier", "auto"] = "linear"
     refit_near_boundary: bool = True
+    return_earlier: bool = True
     stop_below: float = 1e-4
     order: Literal["pool", "stream"] = "pool"
 
@@ -112,8 +117,9 @@ class NewtonVC:
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
         check_numbers(self, "stop_below")
-        if not isinstance(self.refit_near_boundary, bool):
-            raise InvalidInput(f"refit_near_boundary must be True or False, but is {self.refit_near_boundary!r}.")
+        for name in ("refit_near_boundary", "return_earlier"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be True or False, but is {getattr(self, name)!r}.")
         if self.features not in FEATURES:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
         for name in ("tempering", "ridge"):
@@ -187,20 +193,26 @@ class NewtonVC:
 
     def estimator_of(self, problem: Problem, state: PoolState) -> Any:
         """Return the classifier of a state without looking at the pool."""
-        model, classes = state.model, problem.logged.classes
+        model, classes = state.model.returned.model, problem.logged.classes
         fit = model.output_fit.fit
         found = NewtonClassifier(model.feature_map, fit.coef[None, :], np.array([fit.intercept]), classes)
         return ThresholdClassifier(found, 1.0 / (1.0 + float(np.exp(-model.threshold)))) if model.follows else found
 
+    def returned_round(self, problem: Problem, state: PoolState) -> int | None:
+        """Return the earlier round whose classifier a run that ends here returns; None if it returns its own."""
+        returned = state.model.returned
+        return None if returned is state else int(returned.rounds)
+
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model = state.model
+        model, returned = state.model, self.returned_round(problem, state)
         return state.as_round(
             estimator=self.estimator_of(problem, state),
             clip=model.labels.clip,
             disagreement=model.flips,
             least_chance=self.explore_share if self.order == "stream" else least_chance(problem, state, self.choice),
             **model.chosen._asdict(),
+            **({} if returned is None else {RETURNED: returned}),
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
@@ -213,14 +225,23 @@ class NewtonVC:
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_gaps(rows))
 
-        model = state.model
+        model, returned = state.model, state.model.returned
         with one_thread():  # many small products, as in the fit
-            return population_intervals(problem, state, gaps, model.scores_of, model.judged)
+            if returned is state:
+                return population_intervals(problem, state, gaps, model.scores_of, model.judged)
+            judged = said_by(problem, returned, state)
+            found = population_intervals(problem, state, gaps, returned.model.scores_of, judged)
+        words = f"of the classifier of round {returned.rounds}, which makes fewer mistakes"
+        return {name: replace(one, method=f"{one.method}; {words}") for name, one in found.items()}
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
         rows, codes = state.labelled(problem)
-        return None if np.unique(codes).size < 2 else (rows, codes, *state.model.left_out_classes)
+        if np.unique(codes).size < 2:
+            return None
+        said, shares = state.model.left_out_classes
+        returned = state.model.returned
+        return rows, codes, said if returned is state else said_by(problem, returned, state)[1], shares
 
 
 @dataclass(frozen=True, eq=False)

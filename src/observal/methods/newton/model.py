@@ -18,9 +18,10 @@ from observal.checks import Floats, Ints
 from observal.learners.features import FeatureMap
 from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
+from observal.methods.cells import Cells
 from observal.methods.intervals import FOLDS, Scores, left_out
 from observal.methods.pool import PoolState
-from observal.methods.threshold import choose_threshold, judged_by_others, label_weights
+from observal.methods.threshold import choose_threshold, judged_by_others, label_cells
 from observal.parts.vectors import pieces_of
 from observal.problem import Problem
 from observal.threads import one_thread
@@ -179,31 +180,46 @@ class NewtonModel:
         if not self.follows:
             return 0.0
         codes, objective = (self.labels.signs + 1) // 2, self.problem.objective
-        return choose_threshold(self._left_out, codes, self._label_weights, objective, 0.0)
+        return choose_threshold(self.left_out_scores, codes, self._label_weights, objective, 0.0)
 
     @property
     def judged(self) -> Any:
         """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
         if not self.follows:
             return self.out_of_fold
-        codes, scores = (self.labels.signs + 1) // 2, self._left_out - self.threshold
+        codes, scores = (self.labels.signs + 1) // 2, self.left_out_scores - self.threshold
         return scores, judged_by_others(scores, codes, self._label_weights, self.problem.objective, 0.0, 0.0)
 
     @property
     def left_out_classes(self) -> tuple[Ints, Floats]:
         """The class of each labelled row by a fit that has not seen it, and the share of the population that it stands for."""
-        said = self.judged[1] if self.follows else (self._left_out > 0.0).astype(np.int64)
+        said = self.judged[1] if self.follows else (self.left_out_scores > 0.0).astype(np.int64)
         return said, self._label_weights
 
     @cached_property
-    def _left_out(self) -> Floats:
+    def returned(self) -> PoolState:
+        """The state whose classifier is returned: this one, unless an earlier one makes credibly fewer mistakes."""
+        from observal.methods.newton.earlier import better_earlier
+
+        method, plain = self.method, not self.follows and self.problem.cost is None
+        if not (method.return_earlier and method.order == "pool" and plain):
+            return self.state
+        return better_earlier(self.problem, self.state) or self.state
+
+    @cached_property
+    def left_out_scores(self) -> Floats:
         """The margin of each labelled row by a fit that has not seen it."""
         with one_thread():
             return left_out((self.labels.signs + 1) // 2, self.out_of_fold, FOLDS)[0]
 
     @cached_property
+    def label_cells(self) -> Cells:
+        """The labelled rows in cells, by which a threshold is chosen and rounds are compared."""
+        return label_cells(self.problem, self.state, self._margins_of, self.left_out_scores)
+
+    @property
     def _label_weights(self) -> Floats:
-        return label_weights(self.problem, self.state, self._margins_of, self._left_out)
+        return self.label_cells.row_weight
 
     def _margins_of(self, rows: Ints) -> Floats:
         fit = self.output_fit.fit
