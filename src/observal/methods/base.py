@@ -41,7 +41,8 @@ class Method(Protocol):
     ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
 
     A method with a class variable ``stops_early = True`` may be stopped before the budget is spent, when more labels are unlikely to
-    help; see :mod:`observal.stopping`.
+    help; see :mod:`observal.stopping`. One with ``curve_from_one_run = False`` names in ``begins_without`` the numbers among its
+    settings that ``begin`` does not use, so that experiments begin only once for all their values.
     """
 
     curve_from_one_run: ClassVar[bool]
