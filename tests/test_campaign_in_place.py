@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import distributed
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -119,6 +122,26 @@ def test_the_commands(made):
     wrong = run("ask", where, "--dask", "nowhere")
     assert wrong.returncode == 2
     assert "tcp://" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_every_command_that_takes_a_cluster_works_on_one(made, tmp_path):
+    folder, _ = made
+    where = folder / "campaign.db"
+    tables = ["--pool", folder / "pool.parquet", "--label", "y", "--propensity", "q0", "--id", "name"]
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as one:
+        cluster = ["--dask", one.scheduler_address]
+        plain = run("diagnose", folder / "log.parquet", *tables, "--json")
+        said = run("diagnose", folder / "log.parquet", *tables, "--json", *cluster)
+        here, there = json.loads(plain.stdout), json.loads(said.stdout)
+        assert there["verdict"] == here["verdict"]
+        assert there["weights"]["effective"] == pytest.approx(here["weights"]["effective"])
+        assert run("diagnose", folder / "log.csv", *tables, *cluster).returncode == 2
+        begin = ["init", where, "--logged", folder / "log.parquet", *tables, "--budget", 20, "--method", "newton"]
+        assert run(*begin, "--in-place", *cluster).returncode == 0
+        assert run("ask", where, "-n", 3, *cluster).returncode == 0
+        assert run("diagnose", where, *cluster).returncode == 0
+        assert run("reproduce", "--trials", 2, "--out", tmp_path / "figure", *cluster).returncode == 0
 
 
 def test_intervals_of_a_campaign_in_place(made):

@@ -206,7 +206,7 @@ def descend(
     v = np.asarray(importance, dtype=np.float64)[order]
     in_use = (v <= clip) & (v < inf)
     used, weights = (order, v) if in_use.all() else (order[in_use], v[in_use])
-    labels = np.asarray(y)[used].astype(np.float64)
+    labels = np.asarray(y)[used].astype(np.float64, copy=False)
     heavy = _heaviest(weights) if second_moment > 0.0 else np.empty(0, dtype=np.int64)
     out = np.array(coef, dtype=np.float64)
     clock = (float(learning_rate), float(time), float(order.size), int(passes))

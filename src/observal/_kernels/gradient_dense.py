@@ -30,7 +30,7 @@ from observal._kernels.gradient_steps import (
 from observal.checks import Floats, Ints
 
 BLOCK = 32  # rows whose step lengths are computed together: they stay in the first cache
-LOOK_AHEAD = 12  # rows fetched into the cache ahead of their use: a random order defeats the processor's own guess
+LOOK_AHEAD = 24  # rows fetched into the cache ahead of their use: a random order defeats the processor's own guess
 FETCHED = 1024  # bytes of such a row; the processor guesses the rest of a long row itself
 LARGEST = 40.0  # above it 1 − exp(−e) is 1 to rounding
 HALVINGS = 6
