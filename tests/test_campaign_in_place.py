@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import distributed
 import numpy as np
@@ -107,6 +109,40 @@ def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):
     with pytest.raises(ClusterUnavailable):
         Campaign.open(folder / "campaign.db", Gone()).ask()
     assert len(Campaign.open(folder / "campaign.db").ask()) == 8
+
+
+@pytest.mark.slow
+def test_a_real_scheduler_that_is_killed_is_said_so_in_one_sentence(made):
+    folder, _ = made
+    create(folder, "campaign.db", in_place=True)
+    begin = [sys.executable, "-c", SCHEDULER]
+    with subprocess.Popen(begin, stdout=subprocess.PIPE, text=True) as scheduler:
+        address = scheduler.stdout.readline().strip()
+        ask = [sys.executable, "-m", "observal", "ask", folder / "campaign.db", "--dask", address]
+        with subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
+            assert scheduler.stdout.readline() == "at work\n"
+            scheduler.kill()
+            _, said = asking.communicate(timeout=120)
+    assert asking.returncode == 1
+    assert said.startswith("observal: The Dask cluster gave up")
+    assert said.count("\n") == 1
+    assert len(Campaign.open(folder / "campaign.db").ask()) == 8
+
+
+SCHEDULER = """
+import asyncio
+from distributed import Scheduler
+
+async def main():  # without a worker, so that what is submitted waits
+    async with Scheduler(port=0, host="127.0.0.1", dashboard_address=":0") as scheduler:
+        print(scheduler.address, flush=True)
+        while not scheduler.tasks:
+            await asyncio.sleep(0.05)
+        print("at work", flush=True)
+        await scheduler.finished()
+
+asyncio.run(main())
+"""
 
 
 def test_the_commands(made):
