@@ -350,7 +350,9 @@ def _smallest(values: Floats, among: Bools, count: int) -> Bools:
 def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
     """Draw the rows of a round with their chances, in random order."""
     chance, end = drawn.chance, 0
-    rows = np.empty(np.count_nonzero(chance), dtype=_small_int(chance.size))  # filled in place: a pool may have many rows
+    rows = np.empty(
+        np.count_nonzero(chance), dtype=_small_int(chance.size)
+    )  # filled in place: a pool may have many rows
     for part in pieces(chance.size):
         here = part.start + np.flatnonzero(chance[part])
         rows[end : end + here.size] = here
