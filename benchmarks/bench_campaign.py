@@ -9,7 +9,6 @@ NumPy file is measured in the same run.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import tempfile
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from commands import run
+from commands import fill_in, in_new_process, run
 
 
 def make_files(folder, rows, features, logged):
@@ -43,12 +42,7 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # In a process of its own: a child's peak memory would count what this process had when it was started.
-        making = multiprocessing.get_context("spawn").Process(
-            target=make_files, args=(folder, options.rows, options.features, options.logged)
-        )
-        making.start()
-        making.join()
+        in_new_process(make_files, folder, options.rows, options.features, options.logged)
         where = folder / "campaign.db"
         labels = folder / "labels.csv"
         data = ["--logged", folder / "logged.parquet", "--pool", folder / "pool.parquet", "--label", "y"]
@@ -64,8 +58,7 @@ def main():
         print(f"pool of {options.rows} × {options.features} rows, log of {options.logged}")
         for command, arguments in commands.items():
             if command == "tell":
-                text = labels.read_text().splitlines()
-                labels.write_text("\n".join([text[0], *(line + str(k % 2) for k, line in enumerate(text[1:]))]))
+                fill_in(labels)
             seconds, _, megabytes = run(*arguments)
             print(f"{command:<22} {seconds:6.1f} s  {megabytes:6.0f} MB")
         print(f"{'file':<22} {where.stat().st_size / 2**20:8.0f} MB")

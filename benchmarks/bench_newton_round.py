@@ -7,8 +7,9 @@ exponent of their growth in the pool.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -50,23 +51,29 @@ def seconds_of_round(problem: Problem, choose: bool) -> float:
     for _ in range(REPEATS):
         state = method.advance(problem, first, plan, Answers(rows % 2, np.ones(BATCH, dtype=bool)), rng)
         state = replace(state, fit=replace(state.fit, anchor=None if choose else first))
-        started = perf_counter()
+        started = process_time()
         method.plan(problem, state, rng)
         method.describe(problem, state)
-        best = min(best, perf_counter() - started)
+        best = min(best, process_time() - started)
     return best
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    sizes = parser.parse_args().sizes
     times = []
+    print(
+        f"{FEATURES} features, {LABELLED:,} labels\n\n| pool rows | a round, s | with settings chosen anew, s |\n| --- | --- | --- |"
+    )
     with threadpool_limits(1):
-        for size in SIZES:
+        for size in sizes:
             problem = make_problem(size)
             plain, choosing = (seconds_of_round(problem, choose) for choose in (False, True))
             times.append(plain)
-            print(f"pool {size:>7,} × {FEATURES}, {LABELLED:,} labelled: {plain:.3f} s, with choosing {choosing:.3f} s")
-    exponent = np.polyfit(np.log(SIZES), np.log(times), 1)[0]
-    print(f"a round grows as the pool to the power {exponent:.2f} (1 is linear)")
+            print(f"| {size:,} | {plain:.3f} | {choosing:.3f} |", flush=True)
+    exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+    print(f"\nA round grows as the pool to the power {exponent:.2f} (1 is linear).")
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from commands import Cost, run
+from commands import Cost, fill_in, in_new_process, run
 
 GROUP = 1 << 17  # rows of a row group: eight blocks
 
@@ -56,10 +55,7 @@ def measure(
 ) -> dict[str, object]:
     """Return seconds and megabytes of each command."""
     if not (folder / "pool.parquet").exists():
-        # In a process of its own: a child's peak memory would count what this process had when it was started.
-        making = multiprocessing.get_context("spawn").Process(target=make_tables, args=(folder, rows, features))
-        making.start()
-        making.join()
+        in_new_process(make_tables, folder, rows, features)
     where, labels = folder / "campaign.db", folder / "labels.csv"
     for path in (where, labels):
         path.unlink(missing_ok=True)
@@ -74,8 +70,7 @@ def measure(
     }
     found["init"] = rounded(run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster))
     found["ask"] = rounded(run("ask", where, "-o", labels, *cluster))
-    text = labels.read_text().splitlines()
-    labels.write_text("\n".join([text[0], *(line + str(k % 2) for k, line in enumerate(text[1:]))]))
+    fill_in(labels)
     found["tell"] = rounded(run("tell", where, labels))
     found["ask again"] = rounded(run("ask", where, "--csv", *cluster))
     found["campaign MB"] = round(where.stat().st_size / 2**20)
@@ -105,15 +100,16 @@ def compare(folder: Path, rows: int, features: int, method: str) -> None:
 def grow(sizes: list[int], features: int, method: str) -> None:
     """Print `ask` on pools of several sizes, and the exponent of its growth."""
     times = []
+    print(f"`ask` after a round of answers, --method {method}, {features} features\n")
+    print("| pool rows | s | processor s | peak MB |\n| --- | --- | --- | --- |")
     for rows in sizes:
         with tempfile.TemporaryDirectory() as name:
             found = measure(Path(name), rows, features, method=method)["ask again"]
         times.append(found["processor"])
-        print(
-            f"ask on {rows:>11,} pool rows: {found['seconds']} s, {found['processor']} s of processor time, {found['MB']} MB"
-        )
-    exponent = np.polyfit(np.log(sizes[-2:]), np.log(times[-2:]), 1)[0]
-    print(f"exponent between the last two: {exponent:.2f}")
+        print(f"| {rows:,} | {found['seconds']} | {found['processor']} | {found['MB']} |", flush=True)
+    large = [k for k, size in enumerate(sizes) if size >= 100_000] or range(len(sizes))
+    exponent = np.polyfit(*(np.log([values[k] for k in large]) for values in (sizes, times)), 1)[0]
+    print(f"\nThe processor time grows as the pool to the power {exponent:.2f} from {sizes[large[0]]:,} rows on.")
 
 
 def main() -> None:
@@ -130,26 +126,14 @@ def main() -> None:
     if options.growth:
         grow([int(size) for size in options.growth], options.features, options.method)
         return
-    if options.compare:
-        with tempfile.TemporaryDirectory() as name:
-            compare(options.folder or Path(name), options.rows, options.features, options.method)
-        return
-    if options.folder:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        print(
-            json.dumps(
-                measure(options.folder, options.rows, options.features, options.copy, options.dask, options.method),
-                indent=1,
-            )
-        )
-        return
     with tempfile.TemporaryDirectory() as name:
-        print(
-            json.dumps(
-                measure(Path(name), options.rows, options.features, options.copy, options.dask, options.method),
-                indent=1,
-            )
-        )
+        folder = options.folder or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        if options.compare:
+            compare(folder, options.rows, options.features, options.method)
+        else:
+            found = measure(folder, options.rows, options.features, options.copy, options.dask, options.method)
+            print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
+from commands import best_seconds
 
 from observal.weights import clip_threshold, importance, online_mass, passive_clip_threshold
 
 
-def best_of(function, repeats: int = 5) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 def main(rows: int) -> None:
     q = np.random.default_rng(0).random(rows)
-    sort = best_of(lambda: np.sort(q))
     epochs = [2**k for k in range(1, 20)]
     mass = online_mass(q, rows, epochs)
-    print(f"{rows:,} rows; numpy.sort {sort * 1000:.0f} ms; wanted: at most 4 times that")
-    for name, call in {
+    work = {
+        "numpy.sort": lambda: np.sort(q),
         "importance": lambda: importance(q, rows, sum(epochs), mass),
         "online_mass": lambda: online_mass(q, rows, epochs),
         "clip_threshold": lambda: clip_threshold(q, rows, 1000, 12.0),
         "passive_clip_threshold": lambda: passive_clip_threshold(q, rows, 12.0),
-    }.items():
-        spent = best_of(call)
-        print(f"  {name:24s}{spent * 1000:7.0f} ms   ratio {spent / sort:.2f}")
+    }
+    spent = best_seconds(work, 5)
+    print(f"{rows:,} rows; wanted: at most 4 times numpy.sort\n\n| | ms | of numpy.sort |\n| --- | --- | --- |")
+    for name, seconds in spent.items():
+        print(f"| {name} | {seconds * 1000:.0f} | {seconds / spent['numpy.sort']:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Run every benchmark of this folder and write what they say to RESULTS.md, side by side with its command.
+"""Run every benchmark of this folder and write what they say to RESULTS.md, each with its command.
 
-    python benchmarks/results.py [--only scale] [--large]
+    python benchmarks/results.py [--only scale] [--quick] [--large] [--out benchmarks/RESULTS.md]
 
-`make bench` runs it. `--large` adds the tables of 20,000,000 rows, which take 8 GB of disk and most of an hour.
+`make bench` runs it; it takes about 20 minutes on two quiet cores. Sections that are not run keep what the page says of them, so `--only`
+brings one up to date. `--quick` runs everything on small tables, to see that it works. `--large` adds what takes
+8 GB of disk and most of an hour.
 """
 
 from __future__ import annotations
@@ -10,88 +12,92 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
-START = (
-    "import subprocess, sys, time\n"
-    "for what in (['-c', 'pass'], ['-c', 'import observal'], ['-m', 'observal', '--help']):\n"
-    "    times = []\n"
-    "    for _ in range(5):\n"
-    "        begun = time.perf_counter()\n"
-    "        subprocess.run([sys.executable, *what], stdout=subprocess.DEVNULL, check=True)\n"
-    "        times.append(time.perf_counter() - begun)\n"
-    "    print('python', *what, f'{min(times):.2f} s')\n"
+
+
+class Section(NamedTuple):
+    """A title, a command, and what to add to it for a quick look."""
+
+    title: str
+    command: str
+    quick: str = ""
+    large: bool = False
+
+
+SECTIONS = (
+    Section("Starting", "bench_start.py"),
+    Section("Gradient kernel", "bench_gradient_kernel.py", "--rows 20000 --repeats 2"),
+    Section("The paper's figure", "bench_reproduce.py", "--trials 2"),
+    Section("Exact method", "bench_exact.py", "--hypotheses 500 --rows 2000"),
+    Section("Weights", "bench_weights.py", "--rows 100000"),
+    Section("A round of NewtonVC", "bench_newton_round.py", "--sizes 5000 10000"),
+    Section("A round of AutoVC beside scikit-activeml's margin", "bench_auto_round.py", "--sizes 5000 10000"),
+    Section("A campaign in one file", "bench_campaign.py", "--rows 20000 --features 10 --logged 5000"),
+    Section("Scale: tables in place beside copied", "bench_scale.py --compare --method newton", "--rows 50000"),
+    Section("Scale: parts and workers beside memory", "bench_workers.py", "--rows 50000"),
+    Section("Scale: two Dask workers beside one", "bench_workers.py --scoring", "--rows 50000 --kills 1"),
+    Section("Scale: growth of ask", "bench_scale.py --method newton --growth 1e4 1e5 1e6 1e7", "--growth 1e4 3e4"),
+    Section("Scale: 20 + 20 million rows, NewtonVC", "bench_scale.py --method newton --rows 20000000", large=True),
+    Section("Scale: 2 + 2 million rows, AutoVC", "bench_scale.py --rows 2000000", large=True),
 )
-SECTIONS = {
-    "Starting": ["-c", START],
-    "Gradient kernel beside Vowpal Wabbit and the memory limit": ["bench_gradient_kernel.py"],
-    "Exact method": ["bench_exact.py"],
-    "Weights": ["bench_weights.py"],
-    "A round of NewtonVC": ["bench_newton_round.py"],
-    "A round of AutoVC beside margin sampling": ["bench_auto_round.py"],
-    "A campaign in one file": ["bench_campaign.py"],
-    "Scale: tables in place beside copied, NewtonVC": ["bench_scale.py", "--compare", "--method", "newton"],
-    "Scale: tables in place beside copied, AutoVC": ["bench_scale.py", "--compare"],
-    "Scale: growth of ask": ["bench_scale.py", "--growth", "1e4", "1e5", "1e6", "--method", "newton"],
-    "Scale: Dask workers": ["bench_dask.py"],
-}
-LARGE = {
-    "Scale: growth of ask up to ten million rows": [
-        "bench_scale.py",
-        "--growth",
-        "1e5",
-        "1e6",
-        "1e7",
-        "--method",
-        "newton",
-    ],
-    "Scale: 20 + 20 million rows": ["bench_scale.py", "--rows", "20000000", "--method", "newton"],
-}
 
 
-def run(arguments: list[str]) -> tuple[str, float]:
-    """Run a script and return what it prints and its seconds."""
-    begun = time.perf_counter()
-    command = (
-        [sys.executable, *arguments]
-        if arguments[0] == "-c"
-        else [sys.executable, str(HERE / arguments[0]), *arguments[1:]]
+def run(section: Section, quick: bool) -> str:
+    """Run a benchmark and return its section of the page."""
+    command = f"{section.command} {section.quick}".strip() if quick else section.command
+    script, *arguments = command.split()
+    load, begun = os.getloadavg()[0], time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments], capture_output=True, text=True, check=False, cwd=HERE.parent
     )
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = done.stdout if done.returncode == 0 else f"{done.stdout}\nfailed: {done.stderr.strip().splitlines()[-1:]}"
-    return said.strip(), time.perf_counter() - begun
+    said = done.stdout.strip()
+    if done.returncode:
+        said += "\n\nfailed: " + " ".join(done.stderr.strip().splitlines()[-1:])
+    shown = said if "| --- |" in said or done.returncode else f"```text\n{said}\n```"
+    when = f"{time.strftime('%Y-%m-%d')}, {time.perf_counter() - begun:.0f} s, load {load:.1f} at the start"
+    return f"## {section.title}\n\n`python benchmarks/{command}` ({when}):\n\n{shown}\n"
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return the sections of a page by title, in their order."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
+    return {part.splitlines()[0][3:]: part.strip() + "\n" for part in parts}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--out", type=Path, default=HERE / "RESULTS.md")
     options = parser.parse_args()
-    sections = SECTIONS | (LARGE if options.large else {})
-    wanted = {title: command for title, command in sections.items() if options.only.lower() in title.lower()}
-    lines = [
-        "# What the benchmarks measured",
-        "",
-        f"Written by `make bench` on {time.strftime('%Y-%m-%d')}: {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"load {os.getloadavg()[0]:.1f} at the start. Compare numbers of one section with each other, not with another machine's.",
-    ]
-    for title, command in wanted.items():
-        print(title, flush=True)
-        said, seconds = run(command)
-        shown = "" if command[0] == "-c" else f"`python benchmarks/{' '.join(command)}`, {seconds:.0f} s:"
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            shown,
-            "",
-            *([said] if said.startswith("|") or "\n|" in said else ["```", said, "```"]),
-        ]
-    (HERE / "RESULTS.md").write_text("\n".join(lines).replace("\n\n\n", "\n\n") + "\n", encoding="utf-8")
+    found, failed = read(options.out), []
+    for section in SECTIONS:
+        if options.only.lower() not in section.title.lower() or (section.large and not options.large):
+            continue
+        print(section.title, flush=True)
+        found[section.title] = run(section, options.quick)
+        failed += [section.title] if "\nfailed: " in found[section.title] else []
+        order = {known.title: k for k, known in enumerate(SECTIONS)}
+        pages = [found[title] for title in sorted(found, key=lambda title: order.get(title, len(order)))]
+        options.out.write_text("\n".join([HEAD, *pages]), encoding="utf-8")
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+HEAD = f"""# What the benchmarks measured
+
+Written by `make bench` on {os.cpu_count()} cores with Python {platform.python_version()}. Compare numbers of one section with each other,
+not with another machine's; where the load at the start was above {os.cpu_count()}, compare processor times and not those of the clock.
+"""
 
 
 if __name__ == "__main__":

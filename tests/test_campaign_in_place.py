@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
+import distributed
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -108,6 +113,40 @@ def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):
     assert len(Campaign.open(folder / "campaign.db").ask()) == 8
 
 
+@pytest.mark.slow
+def test_a_real_scheduler_that_is_killed_is_said_so_in_one_sentence(made):
+    folder, _ = made
+    create(folder, "campaign.db", in_place=True)
+    begin = [sys.executable, "-c", SCHEDULER]
+    with subprocess.Popen(begin, stdout=subprocess.PIPE, text=True) as scheduler:
+        address = scheduler.stdout.readline().strip()
+        ask = [sys.executable, "-m", "observal", "ask", folder / "campaign.db", "--dask", address]
+        with subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
+            assert scheduler.stdout.readline() == "at work\n"
+            scheduler.kill()
+            _, said = asking.communicate(timeout=120)
+    assert asking.returncode == 1
+    assert said.startswith("observal: The Dask cluster gave up")
+    assert said.count("\n") == 1
+    assert len(Campaign.open(folder / "campaign.db").ask()) == 8
+
+
+SCHEDULER = """
+import asyncio
+from distributed import Scheduler
+
+async def main():  # without a worker, so that what is submitted waits
+    async with Scheduler(port=0, host="127.0.0.1", dashboard_address=":0") as scheduler:
+        print(scheduler.address, flush=True)
+        while not scheduler.tasks:
+            await asyncio.sleep(0.05)
+        print("at work", flush=True)
+        await scheduler.finished()
+
+asyncio.run(main())
+"""
+
+
 def test_the_commands(made):
     folder, _ = made
     where = folder / "campaign.db"
@@ -121,6 +160,26 @@ def test_the_commands(made):
     wrong = run("ask", where, "--dask", "nowhere")
     assert wrong.returncode == 2
     assert "tcp://" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_every_command_that_takes_a_cluster_works_on_one(made, tmp_path):
+    folder, _ = made
+    where = folder / "campaign.db"
+    tables = ["--pool", folder / "pool.parquet", "--label", "y", "--propensity", "q0", "--id", "name"]
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as one:
+        cluster = ["--dask", one.scheduler_address]
+        plain = run("diagnose", folder / "log.parquet", *tables, "--json")
+        said = run("diagnose", folder / "log.parquet", *tables, "--json", *cluster)
+        here, there = json.loads(plain.stdout), json.loads(said.stdout)
+        assert there["verdict"] == here["verdict"]
+        assert there["weights"]["effective"] == pytest.approx(here["weights"]["effective"])
+        assert run("diagnose", folder / "log.csv", *tables, *cluster).returncode == 2
+        begin = ["init", where, "--logged", folder / "log.parquet", *tables, "--budget", 20, "--method", "newton"]
+        assert run(*begin, "--in-place", *cluster).returncode == 0
+        assert run("ask", where, "-n", 3, *cluster).returncode == 0
+        assert run("diagnose", where, *cluster).returncode == 0
+        assert run("reproduce", "--trials", 2, "--out", tmp_path / "figure", *cluster).returncode == 0
 
 
 def test_intervals_of_a_campaign_in_place(made):

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from observal._kernels.gradient import HEAVY_ROWS, _heaviest, descend, flip_gaps, second_moment_sums
+from observal._kernels.gradient_dense import one_minus_exp
 from tests.reference import gradient as slow
 
 
@@ -27,6 +28,22 @@ def test_one_step_by_hand():
 def test_the_prediction_is_clamped():
     got = descend(np.array([[1.0]]), np.array([1.0]), np.ones(1), [0], np.array([5.0]), learning_rate=1.0, passes=1)
     assert got == [5.0]
+
+
+def test_one_minus_exp_is_right_to_the_last_places():
+    e = np.concatenate([[0.0, np.inf], 10.0 ** np.linspace(-12, 3, 300)])
+    np.testing.assert_allclose([one_minus_exp(each) for each in e], -np.expm1(-e), rtol=1e-15)
+
+
+@pytest.mark.parametrize("second_moment", [0.0, 0.5])
+@pytest.mark.parametrize("n_rows", [1, 3, 32, 39])
+def test_any_number_of_rows_agrees_with_the_twin(n_rows, second_moment):
+    rng = np.random.default_rng(n_rows)
+    X, importance = rng.normal(size=(n_rows, 7)), rng.exponential(size=n_rows)
+    y, start = np.where(rng.random(n_rows) < 0.5, 1.0, -1.0), rng.normal(size=7)
+    epoch = {"learning_rate": 0.5, "second_moment": second_moment, "passes": 2}
+    want = slow.train_epoch(X, y, importance, np.arange(n_rows), start, **epoch)
+    np.testing.assert_allclose(descend(X, y, importance, np.arange(n_rows), start, **epoch), want, rtol=1e-12)
 
 
 def test_pass_j_starts_at_its_own_time():

@@ -193,11 +193,14 @@ def check_plan(
 ) -> None:
     """Refuse a plan whose columns do not fit together."""
     columns = (positions, chance, action, inferred, reason, *(() if doubt is None else (doubt,)))
-    if any(np.ndim(column) != 1 for column in columns) or len({len(column) for column in columns}) > 1:
+    shapes = {np.shape(column) for column in columns}
+    if len(shapes) > 1 or len(min(shapes)) != 1:
         raise InvalidInput(
             f"A plan needs one value of each kind for each row, but has shapes {[np.shape(c) for c in columns]}; "
             "give arrays of one length."
         )
+    if len(positions) == 0:
+        return
     limits = (
         ("a position", positions, np.inf),
         ("an action", action, n_actions),
@@ -205,14 +208,14 @@ def check_plan(
         ("a reason", reason, n_reasons),
     )
     for what, values, end in limits:
-        if len(values) and not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() < end):
+        if not (values.dtype.kind in "iu" and np.minimum.reduce(values) >= 0 and (end == np.inf or values.max() < end)):
             raise InvalidInput(
                 f"A plan needs {what} from 0 on for each row, and below {end}, but has {values.dtype} from {values.min()} "
                 f"to {values.max()}; correct it."
             )
     for what, chances in (("being asked", chance), ("a wrong guess", doubt)):
         # A comparison with NaN is false.
-        if chances is not None and not ((chances >= 0.0) & (chances <= 1.0)).all():
+        if chances is not None and not (np.minimum.reduce(chances) >= 0.0 and np.maximum.reduce(chances) <= 1.0):
             raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
 
 

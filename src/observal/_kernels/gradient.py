@@ -31,65 +31,24 @@ Everything is sequential, so that equal arguments give equal bits, whatever the 
 
 from __future__ import annotations
 
-from math import expm1, inf, sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
+from observal._kernels.gradient_dense import descend_plain, descend_regular
+from observal._kernels.gradient_steps import (
+    FAST,
+    FRESH_PER_STEP,
+    HEAVY_ROWS,
+    checked_sum,
+    renew,
+    second_moment_factor,
+    step_length,
+)
 from observal.checks import Floats, Ints
-
-# Sums may be regrouped and fused, which is deterministic; NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "nsz"}
-TINY = 1e-12  # below it 1 − exp(−e) is e to rounding
-HEAVY_ROWS = 64  # rows of largest weight whose table entries are kept fresh
-FRESH_PER_STEP = 2  # entries refreshed per step among the heavy rows, and as many among all rows
-LOOK_AHEAD = 8  # rows fetched into the cache ahead of their use: a random order defeats the processor's own guess
-LOST_DIGITS = 1e-3  # when the running sum has fallen by this factor, it is summed afresh from the table
-
-
-@intrinsic
-def _prefetch(typing_context: Any, address: Any) -> Any:
-    """Ask the processor to load a cache line; changes no result."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-        builder.call(function, [pointer, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), codegen
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _step_length(weight: float, step: float, norm: float, exact: bool) -> float:
-    """Return g of the module's formula: how far along the gradient; `norm` is x·x."""
-    e = weight * step * norm
-    if e < TINY:
-        return weight * step
-    if exact:
-        return -expm1(-2.0 * e) / (2.0 * norm)
-    return -expm1(-e) / norm
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _weighted_loss(margin: float, label: float, weight: float) -> float:
-    """v·(clamp(w·x) − y)²."""
-    residual = min(1.0, max(-1.0, margin)) - label
-    return weight * residual * residual
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _dot_dense(X: Any, row: int, coef: Any) -> float:
-    total = 0.0
-    for k in range(X.shape[1]):
-        total += coef[k] * X[row, k]
-    return total
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -98,85 +57,6 @@ def _dot_csr(data: Any, indices: Any, indptr: Any, row: int, coef: Any) -> float
     for k in range(indptr[row], indptr[row + 1]):
         total += coef[indices[k]] * data[k]
     return total
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _replace(table: Any, row: int, value: float, sums: Any) -> None:
-    """Replace a table entry by `value`; `sums` holds the running sum and its largest value since the last fresh sum."""
-    total = sums[0] + (value - table[row])
-    table[row] = value
-    if total < LOST_DIGITS * sums[1]:
-        total = 0.0
-        for entry in table:
-            total += entry
-        sums[1] = total
-    sums[0] = total
-    sums[1] = max(sums[1], total)
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _second_moment_factor(loss: float, second_moment: float, total: float) -> float:
-    """Return r of the module's formula; 1 where the sum is 0, since then the row's own loss is 0."""
-    total = max(total, loss * loss)
-    return 1.0 + sqrt(second_moment) * loss / sqrt(total) if total > 0.0 else 1.0
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _descend_dense(
-    X: Any,
-    used: Ints,
-    y: Floats,
-    weights: Floats,
-    heavy: Ints,
-    coef: Floats,
-    learning_rate: float,
-    time: float,
-    rows: float,
-    passes: int,
-    second_moment: float,
-    exact: bool,
-) -> None:
-    """Run an epoch over the rows `used` of a dense C-ordered X, in that order; `coef` is changed in place.
-
-    `y`, `weights` and `heavy` (positions in `used`) are aligned with `used`. The formula is the module's.
-    """
-    n_used, n_features = used.size, X.shape[1]
-    base, stride = np.uintp(X.ctypes.data), np.uintp(n_features * X.itemsize)
-    regularised = second_moment > 0.0
-    table, sums = np.zeros(n_used if regularised else 0), np.zeros(2)
-    next_heavy, next_row = 0, n_used // 2
-    for a in range(table.size):
-        table[a] = _weighted_loss(_dot_dense(X, used[a], coef), y[a], weights[a]) ** 2
-    for j in range(passes):
-        t = time + j * rows
-        sums[:] = table.sum()
-        for a in range(n_used):
-            ahead = base + np.uintp(used[min(a + LOOK_AHEAD, n_used - 1)]) * stride
-            for offset in range(np.uintp(0), stride, np.uintp(64)):
-                _prefetch(ahead + offset)  # type: ignore[call-arg]
-            x = X[used[a]]
-            margin, norm = 0.0, 0.0
-            for k in range(n_features):
-                margin += coef[k] * x[k]
-                norm += np.float64(x[k]) * x[k]
-            weight = weights[a]
-            t += weight
-            step = sqrt(learning_rate / (learning_rate + t))
-            if regularised:
-                for _ in range(FRESH_PER_STEP):
-                    b = heavy[next_heavy]
-                    next_heavy = (next_heavy + 1) % heavy.size
-                    _replace(table, b, _weighted_loss(_dot_dense(X, used[b], coef), y[b], weights[b]) ** 2, sums)
-                    b = next_row
-                    next_row = (next_row + 1) % n_used
-                    _replace(table, b, _weighted_loss(_dot_dense(X, used[b], coef), y[b], weights[b]) ** 2, sums)
-                loss = _weighted_loss(margin, y[a], weight)
-                _replace(table, a, loss * loss, sums)
-                step *= _second_moment_factor(loss, second_moment, sums[0])
-            residual = min(1.0, max(-1.0, margin)) - y[a]
-            move = 2.0 * residual * _step_length(weight, step, norm, exact)
-            for k in range(n_features):
-                coef[k] -= move * x[k]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -196,16 +76,16 @@ def _descend_csr(
     second_moment: float,
     exact: bool,
 ) -> None:
-    """Run an epoch over sparse rows (CSR), as `_descend_dense` does over dense ones; columns must not repeat in a row."""
+    """Run an epoch over sparse rows (CSR), as ``gradient_dense.py`` does over dense ones; columns must not repeat in a row."""
     n_used = used.size
     regularised = second_moment > 0.0
-    table, sums = np.zeros(n_used if regularised else 0), np.zeros(2)
+    table = np.zeros(n_used if regularised else 0)
     next_heavy, next_row = 0, n_used // 2
     for a in range(table.size):
-        table[a] = _weighted_loss(_dot_csr(data, indices, indptr, used[a], coef), y[a], weights[a]) ** 2
+        renew(table, a, _dot_csr(data, indices, indptr, used[a], coef), y, weights)
     for j in range(passes):
         t = time + j * rows
-        sums[:] = table.sum()
+        total = largest = table.sum()
         for a in range(n_used):
             first, last = indptr[used[a]], indptr[used[a] + 1]
             margin, norm = 0.0, 0.0
@@ -219,17 +99,15 @@ def _descend_csr(
                 for _ in range(FRESH_PER_STEP):
                     b = heavy[next_heavy]
                     next_heavy = (next_heavy + 1) % heavy.size
-                    dot = _dot_csr(data, indices, indptr, used[b], coef)
-                    _replace(table, b, _weighted_loss(dot, y[b], weights[b]) ** 2, sums)
+                    total += renew(table, b, _dot_csr(data, indices, indptr, used[b], coef), y, weights)
                     b = next_row
                     next_row = (next_row + 1) % n_used
-                    dot = _dot_csr(data, indices, indptr, used[b], coef)
-                    _replace(table, b, _weighted_loss(dot, y[b], weights[b]) ** 2, sums)
-                loss = _weighted_loss(margin, y[a], weight)
-                _replace(table, a, loss * loss, sums)
-                step *= _second_moment_factor(loss, second_moment, sums[0])
+                    total += renew(table, b, _dot_csr(data, indices, indptr, used[b], coef), y, weights)
+                total += renew(table, a, margin, y, weights)
+                total, largest = checked_sum(table, total, largest)
+                step *= second_moment_factor(table[a], second_moment, total)
             residual = min(1.0, max(-1.0, margin)) - y[a]
-            move = 2.0 * residual * _step_length(weight, step, norm, exact)
+            move = 2.0 * residual * step_length(weight, step, norm, exact)
             for k in range(first, last):
                 coef[indices[k]] -= move * data[k]
 
@@ -327,45 +205,84 @@ def descend(
     order = np.asarray(order, dtype=np.int64)
     v = np.asarray(importance, dtype=np.float64)[order]
     in_use = (v <= clip) & (v < inf)
-    used, weights = order[in_use], v[in_use]
-    labels = np.asarray(y)[used].astype(np.float64)
+    used, weights = (order, v) if in_use.all() else (order[in_use], v[in_use])
+    labels = np.asarray(y)[used].astype(np.float64, copy=False)
     heavy = _heaviest(weights) if second_moment > 0.0 else np.empty(0, dtype=np.int64)
     out = np.array(coef, dtype=np.float64)
-    settings = (
-        float(learning_rate),
-        float(time),
-        float(order.size),
-        int(passes),
-        float(second_moment),
-        bool(exact_invariance),
-    )
+    clock = (float(learning_rate), float(time), float(order.size), int(passes))
+    form = (float(second_moment), bool(exact_invariance))
     if hasattr(X, "indptr"):
-        _descend_csr(X.data, X.indices, X.indptr, used, labels, weights, heavy, out, *settings)
+        _descend_csr(X.data, X.indices, X.indptr, used, labels, weights, heavy, out, *clock, *form)
+    elif heavy.size:
+        descend_regular(np.ascontiguousarray(X), used, labels, weights, heavy, out, *clock, *form)
     else:
-        _descend_dense(np.ascontiguousarray(X), used, labels, weights, heavy, out, *settings)
+        descend_plain(np.ascontiguousarray(X), used, labels, weights, out, *clock, form[1])
     return out
 
 
-def flip_gaps(coef: Floats, X: Any, step: float) -> Floats:
-    """Return |2w·x| / (step·x·x): the importance weight with which a step of that size would flip each row's sign.
-
-    It is infinite where x·x = 0: no weight moves the prediction of such a row.
-    """
+def squared_norms(X: Any) -> Floats:
+    """Return x·x of each row."""
     norms = np.empty(X.shape[0])
-    distance = np.abs(2.0 * _margins(X, coef, norms))
-    gaps: Floats = np.divide(distance, step * norms, out=np.full(norms.size, inf), where=norms > 0.0)
+    _margins(X, np.zeros(X.shape[1]), norms)
+    return norms
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gaps(margins: Floats, norms: Floats, step: float) -> Floats:
+    gaps = np.empty(margins.size)
+    for i in range(margins.size):
+        gaps[i] = abs(2.0 * margins[i]) / (step * norms[i]) if norms[i] > 0.0 else inf
     return gaps
 
 
+@njit(cache=True, nogil=True)
+def least_where(values: Floats, inside: Any) -> float:
+    """Return the least value of the rows inside, infinite where there are none; NumPy's own takes as long as all their margins."""
+    least = inf
+    for i in range(values.size):
+        if inside[i] and values[i] < least:
+            least = values[i]
+    return least
+
+
+def flip_gaps(coef: Floats, X: Any, step: float, norms: Floats | None = None) -> Floats:
+    """Return |2w·x| / (step·x·x): the importance weight with which a step of that size would flip each row's sign.
+
+    It is infinite where x·x = 0: no weight moves the prediction of such a row. `norms` are x·x where they are known.
+    """
+    norms = squared_norms(X) if norms is None else norms
+    gaps: Floats = _gaps(_margins(X, coef, np.empty(0)), norms, step)
+    return gaps
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _mistakes_dense(X: Any, rows: Ints, y: Any, weights: Floats, clip: float, coef: Floats) -> tuple[float, float]:
+    first, second = 0.0, 0.0
+    for i in rows:
+        weight = weights[i]
+        if weight <= clip and weight < inf:
+            margin = 0.0
+            for k in range(X.shape[1]):
+                margin += coef[k] * X[i, k]
+            if (margin > 0.0) != (y[i] > 0):
+                first += weight
+                second += weight * weight
+    return first, second
+
+
 def second_moment_sums(
-    coef: Floats, X: Any, y: NDArray[Any], importance: Floats, clip: float = inf
+    coef: Floats, X: Any, y: NDArray[Any], importance: Floats, clip: float = inf, rows: Ints | None = None
 ) -> tuple[float, float]:
     """Return Σ v·1{h(x) ≠ y} and Σ v²·1{h(x) ≠ y} over the rows with weight v ≤ clip, h(x) = +1 where w·x > 0, else −1.
 
     Infinite weights are left out, as `descend` does. Divided by the number of rows seen, these are the clipped 0-1
-    loss and its second moment V̂.
+    loss and its second moment V̂. `rows` are those that count, all by default.
     """
     weights = np.asarray(importance, dtype=np.float64)
-    wrong = (_margins(X, coef, np.empty(0)) > 0.0) != (np.asarray(y) > 0)
-    counted = weights[wrong & (weights <= clip) & (weights < inf)]
+    rows = np.arange(X.shape[0]) if rows is None else rows
+    if not hasattr(X, "indptr"):
+        first, second = _mistakes_dense(np.ascontiguousarray(X), rows, np.asarray(y), weights, float(clip), coef)
+        return first, second
+    wrong = (_margins(X[rows], coef, np.empty(0)) > 0.0) != (np.asarray(y)[rows] > 0)
+    counted = weights[rows][wrong & (weights[rows] <= clip) & (weights[rows] < inf)]
     return float(counted.sum()), float((counted * counted).sum())

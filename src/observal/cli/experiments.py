@@ -90,7 +90,7 @@ def reproduce(
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
-    """Make the paper's figure: Passive, Active18 and ActiveVC under two logging policies, in about a minute.
+    """Make the paper's figure: Passive, Active18 and ActiveVC under two logging policies, in under a minute.
 
     Example: observal reproduce --out out/reproduce, and after Ctrl-C the same with --resume
     """

@@ -64,16 +64,13 @@ def diagnose(
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
                 raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
-            from observal.tables import TableRoles, load_problem
+            from observal.tables import TableRoles
             from observal.tables.formats import Format
-            from observal.tables.reading import read_tables
 
             given = Format(sep, decimal, encoding, tuple(missing or ()))  # type: ignore[arg-type]  # checked there
-            *logs, rest = read_tables([*logged, pool], id, label, given)
             roles = TableRoles(label, None, id, None, None if features is None else tuple(listed(features) or ()))
-            loaded = load_problem(
-                logs, rest, roles, propensity=chances[0] if len(chances) == 1 else chances, random_state=seed
-            )
+            chosen = chances[0] if len(chances) == 1 else chances
+            loaded = _of_tables(logged, pool, roles, chosen, given, seed, dask, progress)
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
             dates = loaded.encoder.dates
         found = run_diagnose(
@@ -85,6 +82,25 @@ def diagnose(
     say(found.text(), lines=True)
     for note in notes:
         say(f"Note: {note}")
+
+
+def _of_tables(
+    logged: list[Path], pool: Path, roles: Any, propensity: Any, given: Any, seed: int, dask: str | None, progress: Any
+) -> Any:
+    """Return log and pool; they stay in their files if these are large, or if a cluster reads them."""
+    from observal.parts.files import PARQUET
+    from observal.tables import load_problem
+    from observal.tables.in_place import is_large, load_in_place
+    from observal.tables.reading import read_tables
+
+    tables = [*logged, pool]
+    alone = len(logged) == 1 and isinstance(propensity, str) and propensity != "estimate"
+    if dask is not None and not (alone and all(table.name.lower().endswith(PARQUET) for table in tables)):
+        raise typer.BadParameter("--dask needs one log and a pool in Parquet, with --propensity COLUMN.")
+    if dask is not None or (alone and is_large(tables)):
+        return load_in_place(logged[0], pool, roles, propensity=propensity, executor=executor(dask, progress))
+    *logs, rest = read_tables(tables, roles.id, roles.label, given)
+    return load_problem(logs, rest, roles, propensity=propensity, random_state=seed)
 
 
 def _of_campaign(where: str, computing: Any) -> tuple[Any, Any, Any, Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, count, takewhile
 from math import inf
@@ -179,7 +179,9 @@ class Streams:
         return rng
 
 
-def replay(method: Method, problem: Problem, codes: Ints, streams: Streams, max_labels: float = inf) -> Iterator[Any]:
+def replay(
+    method: Method, problem: Problem, codes: Ints, streams: Streams, max_labels: float = inf, begun: Any = None
+) -> Iterator[Any]:
     """Yield the method's state after round 0, 1, … when every answer is known in advance.
 
     Decisions, answers and random numbers are those of :func:`observal.run` without a label budget, but nothing is recorded. This is
@@ -196,9 +198,11 @@ def replay(method: Method, problem: Problem, codes: Ints, streams: Streams, max_
     max_labels : float
         Once this many labels are bought, stop before the next round that would buy more. No round is cut, and rounds that buy
         none are still run, so the curve up to `max_labels` is that of the whole run.
+    begun : state, optional
+        What the method's `begin` returns, where it is known.
     """
     bought = 0
-    state = method.begin(problem, streams(0, 0))
+    state = method.begin(problem, streams(0, 0)) if begun is None else begun
     yield state
     for round_ in count(1):
         plan = method.plan(problem, state, streams(round_, 0))
@@ -247,18 +251,26 @@ class Course:
         """Which test rows are of the positive class."""
         return np.asarray(encode_labels(self.world.y_test, self.world.logged.classes, "A label of the test") == 1)
 
-    def rounds(self, method: Method, max_labels: int, streams: Streams) -> Iterator[Round]:
+    def rounds(
+        self, method: Method, max_labels: int, streams: Streams, begun: dict[Any, Any] | None = None
+    ) -> Iterator[Round]:
         """Yield the rounds of the method's curve that are needed up to `max_labels`.
 
         If one run does not give the whole curve, the method is run again for each online size, and the last round of each run is
-        used. All sizes are run, because a larger one may buy fewer labels.
+        used. All sizes are run, because a larger one may buy fewer labels. `begun` keeps the states that runs begin with, for
+        methods that differ only in settings which `begin` does not use.
         """
+        begun = {} if begun is None else begun
         if method.curve_from_one_run:
             for state in replay(method, self.problem, self.codes, streams, max_labels):
                 yield method.describe(self.problem, state)
             return
+        unused: tuple[str, ...] = getattr(method, "begins_without", ())
+        common: Any = replace(method, **dict.fromkeys(unused, 1.0))  # type: ignore[type-var]
         for number, problem in enumerate(self.starts):
-            first, *_, last = replay(method, problem, self.codes, streams)
+            if (common, number) not in begun:
+                begun[common, number] = method.begin(problem, streams(0, 0))
+            first, *_, last = replay(method, problem, self.codes, streams, begun=begun[common, number])
             if number == 0:
                 yield method.describe(problem, first)
             yield method.describe(problem, last)
@@ -266,7 +278,8 @@ class Course:
     def curves(self, methods: Iterable[Method], max_labels: int, random_state: int) -> list[Curve]:
         """Return each method's test error against labels bought; all linear classifiers are tested at once."""
         streams = Streams(random_state)
-        runs = [list(self.rounds(method, max_labels, streams)) for method in methods]
+        begun: dict[Any, Any] = {}
+        runs = [list(self.rounds(method, max_labels, streams, begun)) for method in methods]
         errors = self.test_errors([round_.estimator for run in runs for round_ in run])
         ends = np.cumsum([len(run) for run in runs])[:-1]
         return [

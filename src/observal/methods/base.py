@@ -43,7 +43,9 @@ class Method(Protocol):
     A method with a class variable ``stops_early = True`` may be stopped before the budget is spent, when more labels are unlikely to
     help; see :mod:`observal.stopping`. One with ``plans_ahead = True``, whose states are
     :class:`~observal.methods.pool.PoolState`, can choose more rows while a round is still open. One
-    with ``pool_may_grow = True`` goes on as it is when rows are added to the pool.
+    with ``pool_may_grow = True`` goes on as it is when rows are added to the pool. One with ``curve_from_one_run = False`` names in
+    ``begins_without`` the numbers among its settings that ``begin`` does not use, so that experiments begin only once for all
+    their values.
     """
 
     curve_from_one_run: ClassVar[bool]

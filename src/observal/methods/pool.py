@@ -372,11 +372,14 @@ def _smallest(values: Floats, among: Bools, count: int) -> Bools:
 
 def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
     """Draw the rows of a round with their chances, in random order."""
-    chance = drawn.chance
-    kind = _small_int(chance.size)
-    rows = np.concatenate(
-        [(part.start + np.flatnonzero(chance[part] > 0.0)).astype(kind) for part in pieces(chance.size)]
-    )
+    chance, end = drawn.chance, 0
+    rows = np.empty(
+        np.count_nonzero(chance), dtype=_small_int(chance.size)
+    )  # filled in place: a pool may have many rows
+    for part in pieces(chance.size):
+        here = part.start + np.flatnonzero(chance[part])
+        rows[end : end + here.size] = here
+        end += here.size
     positions = rng.permutation(systematic(chance, rng, rows))
     reason = np.full(positions.size, RANDOM)
     reason[drawn.taken_free[positions]] = FREE
@@ -410,7 +413,7 @@ def systematic(chance: Floats, rng: np.random.Generator, rows: NDArray[Any] | No
     rng : Generator
         Draws the order and the starting point.
     rows : int array, optional
-        The rows to draw from; all by default.
+        The rows to draw from, which are put into a random order; all rows by default.
 
     Examples
     --------
@@ -418,7 +421,7 @@ def systematic(chance: Floats, rng: np.random.Generator, rows: NDArray[Any] | No
     >>> systematic(np.array([1.0, 0.5, 0.5, 0.0]), np.random.default_rng(0)).size
     2
     """
-    order = np.arange(chance.size, dtype=_small_int(chance.size)) if rows is None else rows.copy()
+    order = np.arange(chance.size, dtype=_small_int(chance.size)) if rows is None else rows
     rng.shuffle(order)
 
     def ends() -> Iterator[tuple[int, float, Floats]]:

@@ -7,6 +7,7 @@ given; such tasks are submitted again here, up to `retries` times.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
@@ -48,9 +49,11 @@ class Cluster:
             raise InvalidInput(
                 "A Dask cluster needs the package distributed; pip install 'observal[dask]' brings it."
             ) from None
+        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is said in one sentence here
         try:
             if where == "local":
-                made = distributed.LocalCluster(threads_per_worker=1, dashboard_address=None, memory_limit=0)  # type: ignore[no-untyped-call]
+                made = distributed.LocalCluster(threads_per_worker=1, dashboard_address=":0", memory_limit=0)  # type: ignore[no-untyped-call]
                 return cls(distributed.Client(made))  # type: ignore[no-untyped-call]
             return cls(distributed.Client(where, timeout=CONNECT_SECONDS))  # type: ignore[no-untyped-call]
         except (OSError, TimeoutError, ValueError) as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf, isfinite, log, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -92,6 +92,7 @@ class Active18:
     multiple_importance: bool = True
 
     curve_from_one_run: ClassVar[bool] = False
+    begins_without: ClassVar[tuple[str, ...]] = ("capacity",)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -105,10 +106,10 @@ class Active18:
         m = core.rows.n_logged
         dealt = int(START_SHARE * m)
         weights = plain_importance(core.rows.propensity)
-        core = self._trained(core, np.arange(dealt), weights, rng)
-        rest = self._trained(core, np.arange(dealt, m), weights, rng)
-        state = _State(core, dealt, dealt, float(core.rows.propensity.min()), rest.coef)
-        return self._tested(state, dealt, self._alpha(problem))
+        learned = self._learn(core, np.arange(dealt), weights, rng)
+        rest = self._learn(core.changed(**learned), np.arange(dealt, m), weights, rng)
+        state = _State(core, dealt, dealt, float(core.rows.propensity.min()), rest["coef"])
+        return self._tested(state, core, learned, dealt, self._alpha(problem))
 
     def plan(self, problem: Problem, state: _State, rng: np.random.Generator) -> Plan | Stop:
         """Take the next epoch of the stream and decide about each row: step 2."""
@@ -130,9 +131,10 @@ class Active18:
         else:
             weights = np.ones(propensity.size)
             weights[:m] = plain_importance(propensity[:m])
-        core = self._trained(core, share, weights, rng)
+        learned = self._learn(core, share, weights, rng)
         t = dealt - state.dealt + core.epochs[-1]
-        return self._tested(replace(state, core=core, dealt=dealt, shown=core.coef), t, alpha)
+        moved = _State(core, state.start, dealt, state.least, learned["coef"])
+        return self._tested(moved, core, learned, t, alpha)
 
     def describe(self, problem: Problem, state: _State) -> Round:
         """Return the round as people see it."""
@@ -153,40 +155,45 @@ class Active18:
             return np.ones(propensity.size, dtype=bool)
         return np.asarray(propensity <= state.least + 1.0 / self._alpha(problem))
 
-    def _trained(self, core: State, share: Ints, importance: Floats, rng: np.random.Generator) -> State:
+    def _learn(self, core: State, share: Ints, importance: Floats, rng: np.random.Generator) -> dict[str, Any]:
+        """Train on some rows of the stack, and return the fields of the state that change."""
         from observal._kernels.gradient import descend  # lazy: numba is slow to import
 
-        used = share[core.signs[share] != 0]
-        X, signs = core.rows.X[used], core.signs[used]
-        weights = core.rows.in_use(importance, core.signs)[used]
+        rows, signs = core.rows, core.signs
+        used = share[signs[share] != 0]
+        weights = importance if rows.cost is None else rows.in_use(importance, signs)
         coef = descend(
-            X,
+            rows.X,
             signs,
             weights,
-            rng.permutation(used.size),
+            used[rng.permutation(used.size)],
             core.coef,
             learning_rate=self.learning_rate,
             time=core.time,
             passes=1,
             exact_invariance=True,
         )
-        loss, _ = mistakes(X, coef, signs, weights)
-        time = core.time + float(weights[weights < inf].sum())
-        return replace(core, coef=coef, time=time, importance=importance, loss=loss)
+        loss, _ = mistakes(rows.X, coef, signs, weights, used)
+        trained = weights[used]
+        time = core.time + float(trained[trained < inf].sum())
+        return {"coef": coef, "time": time, "importance": importance, "loss": loss}
 
-    def _tested(self, state: _State, t: int, alpha: float) -> _State:
+    def _tested(self, state: _State, core: State, learned: dict[str, Any], t: int, alpha: float) -> _State:
         """Find the region after an epoch of `t` rows, and its ξ."""
-        core, propensity = state.core, state.core.rows.propensity
+        from observal._kernels.gradient import least_where  # lazy: numba is slow to import
+
+        propensity = core.rows.propensity
         inside = np.ones(propensity.size, dtype=bool)
         largest = (1.0 + alpha) / (alpha * state.least + 1.0)
         if not self.multiple_importance:
             largest = 1.0 / state.least if state.least > 0.0 else inf
         if core.labels >= LABELS_BEFORE_TEST and isfinite(largest):
             t, c = max(t, 1), self.capacity * largest
-            gaps = flip_weights(core.rows.X, core.coef, self.learning_rate, core.time)
-            inside = gaps / t <= sqrt(c * core.loss) / t + c * log(t) / t
-        least = float(propensity[inside].min()) if inside.any() else 1.0
-        return replace(state, core=replace(core, region=inside[core.rows.n_logged :]), least=least)
+            gaps = flip_weights(core.rows, learned["coef"], self.learning_rate, learned["time"])
+            inside = gaps / t <= sqrt(c * learned["loss"]) / t + c * log(t) / t
+        least = least_where(propensity, inside)
+        core = core.changed(region=inside[core.rows.n_logged :], **learned)
+        return _State(core, state.start, state.dealt, least if least < inf else 1.0, state.shown)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, isfinite, log, sqrt
 from typing import ClassVar
 
@@ -151,8 +151,7 @@ class ActiveVC:
         )
         end, n_rows = rows.n_logged + state.looked, rows.n_logged + state.counted
         first, second = mistakes(rows.X[:end], coef, state.signs[:end], weights[:end])
-        state = replace(
-            state,
+        state = state.changed(
             coef=coef,
             time=time,
             clip=clip,
@@ -160,7 +159,7 @@ class ActiveVC:
             loss=first / n_rows,
             second_moment=second / n_rows,
         )
-        return replace(state, region=self._region(state, bound, n_rows))
+        return state.changed(region=self._region(state, bound, n_rows))
 
     def _largest_clip(self, state: State) -> float:
         """Return M_k; without clipping, a bound on every weight."""
@@ -192,5 +191,5 @@ class ActiveVC:
             return np.ones(state.region.size, dtype=bool)
         second = state.second_moment if self.regulariser else bound * state.loss
         threshold = sqrt(self.capacity * second / n_rows) + self.capacity * bound * log(n_rows) / n_rows
-        gaps = flip_weights(state.rows.pool_X, state.coef, self.learning_rate, state.time)
+        gaps = flip_weights(state.rows, state.coef, self.learning_rate, state.time, state.rows.n_logged)
         return np.asarray(gaps / n_rows <= threshold)

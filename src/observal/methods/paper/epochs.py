@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -41,9 +41,16 @@ class EpochState:
         """The pool rows of the coming epoch."""
         return np.arange(self.looked, self.looked + self.schedule[0])
 
+    def changed(self, **fields: Any) -> Self:
+        """Return a copy with other values in some fields; `dataclasses.replace` takes as long as a small round's arithmetic."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, **fields)
+        return new
+
     def moved(self, plan: Plan, answers: Answers) -> dict[str, Any]:
         """Return the fields of this class after a round."""
-        skipped = int((~answers.answered).sum())
+        labels = int(np.count_nonzero(answers.answered))
+        skipped = answers.answered.size - labels
         # A round cut short by the label budget leaves rows for one more round, because skipped rows free up budget.
         unseen = self.schedule[0] - plan.positions.size
         return {
@@ -52,11 +59,11 @@ class EpochState:
             "epochs": (*self.epochs, plan.positions.size - skipped),
             "gates": (*self.gates, self.next_gate),
             "cut": self.cut or unseen > 0,
-            "labels": self.labels + int(answers.answered.sum()),
+            "labels": self.labels + labels,
             "last": (
                 plan.asked.size - skipped,
-                int((plan.action == INFERRED).sum()),
-                int((plan.action == PASSED).sum()),
+                int(np.count_nonzero(plan.action == INFERRED)),
+                int(np.count_nonzero(plan.action == PASSED)),
                 skipped,
             ),
         }

@@ -7,15 +7,17 @@ labels and one of weights cover all rows; a row without a label has the sign 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, repeat
 from math import e, inf, isfinite, log, sqrt
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Signs, rows_to_predict
+from observal.checks import Bools, Floats, Ints, Signs, rows_to_predict
 from observal.errors import InvalidInput
 from observal.methods.base import TwoClassPredictions
 from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
@@ -32,6 +34,7 @@ REASONS = (
     "the prediction is certain enough, and labels are not inferred",
 )
 DISPUTED, SETTLED, WELL_LOGGED, EVERYTHING, LEFT_OUT = range(5)
+ACTIONS = np.array([ASKED, INFERRED, PASSED, ASKED, PASSED], dtype=np.int8)
 
 LABELS_BEFORE_TEST = 3
 """Until that many labels are bought, every row is in the disagreement region."""
@@ -87,21 +90,26 @@ class Rows:
 
     @classmethod
     def of(cls, problem: Problem, fit_intercept: bool) -> Rows:
-        """Stack the rows of a problem; `fit_intercept` appends a column of ones."""
-        X = problem.stack()
-        return cls(
-            with_constant(X) if fit_intercept else X,
-            problem.n_logged,
-            problem.propensity,
-            np.sort(problem.logged.propensity),
-            problem.cost,
-            fit_intercept,
-        )
+        """Stack the rows of a problem, once; `fit_intercept` appends a column of ones."""
+        made = _stacks.setdefault(problem, {})
+        if fit_intercept not in made:
+            X = problem.stack()
+            made[fit_intercept] = cls(
+                with_constant(X) if fit_intercept else X,
+                problem.n_logged,
+                problem.propensity,
+                np.sort(problem.logged.propensity),
+                problem.cost,
+                fit_intercept,
+            )
+        return made[fit_intercept]
 
-    @property
-    def pool_X(self) -> Any:
-        """The pool's rows of the stack."""
-        return self.X[self.n_logged :]
+    @cached_property
+    def norms(self) -> Floats:
+        """x·x of each row of the stack."""
+        from observal._kernels.gradient import squared_norms  # lazy: numba is slow to import
+
+        return squared_norms(self.X)
 
     def in_use(self, importance: Floats, signs: Signs, clip: float = inf) -> Floats:
         """Return the weights to train and count with: infinite (left out by the kernels) without label or above `clip`."""
@@ -116,6 +124,9 @@ class Rows:
         if self.has_constant:
             return LinearClassifier(coef[np.newaxis, :-1], coef[-1:], classes)
         return LinearClassifier(coef[np.newaxis], np.zeros(1), classes)
+
+
+_stacks: WeakKeyDictionary[Problem, dict[bool, Rows]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,12 +159,11 @@ class State(EpochState):
 
     def after(self, plan: Plan, answers: Answers) -> State:
         """Return the state with a round's labels in place; nothing is trained yet."""
-        m = self.rows.n_logged
-        signs = self.signs.copy()
+        m, signs = self.rows.n_logged, self.signs.copy()
         inferred = plan.action == INFERRED
         signs[m + plan.positions[inferred]] = 2 * plan.inferred[inferred] - 1
         signs[m + plan.asked[answers.answered]] = 2 * answers.codes[answers.answered] - 1
-        return replace(self, signs=signs, **self.moved(plan, answers))
+        return self.changed(signs=signs, **self.moved(plan, answers))
 
     def trained(
         self,
@@ -199,8 +209,7 @@ def make_plan(state: State, gate: Bools, disagreement: bool = True, infer: bool 
     disputed = state.region[positions] if disagreement else np.ones(positions.size, dtype=bool)
     settled = SETTLED if infer else LEFT_OUT
     reason = np.where(gate, np.where(disputed, DISPUTED if disagreement else EVERYTHING, settled), WELL_LOGGED)
-    actions = np.array([ASKED, INFERRED, PASSED, ASKED, PASSED], dtype=np.int8)
-    action = actions[reason]
+    action = ACTIONS[reason]
     m = state.rows.n_logged
     margins = np.asarray(state.rows.X[m + state.looked : m + state.looked + positions.size] @ state.coef)
     return Plan(
@@ -213,18 +222,18 @@ def make_plan(state: State, gate: Bools, disagreement: bool = True, infer: bool 
     )
 
 
-def flip_weights(rows: Any, coef: Floats, learning_rate: float, time: float) -> Floats:
-    """Return the gap of each row: the importance weight that would flip it, at the step size of `time`."""
+def flip_weights(rows: Rows, coef: Floats, learning_rate: float, time: float, first: int = 0) -> Floats:
+    """Return the gap of each row from `first` on: the importance weight that would flip it, at the step size of `time`."""
     from observal._kernels.gradient import flip_gaps  # lazy: numba is slow to import
 
-    return flip_gaps(coef, rows, sqrt(learning_rate / (learning_rate + time)))
+    return flip_gaps(coef, rows.X[first:], sqrt(learning_rate / (learning_rate + time)), rows.norms[first:])
 
 
-def mistakes(rows: Any, coef: Floats, signs: Signs, weights: Floats) -> tuple[float, float]:
-    """Return Σ w and Σ w² over the rows predicted wrong; rows of infinite weight are left out."""
+def mistakes(X: Any, coef: Floats, signs: Signs, weights: Floats, rows: Ints | None = None) -> tuple[float, float]:
+    """Return Σ w and Σ w² over the rows predicted wrong, of `rows` or all; rows of infinite weight are left out."""
     from observal._kernels.gradient import second_moment_sums  # lazy: numba is slow to import
 
-    return second_moment_sums(coef, rows, signs, weights)
+    return second_moment_sums(coef, X, signs, weights, rows=rows)
 
 
 def schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
