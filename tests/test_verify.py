@@ -20,6 +20,7 @@ LONG = (
     "looks-",
     "broken-by-",
     "stopping-",
+    "earlier-round-",
     "clean-log-2000",
     "drift-tenth",
 )  # most are about whole campaigns
@@ -304,7 +305,7 @@ def test_worlds_with_broken_assumptions_are_broken():
     assert clean.codes[clean.revealed].tolist() != stale.codes[stale.revealed].tolist()
 
 
-@pytest.mark.parametrize("simulation", [looking.looked_at, looking.stops])
+@pytest.mark.parametrize("simulation", [looking.looked_at, looking.stops, looking.returned_rounds])
 def test_one_campaign_of_a_claim_runs_and_repeats(monkeypatch, simulation):
     for name, value in (("TEST_ROWS", 2000), ("STOP_ROWS", 400), ("BUDGET", 90), ("LABELS", 100)):
         monkeypatch.setattr(looking, name, value)

@@ -26,7 +26,7 @@ from observal.problem import Problem
 from observal.types import Answers, Interval, Plan, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
-GAP_FOLDS, GAP_MEMBERS = 3, 4  # in each round, for the gaps of labelled rows as if their labels were not known
+GAP_FOLDS = 3  # in each round, for the gaps of labelled rows as if their labels were not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,7 +193,7 @@ class CommitteeVC:
         for fold in np.unique(fold_of):
             train, test, rng = fold_of != fold, fold_of == fold, np.random.default_rng(0)
             if np.unique(y[train & used]).size > 1:
-                members = self._fit_members(GAP_MEMBERS, rows_of(X, train), y[train], weights[train], classes, rng)
+                members = self._fit_members(rows_of(X, train), y[train], weights[train], classes, rng)
                 gaps[rows[test]] = gaps_of(_shares_of(members), rows_of(X, test))
         return ranked(gaps, model.ranks)
 
@@ -217,15 +217,15 @@ class CommitteeVC:
             return own, None
         if (trees := shares_of_trees(own, self.members)) is not None:
             return own, trees
-        members = self._fit_members(self.members, X, y, weights, classes, rng)
+        members = self._fit_members(X, y, weights, classes, rng)
         return averaged(own, members, X), _shares_of(members)
 
     def _fit_members(
-        self, count: int, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
+        self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
     ) -> list[Any]:
         """Fit on bootstrap samples."""
         members = []
-        for member in range(count):
+        for member in range(self.members):
             drawn = resampled(weights, y, rng)
             members.append(
                 self._fit(rows_of(X, drawn), y[drawn], np.ones(drawn.size), classes, random_state=1 + member)
