@@ -20,13 +20,12 @@ from observal.learners.members import (
     shares_of_trees,
     unseen_by_trees,
 )
-from observal.methods.frame import as_near, dealt
+from observal.methods.frame import as_near
 from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
 from observal.problem import Problem
 from observal.types import Answers, Interval, Plan, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
-GAP_FOLDS = 3  # in each round, for the gaps of labelled rows as if their labels were not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,7 +130,8 @@ class CommitteeVC:
         if not state.any_left(problem):
             return Stop()
         plan = draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
-        near, gaps = as_near(plan, self._unlabelled_ranks(problem, state), problem.n_logged)
+        ranks = self._unlabelled_ranks(problem, state)
+        near, gaps = (None, None) if ranks is None else as_near(plan, ranks, problem.n_logged)
         return replace(plan, near=near, near_gaps=gaps)
 
     def advance(
@@ -162,39 +162,35 @@ class CommitteeVC:
             fit, _ = self._fit_committee(rows_of(X, rows[train]), y[train], weights[train], classes, rng)
             return _scores(fit, rows_of(X, rows[test]), classes)
 
+        forest = self._unlabelled_ranks(problem, state) is not None
+
+        def gaps(before: PoolState, some: Ints) -> Floats | None:
+            ranks = self._unlabelled_ranks(problem, before) if forest else None
+            return None if ranks is None else ranks[some]
+
         return population_intervals(
             problem,
             state,
-            lambda before, some: self._unlabelled_ranks(problem, before)[some],
+            gaps,
             lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
             out_of_fold,
             folds=FOLDS,
         )
 
-    def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats:
+    def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats | None:
         """Return the rank of each row's gap, that of a labelled row as if its label were not known.
 
-        It is judged by the trees of a forest that have not seen it, or by committees fitted without its fold. Among rows without a
-        label the order is that of ``state.model.ranks``.
+        It is judged by the trees of a forest that have not seen it. None for other estimators: several more committees in each round
+        would take too long. Among rows without a label the order is that of ``state.model.ranks``.
         """
         model: _Model = state.model
-        if model.gaps is None:  # all labels are the same, and the order is by lot
-            return model.ranks
-        gaps, (rows, y, weights, _) = model.gaps.copy(), self._labelled(problem, state)
-        X, classes, used = rows_of(state.fit.X, rows), problem.logged.classes, weights > 0.0
-        trees, unseen = (
-            shares_of_trees(model.estimator, self.members),
-            unseen_by_trees(model.estimator, int(used.sum())),
-        )
-        if trees is not None and unseen is not None:
-            gaps[rows[used]] = gaps_of(trees, rows_of(X, used), unseen)
-            return ranked(gaps, model.ranks)
-        fold_of = dealt(state.labelled(problem)[1], GAP_FOLDS)
-        for fold in np.unique(fold_of):
-            train, test, rng = fold_of != fold, fold_of == fold, np.random.default_rng(0)
-            if np.unique(y[train & used]).size > 1:
-                members = self._fit_members(rows_of(X, train), y[train], weights[train], classes, rng)
-                gaps[rows[test]] = gaps_of(_shares_of(members), rows_of(X, test))
+        rows, _, weights, _ = self._labelled(problem, state)
+        used = rows[weights > 0.0]
+        trees, unseen = shares_of_trees(model.estimator, self.members), unseen_by_trees(model.estimator, used.size)
+        if model.gaps is None or trees is None or unseen is None:
+            return None
+        gaps = model.gaps.copy()
+        gaps[used] = gaps_of(trees, rows_of(state.fit.X, used), unseen)
         return ranked(gaps, model.ranks)
 
     # -- fitting ------------------------------------------------------------------------------------------------
@@ -217,20 +213,13 @@ class CommitteeVC:
             return own, None
         if (trees := shares_of_trees(own, self.members)) is not None:
             return own, trees
-        members = self._fit_members(X, y, weights, classes, rng)
-        return averaged(own, members, X), _shares_of(members)
-
-    def _fit_members(
-        self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
-    ) -> list[Any]:
-        """Fit on bootstrap samples."""
         members = []
         for member in range(self.members):
             drawn = resampled(weights, y, rng)
             members.append(
                 self._fit(rows_of(X, drawn), y[drawn], np.ones(drawn.size), classes, random_state=1 + member)
             )
-        return members
+        return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
         """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
@@ -287,11 +276,6 @@ class _Model:
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
     gaps: Floats | None = field(repr=False)  # None while all labels are the same
-
-
-def _shares_of(members: list[Any]) -> Shares:
-    """Return what members say of rows."""
-    return lambda rows: np.stack([class_shares(member, rows) for member in members])
 
 
 def ranked(gaps: Floats, ties: Floats) -> Floats:

@@ -3,7 +3,8 @@
 **Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
 pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
 bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
-and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label.
+and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label. A
+method without such fits says so; then each row that was taken represents only itself.
 
 **Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
 Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
@@ -51,12 +52,11 @@ TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
+Gaps = Callable[[PoolState, Ints], Floats | None]
 """A score, by which cells are cut, and the predicted class code of each row."""
 
 
-def would_take(
-    state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Callable[[PoolState, Ints], Floats]
-) -> Bools:
+def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Gaps) -> Bools:
     """Return which rows some round so far would have taken for their gap, had they been open in the pool.
 
     Parameters
@@ -71,31 +71,33 @@ def would_take(
         Positions in the stack of log and pool.
     gaps : callable
         From the state in which a round was planned and rows to the gaps that it was planned with; asked only where a plan has no
-        record of them.
+        record of them. None where they are not to be had: then rows that the round took stand only for themselves.
     """
     taken = np.zeros(rows.size, dtype=bool)
     while state.before is not None and state.plan is not None and state.planned_in is not None:
-        planned_in, plan = state.planned_in, state.plan
+        planned_in, plan, state = state.planned_in, state.plan, state.before
         if plan.near is not None and plan.near_gaps is not None:
             recorded = np.full(propensity.size, np.inf)
             recorded[plan.near] = plan.near_gaps
             here, asked = recorded[rows], recorded[n_logged + plan.asked]
         else:
-            here, asked = gaps(planned_in, rows), gaps(planned_in, n_logged + plan.asked)
+            found = gaps(planned_in, np.append(rows, n_logged + plan.asked))
+            if found is None:
+                continue
+            here, asked = found[: rows.size], found[rows.size :]
         reason = plan.reason[plan.action == ASKED]
         # The gate lets rows through in the order of their propensity; the largest that passed marks how far it was open.
         gated = reason == GATED
         opened = propensity[rows] <= propensity[n_logged + plan.asked[gated]].max(initial=-np.inf)
         taken |= opened & (here <= asked[gated].max(initial=-np.inf))
         taken |= here <= asked[reason == FREE].max(initial=-np.inf)
-        state = state.before
     return taken
 
 
 def population_intervals(
     problem: Problem,
     state: PoolState,
-    gaps: Callable[[PoolState, Ints], Floats],
+    gaps: Gaps,
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
@@ -109,7 +111,8 @@ def population_intervals(
     state : PoolState
         What was bought and skipped.
     gaps : callable
-        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known.
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known; None where
+        such gaps are not to be had.
     scores_of : callable
         From rows to scores and predicted classes by the classifier itself.
     out_of_fold : callable or pair of arrays
