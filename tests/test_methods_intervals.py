@@ -78,7 +78,7 @@ def test_strata_of_cells_hold_like_propensities_in_their_order(values):
     assert (np.diff(found[order]) >= 0).all()
     for stratum in np.unique(found):
         here = np.maximum(propensity[found == stratum], 1e-6)
-        assert here.max() <= 3.0 * here.min() * (1 + 1e-9)
+        assert here.max() <= MOST_UNLIKE * here.min() * (1 + 1e-9)
 
 
 def test_a_few_rows_that_were_all_bought_do_not_speak_for_others():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.ensemble import RandomForestClassifier
 
 import observal as ob
 from observal.campaign import Campaign
@@ -37,8 +37,7 @@ def replayed(session, plans):
 
 
 def test_intervals_of_a_committee_are_those_of_fitting_every_round_again():
-    """A tree remembers its labels, and many rows have equal gaps."""
-    session = spent(ob.CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3), members=3, batch=15))
+    session = spent(ob.CommitteeVC(RandomForestClassifier(40, min_samples_leaf=3, random_state=0), batch=15))
     forgotten = [replace(plan, near=None, near_gaps=None) for plan in session.plans]
     recorded, again = replayed(session, session.plans), replayed(session, forgotten)
     last = recorded.closed

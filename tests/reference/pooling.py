@@ -122,13 +122,13 @@ def wilson(estimate, n, confidence=0.95):
 
 
 def propensity_strata(propensity):
-    """Eighths by propensity; an eighth whose largest is over 3 times its smallest is cut evenly in logarithms."""
+    """Eighths by propensity; an eighth whose largest is over 10 times its smallest is cut evenly in logarithms."""
     eighths, logs = strata(np.array(propensity)), [math.log(max(q, 1e-6)) for q in propensity]
     keys = []
     for eighth, log in zip(eighths, logs, strict=True):
         here = [other for other, of in zip(logs, eighths, strict=True) if of == eighth]
         width = max(here) - min(here)
-        parts = max(1, math.ceil(width / math.log(3.0)))
+        parts = max(1, math.ceil(width / math.log(10.0)))
         keys.append((int(eighth), 0 if width == 0 else min(parts - 1, math.floor((log - min(here)) / width * parts))))
     places = sorted(set(keys))
     return [places.index(key) for key in keys]

@@ -22,9 +22,8 @@ N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
 CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
-UNLIKE = 3.0  # times by which the propensities of one stratum may differ
 LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
-MOST_UNLIKE = 10.0  # times by which the propensities of strata that join may differ
+MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
 NOBODY = "no labelled row to judge by"
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
@@ -277,7 +276,7 @@ def propensity_strata(propensity: Floats) -> Ints:
     np.minimum.at(least, strata, log)
     np.maximum.at(most, strata, log)
     width = np.maximum(most - least, 0.0)[strata]
-    parts = np.maximum(1.0, np.ceil(width / np.log(UNLIKE)))
+    parts = np.maximum(1.0, np.ceil(width / np.log(MOST_UNLIKE)))
     part = np.minimum(parts - 1.0, np.floor((log - least[strata]) / np.maximum(width, 1e-12) * parts))
     return np.unique(strata + part / 100.0, return_inverse=True)[1].astype(np.int64)
 
