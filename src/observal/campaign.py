@@ -14,8 +14,9 @@ from observal.journal.agreement import Agreement, agreement
 from observal.journal.encoding import encode
 from observal.journal.events import OBSERVAL
 from observal.journal.ledger import Ledger
-from observal.journal.loop import LabelLoop, replay_of
+from observal.journal.loop import LabelLoop
 from observal.journal.memory import MemoryJournal
+from observal.journal.reading import replay_of
 from observal.journal.results import Batch, Check, Entry, Receipt, Status
 from observal.journal.settings import ANYONE, check_annotator, new_settings, versions
 from observal.journal.sql.chunks import read_whole_table

@@ -9,7 +9,7 @@ from typing import Any
 
 from observal.diagnosis import diagnose
 from observal.journal.events import goals_of
-from observal.journal.loop import LabelLoop
+from observal.journal.reading import JournalReader
 from observal.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
@@ -23,7 +23,7 @@ POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
 
 def write_campaign_report(
-    campaign: LabelLoop, path: str | Path, title: str = "", command: str = "", force: bool = False
+    campaign: JournalReader, path: str | Path, title: str = "", command: str = "", force: bool = False
 ) -> Path:
     """Write the report of a campaign and return its path.
 
