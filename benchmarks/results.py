@@ -2,7 +2,7 @@
 
     python benchmarks/results.py [--only scale] [--quick] [--large] [--out benchmarks/RESULTS.md]
 
-`make bench` runs it; it takes about 20 minutes on two quiet cores. Sections that are not run keep what the page says of them, so `--only`
+`make bench` runs it; it takes about 15 minutes on two quiet cores. Sections that are not run keep what the page says of them, so `--only`
 brings one up to date. `--quick` runs everything on small tables, to see that it works. `--large` adds what takes
 8 GB of disk and most of an hour.
 """
