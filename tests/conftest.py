@@ -14,12 +14,27 @@ for _library in ("OMP", "OPENBLAS", "MKL"):  # read when they are loaded, so bef
 
 gc.disable()  # imports make objects that stay; looking for garbage among them takes a quarter of the collection's time
 
+import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from tests.browser import browser, open_page  # noqa: E402
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: E402
 
 __all__ = ["browser", "open_page", "pytest_make_collect_report", "pytest_runtest_makereport"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def numba_is_loaded() -> None:
+    """Import here what AutoVC's threads would import with their first kernel.
+
+    SlipCover now and then goes through the names of all running modules, and fails if one is being imported in another thread.
+    """
+    from numba.core.registry import cpu_target
+
+    from observal._kernels import forest, trees  # noqa: F401
+
+    cpu_target.target_context.refresh()
+
 
 settings.register_profile("observal", deadline=None, derandomize=True)
 settings.load_profile("observal")
