@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
+from typing_extensions import TypeAliasType
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 from observal.problem import Problem
+from observal.rebuild import _fits
 from observal.types import Plan, Table
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
@@ -183,3 +186,12 @@ def test_tables_slice_and_convert():
         table[3]
     with pytest.raises(KeyError):
         table["no"]
+
+
+def test_a_declared_type_may_be_a_name_for_a_type():
+    """NumPy 2.5 declares NDArray so; it needs Python 3.12."""
+    scalar = TypeVar("scalar", bound=np.generic)
+    rows = TypeAliasType("rows", np.ndarray[Any, np.dtype[scalar]], type_params=(scalar,))
+    assert _fits(np.zeros(2), rows[np.float64])
+    assert not _fits(np.zeros(2), rows[np.int64])
+    assert not _fits([0.0], rows[np.float64])

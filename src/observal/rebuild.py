@@ -90,6 +90,8 @@ def _fits(value: Any, hint: Any) -> bool:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
+    if hasattr(origin, "__value__"):  # a name for a type, as NDArray is from NumPy 2.5 on
+        return _fits(value, origin.__value__[arguments])
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
     if origin is Literal:
