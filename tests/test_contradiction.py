@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import observal as ob
+from observal.interval import Interval
 from observal.methods.contradiction import COMPARED, contradiction, random_minus_log
 from observal.report.content import ReportContent
 from observal.report.headline import headline
-from observal.types import Interval
 
 
 def test_differences_of_cells_are_weighted_as_cochran_does():

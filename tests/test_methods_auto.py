@@ -12,7 +12,7 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.blend import fit_blend
 from observal.methods.auto.record import PRIOR, explored, surprises
-from observal.methods.pool import REASONS
+from observal.methods.draw import REASONS
 from observal.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import blend as slow

@@ -12,6 +12,7 @@ from scipy.stats import binom, norm
 from threadpoolctl import threadpool_limits
 
 import observal as ob
+from observal.interval import Interval
 from observal.journal.memory import MemoryJournal
 from observal.methods import intervals as module
 from observal.methods.cells import (
@@ -24,11 +25,12 @@ from observal.methods.cells import (
     propensity_strata,
     wilson,
 )
+from observal.methods.draw import FREE, GATED, RANDOM, REASONS
 from observal.methods.intervals import population_intervals, would_take
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState
+from observal.methods.pool import PoolState
 from observal.problem import Problem
-from observal.types import ASKED, PASSED, Answers, Interval, Plan
+from observal.types import ASKED, PASSED, Answers, Plan
 from tests.pool_worlds import World
 from tests.reference import looks as looks_twin
 from tests.reference import pooling as twin

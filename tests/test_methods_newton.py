@@ -16,10 +16,10 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.newton import make_objective, solve
 from observal.learners.tuned_logistic import fit_logistic, leverages, near_boundary
+from observal.methods.draw import GATED
 from observal.methods.newton import model as newton_model
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import GATED
 from observal.problem import Problem
 from observal.types import Answers
 from tests.pool_worlds import World, check_intervals, one_class

@@ -21,19 +21,10 @@ from sklearn.tree import DecisionTreeClassifier
 import observal as ob
 from observal.errors import InvalidInput
 from observal.methods.committee import CommitteeVC
+from observal.methods.draw import REASONS, Choice, draw, draw_plan, measuring_weights, passes_gate, systematic
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import (
-    REASONS,
-    Choice,
-    PoolState,
-    Strata,
-    draw,
-    draw_plan,
-    measuring_weights,
-    passes_gate,
-    systematic,
-)
+from observal.methods.pool import PoolState, Strata
 from observal.methods.stream import StreamState
 from observal.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 import observal as ob
 from observal.diagnosis import diagnose
 from observal.errors import InvalidInput
+from observal.interval import Interval
 from observal.report import charts, html, sections
 from observal.report.headline import headline, interval_words
 from observal.report.html import ReportContent, render_report, write_report
 from observal.report.projection import telling_pair
-from observal.types import Interval
 
 NASTY = "<script>alert('x')</script> & $x^2$ \"quoted\""
 SECTIONS = ["headline", "error", "asked", "diagnosis", "weights", "rounds", "made", "reading"]

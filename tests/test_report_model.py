@@ -9,12 +9,13 @@ import pytest
 import scipy.sparse as sp
 
 import observal as ob
+from observal.interval import Interval
 from observal.methods.measures import AUC, BASELINE, WINS
 from observal.problem import Problem
 from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
 from observal.report.model import MOST_COLUMNS, Judged, errors_by_group, what_it_uses, worth
-from observal.types import Goals, Interval
+from observal.types import Goals
 from tests.test_report import campaign, check_page
 
 

@@ -15,7 +15,8 @@ from observal import codec
 from observal.codec import decode, encode, gone_settings
 from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput, NotACampaign
-from observal.types import Interval, Plan, Recorded
+from observal.interval import Interval
+from observal.types import Plan, Recorded
 from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
 from tests.test_session import session
 

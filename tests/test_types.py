@@ -14,7 +14,8 @@ import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 from observal.problem import Problem
 from observal.rebuild import _fits
-from observal.types import Plan, Table
+from observal.table import Table
+from observal.types import Plan
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
 Y = np.array([0.0, np.nan, 1.0])

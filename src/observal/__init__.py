@@ -18,17 +18,19 @@ from observal.errors import ObservalError, ObservalWarning
 if TYPE_CHECKING:
     from observal import campaign, importers, label_complexity, propensity, tables
     from observal.campaign import Campaign, load_model
+    from observal.data import LoggedData, Pool
     from observal.diagnosis import Diagnosis, diagnose
     from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
+    from observal.interval import Interval
     from observal.learners.blend_classifier import BlendClassifier
     from observal.learners.gradient import GradientClassifier
     from observal.learners.logged import LoggedClassifier
     from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
-    from observal.problem import LoggedData, Pool, Problem
+    from observal.problem import Problem
     from observal.report.html import ReportContent, write_report
     from observal.session import Session, run
     from observal.tables import TableEncoder, TableRoles, load_problem, read_table
-    from observal.types import Answers, Interval, Plan, Query, Round, RunResult, Stop
+    from observal.types import Answers, Plan, Query, Round, RunResult, Stop
 
 __version__ = "0.2.0.dev0"
 
@@ -84,16 +86,18 @@ __all__ = [
 _HOMES = {
     "campaign": ("Campaign", "load_model"),
     "diagnosis": ("Diagnosis", "diagnose"),
+    "interval": ("Interval",),
     "hypotheses": ("FiniteClass", "HalfPlanes", "Rectangles", "Stumps", "Thresholds"),
     "learners.blend_classifier": ("BlendClassifier",),
     "learners.gradient": ("GradientClassifier",),
     "learners.logged": ("LoggedClassifier",),
     "methods": ("Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"),
-    "problem": ("LoggedData", "Pool", "Problem"),
+    "data": ("LoggedData", "Pool"),
+    "problem": ("Problem",),
     "report.html": ("ReportContent", "write_report"),
     "session": ("Session", "run"),
     "tables": ("TableEncoder", "TableRoles", "load_problem", "read_table"),
-    "types": ("Answers", "Interval", "Plan", "Query", "Round", "RunResult", "Stop"),
+    "types": ("Answers", "Plan", "Query", "Round", "RunResult", "Stop"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

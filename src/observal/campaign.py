@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from observal.campaign_tables import load_tables
 from observal.checks import check_whole
 from observal.compat.exchange import DrawnRow, read_exchange
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidLabel
 from observal.journal.agreement import Agreement, agreement
 from observal.journal.encoding import encode
@@ -19,7 +20,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.reading import replay_of
 from observal.journal.results import Batch, Check, Entry, Receipt, Status
 from observal.journal.settings import ANYONE, check_annotator, new_settings, versions
-from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.chunks import Progress, read_whole_table
 from observal.journal.sql.growing import grown, near_rows, require_growable, write_more
 from observal.journal.sql.in_place import check_parts, is_in_place, write_in_place
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
@@ -28,14 +29,12 @@ from observal.journal.sql.stored_problem import ROWS, write_problem
 from observal.looks import Looks
 from observal.methods import Method
 from observal.model_files import load_model, save_model
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 from observal.session import Session
 from observal.stopping import TOLERANCE
 from observal.writing import check_target
 
 __all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]
-
-Progress = Callable[..., None] | None
 
 
 class Campaign(LabelLoop):
@@ -148,54 +147,19 @@ class Campaign(LabelLoop):
         >>> sorted(campaign.ask(2).ids)
         [7, 8]
         """
-        from observal.diagnosis.quick import quick_warnings
-        from observal.journal.display import shown_as, without_columns
-        from observal.tables import TableRoles, load_problem
-        from observal.tables.formats import Format, format_of, unattached
-        from observal.tables.in_place import is_large, load_in_place
-        from observal.tables.reading import read_tables
+        from observal.tables import TableRoles
+        from observal.tables.formats import Format
 
         refuse_existing(where)
         if progress:
             progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
         roles = TableRoles(label, None, id, cost, None if features is None else tuple(features), tuple(exclude))
-        goals = {
-            "population": population,
-            "looks": looks,
-            "tolerance": tolerance,
-            "width": width,
-            "objective": objective,
-        }
-        simple = not kept_only_labelled and propensity != "estimate" and len(logs) == 1
-        if in_place or (in_place is None and simple and is_large([*logs, pool])):
-            if not simple:
-                raise InvalidInput(
-                    "Tables that stay in place must be one complete log with a propensity column; leave out in_place (--in-place), or "
-                    "prepare such a log first."
-                )
-            here = load_in_place(
-                logs[0],
-                pool,
-                roles,
-                propensity=propensity,
-                classes=classes,
-                positive=positive,
-                propensity_floor=propensity_floor,
-                executor=executor,
-            )
-            about = {**_about(here, id, label, here.pool.X.names), "in_place": True}
-            problem = Problem(here.logged, here.pool)
-            settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
-            return cls._make(where, problem, None, settings, progress, executor)
-        given = Format(sep, decimal, encoding, tuple(missing))
-        *tables, rows = read_tables([*logs, pool], id, label, given)
-        show = shown_as(rows, images, image_column, pixels)
-        unused = [image_column] if image_column and image_column not in (features or ()) else []
-        loaded = load_problem(
-            [without_columns(table, unused) for table in tables],
-            without_columns(rows, unused),
+        tables = load_tables(
+            logs,
+            pool,
             roles,
+            Format(sep, decimal, encoding, tuple(missing)),
             propensity=propensity,
             classes=classes,
             positive=positive,
@@ -203,27 +167,19 @@ class Campaign(LabelLoop):
             kept_only_labelled=kept_only_labelled,
             n_logged_rows=n_logged_rows,
             random_state=random_state,
+            shown=(images, image_column, pixels),
+            in_place=in_place,
+            executor=executor,
         )
-        about = {
-            **_about(loaded, id, label, rows.column_names),
-            "notes": [
-                *quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources),
-                *loaded.notes,
-            ],
-            "files": [source_name(table) for table in (*logs, pool)],
-            "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
-            "propensity": _columns_of(propensity, rows.column_names),
-            "pool_from": {
-                "number": float(propensity) if isinstance(propensity, int | float) else None,
-                "estimated": isinstance(propensity, str) and propensity == "estimate" and not kept_only_labelled,
-                "floor": propensity_floor,
-                "cost": cost,
-            },
-            "show": show,
+        goals = {
+            "population": population,
+            "looks": looks,
+            "tolerance": tolerance,
+            "width": width,
+            "objective": objective,
         }
-        problem = Problem(loaded.logged, loaded.pool)
-        settings = new_settings(problem, method, label_budget, random_state, overlap, about, goals)
-        return cls._make(where, problem, unattached(rows), settings, progress)
+        settings = new_settings(tables.problem, method, label_budget, random_state, overlap, tables.about, goals)
+        return cls._make(where, tables.problem, tables.rows, settings, progress, executor)
 
     @classmethod
     def create_from_arrays(
@@ -487,31 +443,3 @@ class Campaign(LabelLoop):
         """
         check_target(path, force)
         save_model(path, self.estimator, self._ledger.settings["encoder"], force)
-
-
-def source_name(table: Any) -> str:
-    """Return the file name of a table, without its folder; empty for a frame.
-
-    Examples
-    --------
-    >>> source_name("data/logged.csv"), source_name(object())
-    ('logged.csv', '')
-    """
-    return Path(table).name if isinstance(table, str | Path) else ""
-
-
-def _about(loaded: Any, id: str | None, label: str, columns: Sequence[str]) -> dict[str, Any]:
-    """Return what a campaign's settings say of its tables."""
-    return {
-        "id": id or ("id" if "id" not in columns else "row"),
-        "label": label,
-        "features": list(loaded.encoder.names),
-        "encoder": loaded.encoder.to_dict(),
-        "notes": list(loaded.notes),
-    }
-
-
-def _columns_of(propensity: Any, names: Sequence[str]) -> list[str]:
-    """Return the columns of the pool that a propensity was given as."""
-    given = propensity if isinstance(propensity, list | tuple) else [propensity]
-    return [one for one in given if isinstance(one, str) and one in names]

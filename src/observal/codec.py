@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.column_groups import ColumnGroups
+from observal.data import LoggedData, Pool
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, ObservalError
 from observal.frames import Frame
 from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
+from observal.interval import Interval
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
-from observal.problem import LoggedData, Pool
 from observal.rebuild import build, changed_settings, sklearn_estimators
-from observal.types import Interval, Plan, Recorded
+from observal.types import Plan, Recorded
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
 _RECORDS = (ColumnGroups, Interval, LoggedData, Plan, Pool, Recorded)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from observal.checks import Floats, check_cost
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, InvalidLabel
-from observal.types import Interval
+from observal.interval import Interval
 
 _CHUNK_CELLS = 1 << 22  # classifiers × rows compared at a time: 32 MB of floats
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import check_whole
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
 from observal.journal.events import OBSERVAL
 from observal.journal.ledger import Ledger
@@ -19,7 +20,7 @@ from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
 from observal.looks import Looks
 from observal.methods import AutoVC, Method
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 from observal.stopping import TOLERANCE
 from observal.types import Query, Round, RunResult
 

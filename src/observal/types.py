@@ -6,11 +6,10 @@ A method turns a :class:`~observal.problem.Problem` into one ``Plan`` per round;
 
 from __future__ import annotations
 
-from collections import namedtuple
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, SupportsIndex, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,12 @@ from observal.checks import (
     Signs,
     check_near,
     check_plan,
-    frozen,
 )
 from observal.errors import InvalidInput
+from observal.interval import Interval
 from observal.looks import Looks, check_looks
 from observal.objectives import check_objective
+from observal.table import Table
 
 ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
 RETURNED = "returned_round"
@@ -181,142 +181,6 @@ class Round:
     estimator: Any = field(repr=False)
     candidates: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Table:
-    """Named columns of equal length; a row is a named tuple.
-
-    A name selects a column, a number a row, and a slice, a mask or an array of positions a table. Frames of other libraries are made by
-    :meth:`to_pandas`, :meth:`to_polars` and :meth:`to_arrow`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from observal.types import Table
-    >>> table = Table(id=np.array(["a", "b"]), label=np.array([0, 1]))
-    >>> len(table), table["label"].tolist(), next(iter(table)).id
-    (2, [0, 1], 'a')
-    >>> table[-1], table[:1], table[table["label"] == 1]["id"].tolist()
-    (Row(id='b', label=1), Table(1 rows: id, label), ['b'])
-    >>> table.to_arrow().to_pydict()
-    {'id': ['a', 'b'], 'label': [0, 1]}
-    """
-
-    def __init__(self, **columns: NDArray[Any]) -> None:
-        lengths = {name: len(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise InvalidInput(f"The columns of a table must be equally long, but have lengths {lengths}.")
-        self.columns: dict[str, NDArray[Any]] = {name: frozen(np.asarray(c)) for name, c in columns.items()}
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    @overload
-    def __getitem__(self, key: str) -> NDArray[Any]: ...
-
-    @overload
-    def __getitem__(self, key: SupportsIndex) -> Any: ...
-
-    @overload
-    def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> Table: ...
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            return self.columns[key]
-        if isinstance(key, SupportsIndex) and not isinstance(key, np.ndarray):
-            return self._row()(
-                *(c[key].item() if isinstance(c[key], np.generic) else c[key] for c in self.columns.values())
-            )
-        chosen = key if isinstance(key, slice) or len(key) else np.empty(0, dtype=np.int64)
-        return Table(**{name: column[chosen] for name, column in self.columns.items()})
-
-    def __iter__(self) -> Iterator[Any]:
-        row = self._row()
-        return (row(*values) for values in zip(*(c.tolist() for c in self.columns.values()), strict=True))
-
-    def _row(self) -> Any:
-        names = list(self.columns)
-        return namedtuple("Row", names)
-
-    def __repr__(self) -> str:
-        return f"Table({len(self)} rows: {', '.join(self.columns)})"
-
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table``."""
-        import pyarrow as pa
-
-        return pa.table({name: pa.array(column.tolist()) for name, column in self.columns.items()})
-
-    def to_pandas(self) -> Any:
-        """Return a ``pandas.DataFrame``; pandas must be installed."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``; polars must be installed."""
-        import polars as pl
-
-        return pl.DataFrame({name: column.tolist() for name, column in self.columns.items()})
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An interval around an estimate, and how it was made.
-
-    Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
-    interval is wide. `method` says how the interval was made. `unknown` is the share of rows of which labels can tell nothing: all of
-    them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest possible value: 1 for a share.
-    """
-
-    estimate: float
-    low: float
-    high: float
-    confidence: float
-    method: str
-    unknown: float = 0.0
-    most: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not (self.low <= self.high and 0.0 < self.confidence < 1.0):
-            raise InvalidInput(
-                f"An interval needs low ≤ high and a confidence in (0, 1), but got [{self.low}, {self.high}] "
-                f"at {self.confidence}."
-            )
-
-    def times(self, factor: float) -> Interval:
-        """Return the interval of a value that is larger by a factor.
-
-        Examples
-        --------
-        >>> Interval(0.25, 0.125, 0.5, 0.95, "normal").times(10).high
-        5.0
-        """
-        ends = {name: factor * getattr(self, name) for name in ("estimate", "low", "high", "most")}
-        return replace(self, **ends)
-
-    def stretched(self, factor: float, because: str) -> Interval:
-        """Return the interval with both ends moved away from the estimate by a factor, within 0 and 1, and say why in `method`.
-
-        What labels cannot tell stays as it is.
-
-        Examples
-        --------
-        >>> Interval(0.5, 0.25, 1.0, 0.95, "normal").stretched(1.5, "several looks").low
-        0.125
-        >>> Interval(0.2, 0.05, 0.65, 0.95, "normal", unknown=0.5).stretched(1.5, "several looks").high
-        0.675
-        """
-        if self.most != 1.0:
-            return self.times(1.0 / self.most).stretched(factor, because).times(self.most)
-        known = 1.0 - self.unknown
-        low, high = (self.low / known, (self.high - self.unknown) / known) if known > 0.0 else (0.0, 1.0)
-        low = max(0.0, self.estimate - factor * max(0.0, self.estimate - low))
-        high = min(1.0, self.estimate + factor * max(0.0, high - self.estimate))
-        return replace(
-            self,
-            low=min(known * low, self.low),
-            high=max(known * high + self.unknown, self.high),
-            method=f"{self.method}; {because}",
-        )
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import check_ids, check_propensity, distinct_labels, frozen
+from observal.data import LoggedData, Pool
 from observal.datasets.dataset import Dataset, RandomState
 from observal.datasets.policies import Policy
 from observal.errors import InvalidInput, UnknownRow
-from observal.problem import LoggedData, Pool
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from observal.checks import Ints, check_number
+from observal.data import LoggedData, Pool
 from observal.diagnosis.calibration import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
 from observal.diagnosis.drift import Drift, find_drift
@@ -20,7 +21,7 @@ from observal.diagnosis.rows import sample_rows, standardised
 from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 from observal.threads import one_thread
 from observal.weights import plain_importance
 

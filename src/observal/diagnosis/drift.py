@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, stack_rows
+from observal.data import LoggedData, Pool
 from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
 from observal.diagnosis.words import listed, p_value
-from observal.problem import LoggedData, Pool
 from observal.shift import differing_p, standardised_difference
 
 MOST_ROWS = 20_000  # of the log and of the pool

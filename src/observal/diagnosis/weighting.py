@@ -8,8 +8,8 @@ from math import isfinite, log
 import numpy as np
 
 from observal.checks import Floats
+from observal.data import LoggedData, Pool
 from observal.diagnosis.words import count, number, percent
-from observal.problem import LoggedData, Pool
 from observal.weights import (
     effective_sample_size,
     passive_clip_threshold,

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Signs
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
 from observal.experiments.trials import Progress, run_all
 from observal.hypotheses import FiniteClass
 from observal.methods.paper.exact import ExactDBAL
-from observal.problem import LoggedData, Pool
 from observal.session import run
 
 N_LOGGED, N_POOL = 4000, 1000

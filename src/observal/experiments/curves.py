@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, encode_labels, frozen
+from observal.data import Pool
 from observal.datasets import Simulation
 from observal.errors import InvalidInput
 from observal.methods.base import Method
 from observal.methods.paper.linear import LinearClassifier, growing_epochs
-from observal.problem import Pool, Problem
+from observal.problem import Problem
 from observal.types import Answers, Round, Stop
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from observal import propensity as chances
 from observal.checks import Bools, Floats, check_propensity, distinct_labels
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidLabel
-from observal.problem import LoggedData, Pool
 from observal.tables import read_labels
 
 _MOST_DENSE_VALUES = 10_000_000  # 80 MB; larger sparse matrices stay sparse

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
 from observal.importers.imported import Imported, dense_if_small, labels_from, propensity_from
-from observal.problem import LoggedData, Pool
 
 
 def from_libsvm(

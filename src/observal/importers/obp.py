@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, check_features
+from observal.data import LoggedData
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.importers.bandit import action_propensity, refuse_unknown
 from observal.importers.imported import Imported, labels_from, propensity_from
-from observal.problem import LoggedData
 
 _NEEDED = ("context", "action", "reward", "pscore")
 

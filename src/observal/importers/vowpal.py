@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
 from observal.importers.bandit import action_propensity, refuse_unknown
 from observal.importers.imported import Imported, dense_if_small, labels_from, propensity_from
-from observal.problem import LoggedData, Pool
 
 
 @dataclass(frozen=True)

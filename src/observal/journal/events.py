@@ -32,9 +32,10 @@ import numpy as np
 
 from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
+from observal.interval import Interval
 from observal.journal.display import check_show
 from observal.tables.formats import format_from
-from observal.types import Goals, Interval, Plan, Recorded
+from observal.types import Goals, Plan, Recorded
 
 OBSERVAL = "observal"
 """The actor of entries that no person caused."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints
+from observal.interval import Interval
 from observal.journal.events import Event, goals_of
 from observal.journal.history import entries
 from observal.journal.ledger import Ledger
@@ -17,7 +18,8 @@ from observal.journal.replay import Replay
 from observal.journal.results import Entry, Status
 from observal.journal.status import status_of
 from observal.problem import Problem
-from observal.types import ACTION_NAMES, Interval, Plan, Recorded, Round, RunResult, Table
+from observal.table import Table
+from observal.types import ACTION_NAMES, Plan, Recorded, Round, RunResult
 
 
 class Transaction(Protocol):

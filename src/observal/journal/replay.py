@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats
+from observal.interval import Interval
 from observal.looks import stretch
 from observal.methods import Method
 from observal.methods.contradiction import COMPARED
 from observal.problem import Problem
 from observal.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
-from observal.types import Answers, Goals, Interval, Plan, Recorded, Round, Stop
+from observal.types import Answers, Goals, Plan, Recorded, Round, Stop
 
 Codes = tuple[int | None, ...]
 JUDGED_ROWS = 4000

@@ -16,12 +16,13 @@ import numpy as np
 
 from observal.archive import Archive, open_archive, seal
 from observal.codec import Arrays, decode, encode, recorded_name, unsaved
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, ObservalError
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
 from observal.journal.settings import new_settings, observal_version
 from observal.methods import Method
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 from observal.types import Plan
 from observal.writing import writing
 

@@ -10,11 +10,12 @@ from functools import cache
 from typing import Any
 
 from observal.checks import check_whole
+from observal.data import Pool
 from observal.errors import InvalidInput
 from observal.frames import Frame
 from observal.methods import AutoVC, Method
 from observal.objectives import canonical
-from observal.problem import Pool, Problem
+from observal.problem import Problem
 from observal.shift import strong_shift
 from observal.types import Goals
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Bools
+from observal.interval import Interval
 from observal.problem import Problem
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.types import Answers, Plan, Round, Stop
 
 
 class TwoClassPredictions:

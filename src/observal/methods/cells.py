@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.types import Interval
+from observal.interval import Interval
 
 CONFIDENCE = 0.95
 SCORE_BINS = 6

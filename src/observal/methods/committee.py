@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints, check_numbers
 from observal.errors import InvalidInput
 from observal.frames import rows_of
+from observal.interval import Interval
 from observal.learners.members import (
     Shares,
     averaged,
@@ -20,10 +21,11 @@ from observal.learners.members import (
     shares_of_trees,
     unseen_by_trees,
 )
+from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.methods.frame import as_near
-from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
+from observal.methods.pool import PoolState
 from observal.problem import Problem
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.types import Answers, Plan, Round, Stop
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
 
@@ -43,7 +45,7 @@ class CommitteeVC:
     members : int
         The least members of a committee: a forest with fewer trees, or a classifier that is no forest, gets as many bootstrap fits.
     batch, explore_share, gate_share
-        How a round chooses; see :class:`~observal.methods.pool.Choice`.
+        How a round chooses; see :class:`~observal.methods.draw.Choice`.
     tempering : float
         Weights are raised to this power: 1 is the full correction, 0 none.
     clip_constant : float

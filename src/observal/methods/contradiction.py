@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.types import Interval
+from observal.interval import Interval
 
 COMPARED = {"prevalence": "random rows minus log, last class", "error": "random rows minus log, mistakes"}
 """The keys of the differences among a method's intervals, by what is compared: a hidden cause shows in the first, stale labels in the

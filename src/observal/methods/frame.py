@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.methods.pool import FREE, GATED, RANDOM, PoolState
+from observal.methods.draw import FREE, GATED, RANDOM
+from observal.methods.pool import PoolState
 from observal.types import ASKED, Plan
 
 MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about

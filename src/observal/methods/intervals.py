@@ -38,13 +38,15 @@ from collections.abc import Callable
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.interval import Interval
 from observal.methods.cells import CONFIDENCE, FEW_KNOWN, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
+from observal.methods.draw import FREE, GATED
 from observal.methods.frame import dealt, frame_of, taken_rows
 from observal.methods.measures import BASELINE, measured
-from observal.methods.pool import FREE, GATED, PoolState
+from observal.methods.pool import PoolState
 from observal.problem import Problem
-from observal.types import ASKED, Interval
+from observal.types import ASKED
 
 FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells

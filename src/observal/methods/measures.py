@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
+from observal.interval import Interval
 from observal.methods.cells import Cells
 from observal.objectives import BALANCED, costs_of, measure_of
-from observal.types import Interval
 
 BASELINE, WINS, AUC, COST = "baseline", "wins over the baseline", "AUC", "cost"
 MOST_CLASSES = 10  # of a confusion matrix

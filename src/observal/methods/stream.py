@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.methods.pool import FREE, GATED, RANDOM, REASONS, PoolState, Strata
+from observal.methods.draw import FREE, GATED, RANDOM, REASONS
+from observal.methods.pool import PoolState, Strata
 from observal.problem import Problem
 from observal.types import ASKED, PASSED, Plan
 from observal.weights import query_policy
@@ -28,7 +29,7 @@ class StreamRule:
     uncertain_gap : float
         A row with a smaller gap is uncertain.
     batch, explore_share, gate_share
-        See :class:`~observal.methods.pool.Choice`, and :func:`stream_chances` for the shares.
+        See :class:`~observal.methods.draw.Choice`, and :func:`stream_chances` for the shares.
     """
 
     uncertain_gap: float

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import stack_rows
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidPropensity
-from observal.problem import LoggedData, Pool
 from observal.propensity.given import known
 
 _LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from observal.data import LoggedData, Pool
 from observal.diagnosis import Diagnosis
 from observal.errors import InvalidInput
-from observal.problem import LoggedData, Pool, Problem
-from observal.types import Goals, Interval, RunResult
+from observal.interval import Interval
+from observal.problem import Problem
+from observal.types import Goals, RunResult
 
 History = Sequence[tuple[int, Interval | float]]
 

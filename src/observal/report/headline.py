@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from observal.diagnosis.words import count, percent
+from observal.interval import Interval
 from observal.methods.cells import HIDDEN
 from observal.methods.contradiction import COMPARED, contradiction
 from observal.methods.intervals import CONFOUNDED
 from observal.report.content import ReportContent
 from observal.report.measures import is_known, returned_sentence
-from observal.types import POPULATIONS, Interval
+from observal.types import POPULATIONS
 
 
 def headline(content: ReportContent) -> list[str]:

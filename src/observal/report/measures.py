@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from observal.diagnosis.words import percent
+from observal.interval import Interval
 from observal.methods.measures import AUC, BASELINE, COST, beats_baseline, confusion_key
 from observal.objectives import BALANCED, costs_of, measure_of, target_of
-from observal.types import Interval
 
 Intervals = Mapping[str, Interval | None]
 

@@ -10,12 +10,12 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import number, percent
+from observal.interval import Interval
 from observal.methods.cells import wilson
 from observal.problem import Problem
 from observal.report.measures import is_known
 from observal.stopping import LEAST_BOUGHT, chances_of
 from observal.tables.written import day_words
-from observal.types import Interval
 
 MORE_LABELS = 50
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8

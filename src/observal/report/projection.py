@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.data import Pool
 from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
 from observal.errors import InvalidInput
-from observal.problem import Pool
 from observal.types import RunResult
 
 MOST_UNASKED = 4000

@@ -10,6 +10,7 @@ import numpy as np
 from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
+from observal.interval import Interval
 from observal.methods.measures import AUC, beats_baseline
 from observal.problem import Problem
 from observal.report import charts
@@ -18,7 +19,6 @@ from observal.report.measures import advice, baseline_sentence, confusion, is_kn
 from observal.report.model import MOST_SHOWN, Judged, errors_by_group, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
 from observal.tables.written import day_words
-from observal.types import Interval
 from observal.weights import plain_importance
 
 LAST_ROWS = 12

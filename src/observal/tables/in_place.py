@@ -12,11 +12,11 @@ import numpy as np
 
 from observal import propensity as chances
 from observal.checks import Ints, check_propensity, frozen
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
 from observal.parts import Parts
 from observal.parts.files import PARQUET, schema_of
 from observal.parts.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
-from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
 from observal.tables.learning import learn_rules
 from observal.tables.positive import Positive, positive_last

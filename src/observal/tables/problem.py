@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from observal import propensity as chances
 from observal.checks import Bools, Floats, check_propensity, distinct_labels
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidLabel
-from observal.problem import LoggedData, Pool
 from observal.tables.encoding import TableEncoder
 from observal.tables.formats import format_of
 from observal.tables.positive import Positive, positive_last

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_propensity, distinct_labels
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.model import TEMPERED, Fitter
 from observal.methods.stream import StreamState
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 
 
 class InvalidIndices(InvalidInput, IndexError):

@@ -11,7 +11,7 @@ from skactiveml.utils import MISSING_LABEL, is_labeled, rand_argmax
 
 from observal.checks import Bools, Floats, Ints
 from observal.compat.skactiveml.evidence import Evidence, method_of
-from observal.methods.pool import passes_gate
+from observal.methods.draw import passes_gate
 
 
 class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from observal.data import Pool
 from observal.errors import InvalidInput
 from observal.experiments.benchmark.cells import REAL_POLICIES, Cell, World, list_cells, make_world
 from observal.experiments.benchmark.peers import (
@@ -23,7 +24,6 @@ from observal.experiments.benchmark.peers import (
 )
 from observal.experiments.curves import Curve, online_sizes
 from observal.methods.base import Method
-from observal.problem import Pool
 from observal.threads import one_thread
 from observal.types import Round
 

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.data import LoggedData, Pool
 from observal.datasets.fitting import moments
 from observal.methods.base import Method
-from observal.methods.pool import systematic
-from observal.problem import LoggedData, Pool
+from observal.methods.draw import systematic
 
 FIRST = 20
 """Labels at the start."""

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from observal.checks import Floats
+from observal.data import LoggedData, Pool
 from observal.experiments.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
 from observal.objectives import BALANCED, measure_of
-from observal.problem import LoggedData, Pool
 from observal.threads import one_thread
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6

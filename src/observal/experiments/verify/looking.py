@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from observal.checks import Floats
+from observal.data import LoggedData, Pool
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, at_most, share
 from observal.experiments.verify.coverage import (
     BATCH,
@@ -25,7 +26,6 @@ from observal.experiments.verify.coverage import (
     newton,
     well_specified,
 )
-from observal.problem import LoggedData, Pool
 from observal.threads import one_thread
 
 AT_ALL_LOOKS = 0.92

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import expit
 
 from observal.checks import Floats
+from observal.data import LoggedData, Pool
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, at_most, share
-from observal.problem import LoggedData, Pool
 from observal.threads import one_thread
 
 ROWS, FEW_ROWS, FEATURES = 2000, 300, 8

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints, Signs
+from observal.data import LoggedData, Pool
 from observal.hypotheses import FiniteClass
 from observal.methods import ExactDBAL
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 from observal.types import Answers, Stop
 from observal.weights import importance, online_mass, query_policy
 

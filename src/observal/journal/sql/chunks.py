@@ -7,7 +7,7 @@ read without the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from observal.errors import NotACampaign
 from observal.journal.sql.store import Transaction
+
+Progress = Callable[..., None] | None  # called with (steps done, number of steps, what is going on)
 
 MOST_BYTES = 16 * 2**20
 WORTH_PACKING = 0.8  # of its plain size: an array that stays larger than that is stored as it is
@@ -35,6 +37,19 @@ def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dic
             packed = len(content) < WORTH_PACKING * block.nbytes
         transaction.write_chunk(name, chunk, first, content if packed else np.ascontiguousarray(block).tobytes())
     return {"dtype": array.dtype.str, "shape": list(array.shape)} | ({"packed": True} if packed else {})
+
+
+def write_arrays(
+    transaction: Transaction, arrays: dict[str, Any], progress: Progress, steps: int
+) -> dict[str, dict[str, Any]]:
+    """Store the arrays that are there, and return their forms; `steps` is what storing takes in all."""
+    forms = {}
+    for done, (name, array) in enumerate(arrays.items()):
+        if progress:
+            progress(done, steps, "storing")
+        if array is not None:
+            forms[name] = write_array(transaction, name, array)
+    return forms
 
 
 def append_array(transaction: Transaction, name: str, array: NDArray[Any], form: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from observal.data import Pool
 from observal.errors import InvalidInput
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.sql.chunks import append_array, append_table
 from observal.journal.sql.store import Transaction
 from observal.journal.sql.stored_problem import ROWS, storable_ids
-from observal.problem import Pool, Problem
+from observal.problem import Problem
 
 
 def require_growable(settings: Mapping[str, Any]) -> None:

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints, frozen
 from observal.column_groups import ColumnGroups
+from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
-from observal.journal.sql.chunks import read_array, write_array
+from observal.journal.sql.chunks import Progress, read_array, write_arrays
 from observal.journal.sql.store import Transaction
-from observal.journal.sql.stored_problem import Progress, class_array
+from observal.journal.sql.stored_problem import class_array
 from observal.parts import Parts
 from observal.parts.files import Part, require_unchanged
 from observal.parts.vectors import CodedLabels, LazyIds
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 from observal.tables.encoding import TableEncoder
 from observal.tables.in_place import encoded
 
@@ -40,12 +41,7 @@ def write_in_place(transaction: Transaction, problem: Problem, progress: Progres
         "pool.propensity": pool.propensity,
         "pool.cost": pool.cost,
     }
-    forms = {}
-    for done, (name, vector) in enumerate(vectors.items()):
-        if progress:
-            progress(done, len(vectors), "storing")
-        if vector is not None:
-            forms[name] = write_array(transaction, name, vector)
+    forms = write_arrays(transaction, vectors, progress, len(vectors))
     where = {
         name: {"parts": [astuple(part) for part in table.X.parts], "id": table.ids.column, "first": table.ids.first}
         for name, table in (("log", logged), ("pool", pool))

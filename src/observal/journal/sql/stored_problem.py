@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,14 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints
 from observal.column_groups import ColumnGroups
+from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, NotACampaign
-from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
+from observal.journal.sql.chunks import Progress, read_array, read_rows, read_whole_table, write_arrays, write_table
 from observal.journal.sql.store import Transaction
-from observal.problem import LoggedData, Pool, Problem
+from observal.problem import Problem
 
 ROWS = "pool.rows"
 SOME = 1000  # up to so many rows are read by themselves; for more, the whole table is read
-Progress = Callable[..., None] | None
 
 
 def write_problem(
@@ -52,12 +51,7 @@ def write_problem(
         "pool.propensity": pool.propensity,
         "pool.cost": pool.cost,
     }
-    forms = {}
-    for done, (name, array) in enumerate(parts.items()):
-        if progress:
-            progress(done, len(parts) + 2, "storing")
-        if array is not None:
-            forms[name] = write_array(transaction, name, array)
+    forms = write_arrays(transaction, parts, progress, len(parts) + 2)
     write_table(transaction, "log.ids", pa.table({"id": storable_ids(logged.ids, "The log")}))
     write_table(transaction, "pool.ids", pa.table({"id": storable_ids(pool.ids, "The pool")}))
     if progress:

@@ -9,11 +9,13 @@ import numpy as np
 
 from observal.checks import Floats, Ints, check_numbers, check_whole
 from observal.errors import InvalidInput
+from observal.interval import Interval
 from observal.methods.auto.record import explored, surprises
-from observal.methods.pool import RANDOM, Choice, Draw, PoolState, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.draw import RANDOM, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem import Problem
-from observal.types import ASKED, Answers, Interval, Plan, Round, Stop
+from observal.types import ASKED, Answers, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time

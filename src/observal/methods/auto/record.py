@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from observal.methods.pool import RANDOM, PoolState
+from observal.methods.draw import RANDOM
+from observal.methods.pool import PoolState
 from observal.types import ASKED
 
 PRIOR = 4.0  # labels that the record begins with, none of them a surprise

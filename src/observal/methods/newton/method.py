@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, check_numbers, rows_to_predict
 from observal.errors import InvalidInput
+from observal.interval import Interval
 from observal.methods.base import TwoClassPredictions
+from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.methods.newton.earlier import said_by
-from observal.methods.pool import Choice, PoolState, draw, draw_plan, least_chance
+from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.methods.threshold import ThresholdClassifier
 from observal.problem import Problem
 from observal.threads import one_thread
-from observal.types import RETURNED, Answers, Interval, Plan, Round, Stop
+from observal.types import RETURNED, Answers, Plan, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
 
@@ -51,7 +53,7 @@ class NewtonVC:
         a row whose prediction is certain.
     gate_share : float
         The share of each batch that goes to uncertain rows where the log has few labels; 0 switches this gate off. See
-        :mod:`observal.methods.pool`.
+        :mod:`observal.methods.draw`.
     tempering : "auto" or float
         Importance weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs
         less than the variance it saves. It becomes 1 if the fully weighted log loss out of fold is lower than at ½ by more

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from observal.checks import Bools, Floats
+from observal.interval import Interval
 from observal.methods.paper.linear import (
     LABELS_BEFORE_TEST,
     State,
@@ -19,7 +20,7 @@ from observal.methods.paper.linear import (
     mistakes,
 )
 from observal.problem import Problem
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.types import Answers, Plan, Round, Stop
 from observal.weights import (
     importance,
     online_mass,

@@ -13,11 +13,12 @@ from observal.checks import Bools, Floats, Ints, Signs
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
+from observal.interval import Interval
 from observal.methods.base import TwoClassPredictions
 from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
 from observal.problem import Problem
 from observal.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
-from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Round, Stop
+from observal.types import ASKED, INFERRED, PASSED, Answers, Plan, Round, Stop
 from observal.weights import (
     clip_threshold,
     importance,

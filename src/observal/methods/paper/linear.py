@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, Signs, rows_to_predict
 from observal.errors import InvalidInput
+from observal.interval import Interval
 from observal.methods.base import TwoClassPredictions
 from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
 from observal.problem import Problem
 from observal.risk import clipped
-from observal.types import ASKED, INFERRED, PASSED, Answers, Interval, Plan, Round
+from observal.types import ASKED, INFERRED, PASSED, Answers, Plan, Round
 from observal.weights import passive_clip_threshold, plain_importance
 
 REASONS = (

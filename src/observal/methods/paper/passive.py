@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from observal.interval import Interval
 from observal.methods.paper.linear import State, check_settings, linear_error_interval, make_plan
 from observal.problem import Problem
-from observal.types import Answers, Interval, Plan, Round, Stop
+from observal.types import Answers, Plan, Round, Stop
 from observal.weights import plain_importance
 
 

@@ -1,0 +1,68 @@
+"""An interval around an estimate, and how it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from observal.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval around an estimate, and how it was made.
+
+    Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
+    interval is wide. `method` says how the interval was made. `unknown` is the share of rows of which labels can tell nothing: all of
+    them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest possible value: 1 for a share.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    method: str
+    unknown: float = 0.0
+    most: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.low <= self.high and 0.0 < self.confidence < 1.0):
+            raise InvalidInput(
+                f"An interval needs low ≤ high and a confidence in (0, 1), but got [{self.low}, {self.high}] "
+                f"at {self.confidence}."
+            )
+
+    def times(self, factor: float) -> Interval:
+        """Return the interval of a value that is larger by a factor.
+
+        Examples
+        --------
+        >>> Interval(0.25, 0.125, 0.5, 0.95, "normal").times(10).high
+        5.0
+        """
+        ends = {name: factor * getattr(self, name) for name in ("estimate", "low", "high", "most")}
+        return replace(self, **ends)
+
+    def stretched(self, factor: float, because: str) -> Interval:
+        """Return the interval with both ends moved away from the estimate by a factor, within 0 and 1, and say why in `method`.
+
+        What labels cannot tell stays as it is.
+
+        Examples
+        --------
+        >>> Interval(0.5, 0.25, 1.0, 0.95, "normal").stretched(1.5, "several looks").low
+        0.125
+        >>> Interval(0.2, 0.05, 0.65, 0.95, "normal", unknown=0.5).stretched(1.5, "several looks").high
+        0.675
+        """
+        if self.most != 1.0:
+            return self.times(1.0 / self.most).stretched(factor, because).times(self.most)
+        known = 1.0 - self.unknown
+        low, high = (self.low / known, (self.high - self.unknown) / known) if known > 0.0 else (0.0, 1.0)
+        low = max(0.0, self.estimate - factor * max(0.0, self.estimate - low))
+        high = min(1.0, self.estimate + factor * max(0.0, high - self.estimate))
+        return replace(
+            self,
+            low=min(known * low, self.low),
+            high=max(known * high + self.unknown, self.high),
+            method=f"{self.method}; {because}",
+        )

@@ -1,0 +1,274 @@
+"""How methods that choose from the whole pool choose: the gate, and a random choice with known chances.
+
+**Gate.** The bias-correcting policy asks about a row when 2·n > m·Q0(x), where n is the row's place in a stream. Rows in a
+pool have no place, so n is the number of labels bought once the batch is in. The gate therefore opens first for rows that
+the log rarely shows, and later for all rows. While fewer rows than a batch would pass, all rows pass.
+
+**Choice.** Each round takes `batch` rows. A share of them are the most uncertain rows that pass the gate (only rows that are
+uncertain at all, as in the paper, which asks in the disagreement region alone); the others are the most uncertain rows of all.
+Part of each row's chance is then spread evenly: ``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``, where f is
+`explore_share` and G the number of rows that pass. Rows are drawn with exactly these chances (systematic sampling in random
+order), so every row that passes the gate can be chosen, and every chance is on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints, check_numbers
+from observal.errors import InvalidInput
+from observal.methods.pool import PoolState
+from observal.parts.vectors import pieces
+from observal.problem import Problem
+from observal.types import ASKED, Plan
+from observal.weights import query_policy
+
+REASONS = (
+    "uncertain, and the log has few labels here",
+    "uncertain",
+    "picked at random, so every row can be chosen",
+)
+GATED, FREE, RANDOM = (np.int8(code) for code in range(3))
+LEAST_DOUBT = 0.02  # of a row, when rows are picked to measure the error: a classifier may be surer than it should be
+EVENLY = 0.2  # of the random picks that measure: spread over all rows alike
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a round chooses rows: the settings that all pool methods share.
+
+    Parameters
+    ----------
+    batch : int
+        Labels per round.
+    explore_share : float
+        f: the share of each batch that is picked at random from the rows that pass the gate.
+    gate_share : float
+        The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate
+        off.
+    to_measure : bool
+        Whether rows picked at random complement the log's labels where mistakes are likely, instead of being spread evenly: see
+        :func:`measuring_weights`.
+    """
+
+    batch: int = 10
+    explore_share: float = 0.1
+    gate_share: float = 0.5
+    to_measure: bool = False
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "explore_share", "gate_share")
+        for name in ("explore_share", "gate_share"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise InvalidInput(f"{name} must be between 0 and 1, but is {value}; it is a share of each batch.")
+        if not (isinstance(self.batch, int) and not isinstance(self.batch, bool) and self.batch >= 1):
+            raise InvalidInput(f"batch must be a Python int of at least 1, but is {self.batch!r}; give such a number.")
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """The chance of each pool row in a round, and which rows were taken through the gate or without it."""
+
+    chance: Floats
+    taken_gate: Bools
+    taken_free: Bools
+
+
+def draw(
+    problem: Problem,
+    state: PoolState,
+    choice: Choice,
+    gaps: Floats,
+    uncertain: Bools | None = None,
+    doubt: Floats | None = None,
+) -> Draw:
+    """Return each pool row's chance in the next round.
+
+    Parameters
+    ----------
+    problem, state, choice
+        What to choose from, and how.
+    gaps : array
+        How certain each pool row's prediction is; rows with the smallest gaps are taken.
+    uncertain : bool array, optional
+        The rows that the gate's share may go to; every row by default. If there are too few, the rest of the share goes to
+        any row.
+    doubt : array, optional
+        The chance that each pool row's prediction is wrong, for a choice that is `to_measure`.
+    """
+    open_, passing = open_and_passing(problem, state, choice)
+    size = min(choice.batch, int(open_.sum()))
+    for_gate = round(choice.gate_share * size)
+    taken_gate = _smallest(gaps, passing if uncertain is None else passing & uncertain, for_gate)
+    for_gate = int(taken_gate.sum())
+    taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
+    chance = np.zeros(open_.size)
+    if choice.to_measure and doubt is not None:
+        wanted = choice.explore_share * (state.n_taken + size)
+        log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
+        chance[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, wanted)
+    else:
+        chance[passing] = choice.explore_share * size * (1.0 / max(1, int(passing.sum())))
+    chance[taken_gate | taken_free] += 1.0 - choice.explore_share
+    if passing[open_].all():  # if every row passes, the gate is no reason to choose a row
+        taken_gate, taken_free = np.zeros_like(taken_gate), taken_gate | taken_free
+    return Draw(np.minimum(chance, 1.0, out=chance), taken_gate, taken_free)
+
+
+def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
+    """Return weights, which add up to 1, by which rows are picked at random so that the error is measured well.
+
+    Labels measure an error best where their density is in proportion to √(d·(1 − d)), d being the chance of a mistake. The log
+    already has labels, at a rate λ for each pool row, so ``max(c·√(d·(1 − d)) − λ, 0)`` are wanted from the pool, with c such that
+    their sum is what the campaign picks at random up to now. A fifth of the weight is spread evenly, because d may be wrong.
+
+    Parameters
+    ----------
+    doubt : array
+        d of each row.
+    log_rate : array
+        λ = m·Q0/N of each row.
+    wanted : float
+        Labels picked at random so far, with this round's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> measuring_weights(np.array([0.5, 0.5, 0.5, 0.01]), np.array([0.0, 0.5, 2.0, 0.0]), 1.0).round(2).tolist()
+    [0.58, 0.18, 0.05, 0.2]
+    """
+    spread = np.sqrt(np.maximum(doubt * (1.0 - doubt), LEAST_DOUBT * (1.0 - LEAST_DOUBT)))
+    # Rows ordered by the c at which each begins to get labels: the sum is a broken line in c, so c is found exactly.
+    begins = log_rate / spread
+    order = np.argsort(begins, kind="stable")
+    slope, taken = np.cumsum(spread[order]), np.cumsum(log_rate[order])
+    enough = slope * begins[order] - taken <= wanted
+    last = int(np.flatnonzero(enough)[-1])
+    c = (wanted + taken[last]) / slope[last]
+    pool_rate = np.maximum(c * spread - log_rate, 0.0)
+    return np.asarray((1.0 - EVENLY) * pool_rate / pool_rate.sum() + EVENLY / doubt.size)
+
+
+def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
+    """Return the pool rows that are open, and those of them that pass the gate in the next round."""
+    open_ = state.open_rows(problem)
+    if choice.gate_share == 0.0:
+        return open_, open_.copy()
+    propensity, seen = problem.pool.propensity, state.n_taken + choice.batch
+    passing = np.concatenate(
+        [open_[part] & query_policy(propensity[part], problem.n_logged, seen) for part in pieces(open_.size)]
+    )
+    enough = int(passing.sum()) >= min(choice.batch, int(open_.sum()))
+    return open_, passing if enough else open_.copy()
+
+
+def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice) -> Bools:
+    """Return which of the open rows pass the gate in the next round; all of them if fewer than a batch would."""
+    passing = query_policy(propensity, n_logged, n_bought + choice.batch)
+    enough = int(passing.sum()) >= min(choice.batch, passing.size)
+    return passing if enough and choice.gate_share > 0.0 else np.ones(passing.size, dtype=bool)
+
+
+def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:
+    """Return the smallest chance of being asked that any row which passes the gate has in the next round."""
+    open_, passing = open_and_passing(problem, state, choice)
+    return min(1.0, choice.explore_share * min(choice.batch, int(open_.sum())) / max(1, int(passing.sum())))
+
+
+def _smallest(values: Floats, among: Bools, count: int) -> Bools:
+    """Return the `count` smallest values; among equal ones, the first."""
+    chosen = np.zeros(values.size, dtype=bool)
+    if count <= 0:
+        return chosen
+    best = []
+    for part in pieces(values.size):  # the smallest of all are among the smallest of each piece
+        rows = part.start + np.flatnonzero(among[part])
+        if count < rows.size:
+            rows = rows[values[rows] <= np.partition(values[rows], count - 1)[count - 1]]
+            rows = np.sort(rows[np.argsort(values[rows], kind="stable")[:count]])
+        best.append(rows)
+    rows = np.concatenate([*best, np.empty(0, dtype=np.int64)])
+    chosen[rows[np.argsort(values[rows], kind="stable")[:count]]] = True
+    return chosen
+
+
+def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
+    """Draw the rows of a round with their chances, in random order."""
+    chance, end = drawn.chance, 0
+    rows = np.empty(
+        np.count_nonzero(chance), dtype=_small_int(chance.size)
+    )  # filled in place: a pool may have many rows
+    for part in pieces(chance.size):
+        here = part.start + np.flatnonzero(chance[part])
+        rows[end : end + here.size] = here
+        end += here.size
+    positions = rng.permutation(systematic(chance, rng, rows))
+    reason = np.full(positions.size, RANDOM)
+    reason[drawn.taken_free[positions]] = FREE
+    reason[drawn.taken_gate[positions]] = GATED
+    return Plan(
+        positions,
+        chance[positions],
+        np.full(positions.size, ASKED),
+        np.zeros(positions.size, dtype=np.int64),
+        reason,
+        REASONS,
+        shuffled=True,
+    )
+
+
+def _small_int(size: int) -> type[np.signedinteger[Any]]:
+    """Return a type that holds every place among so many rows: half the memory matters with many of them."""
+    return np.int32 if size < 2**31 else np.int64
+
+
+def systematic(chance: Floats, rng: np.random.Generator, rows: NDArray[Any] | None = None) -> Ints:
+    """Draw rows, each with exactly its own chance; their number is the sum of the chances (up to rounding).
+
+    The rows are laid out in random order on a line, each as long as its chance. A random starting point and every whole step
+    after it pick the rows they fall on. The line is gone through in pieces, because a pool may have many rows.
+
+    Parameters
+    ----------
+    chance : array
+        Of each row.
+    rng : Generator
+        Draws the order and the starting point.
+    rows : int array, optional
+        The rows to draw from, which are put into a random order; all rows by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> systematic(np.array([1.0, 0.5, 0.5, 0.0]), np.random.default_rng(0)).size
+    2
+    """
+    order = np.arange(chance.size, dtype=_small_int(chance.size)) if rows is None else rows
+    rng.shuffle(order)
+
+    def ends() -> Iterator[tuple[int, float, Floats]]:
+        """Yield where each piece of the line begins, as a place and as a length, and where its rows end."""
+        begin = 0.0
+        for part in pieces(order.size):
+            lengths = chance[order[part]]
+            lengths[0] += begin
+            ended = np.cumsum(lengths, out=lengths)
+            yield part.start, begin, ended
+            begin = float(ended[-1])
+
+    length = 0.0
+    for _, _, last in ends():
+        length = float(last[-1])
+    points = np.arange(round(length)) + rng.random()
+    places = []
+    for first, begin, ended in ends():
+        here = points[(points >= begin) & (points < ended[-1])]
+        places.append(first + np.searchsorted(ended, here, side="right"))
+    beyond = np.full(int((points >= length).sum()), order.size - 1)  # rounding may leave a point beyond the end
+    return np.asarray(order[np.unique(np.concatenate([*places, beyond]))], dtype=np.int64)
