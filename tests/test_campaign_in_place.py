@@ -15,6 +15,7 @@ import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ClusterUnavailable, InvalidInput, PartsChanged
 from tests.command import observal as run
+from tests.serving import site
 from tests.test_parts import NEWTON, labels_of, make_tables
 
 ROLES = {"label": "y", "propensity": "q0", "id": "name"}
@@ -82,16 +83,50 @@ def test_a_table_that_was_changed_is_noticed(made):
     assert len(Campaign.open(folder / "campaign.db").ask()) == 8
 
 
+def test_people_label_it_on_the_page(made, monkeypatch):
+    folder, tables = made
+    create(folder, "campaign.db", in_place=True)
+    truth = labels_of(tables)
+    raw = {row["name"]: row for row in pq.read_table(folder / "pool.parquet").to_pylist()}
+    with site(monkeypatch, folder / "campaign.db") as found:
+        ann, seen = found.browser("ann", "owner"), 0
+        while rows := ann.ask(5)["rows"]:
+            seen += len(rows)
+            for row in rows:
+                shown = {field["name"]: field["value"] for field in row["fields"]}
+                assert shown == {name: raw[row["id"]][name] for name in ("x0", "x1", "x2", "x3", "home")}
+            ann.tell((row["id"], str(truth([row["id"]])[0])) for row in rows)
+        assert seen == 24
+    assert Campaign.open(folder / "campaign.db").status().labels == 24
+
+
 def test_what_cannot_stay_in_place_is_refused(made):
     folder, _ = made
     with pytest.raises(InvalidInput, match="one complete log with a propensity column"):
         create(folder, "a.db", in_place=True, propensity="estimate")
     with pytest.raises(InvalidInput, match="no column 'q1'"):
         create(folder, "a.db", in_place=True, propensity="q1")
+    with pytest.raises(InvalidInput, match="no images are shown of them"):
+        create(folder, "a.db", in_place=True, images=folder)
     pq.write_table(pq.read_table(folder / "log.parquet").slice(0, 90), folder / "again.parquet")
     with pytest.raises(InvalidInput, match="in the log and in the pool"):
         Campaign.create(folder / "a.db", folder / "log.parquet", folder / "again.parquet", in_place=True, **ROLES)
     assert not (folder / "a.db").exists()
+
+
+def test_a_column_that_gives_the_label_away_is_named(made):
+    folder, tables = made
+    for name in ("log", "pool"):
+        table = pq.read_table(folder / f"{name}.parquet")
+        told = labels_of(tables)(table.column("name").to_pylist())
+        pq.write_table(
+            table.append_column("paid", [(np.asarray(told) == "bad").astype(float)]),
+            folder / f"{name}.parquet",
+            row_group_size=97,
+        )
+    notes = create(folder, "a.db", in_place=True).settings["notes"]
+    assert notes[0].startswith("Warning: Column 'paid' alone tells the classes apart (AUC 1.000)")
+    assert notes[:1] == create(folder, "b.db", in_place=False).settings["notes"][:1]
 
 
 def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):

@@ -81,6 +81,8 @@ def test_rows_by_position_are_those_of_the_array(rows):
     folder, tables = _shared()
     X = Parts.of(folder / "log.parquet", ["x0", "x1", "x2", "x3"])
     np.testing.assert_array_equal(X[np.array(rows, dtype=np.int64)], tables[0][:LOG][rows])
+    raw = X.raw_rows(rows, ["x0"]).column("x0").to_pylist()
+    np.testing.assert_array_equal(np.array(raw, dtype=np.float32), tables[0][:LOG][rows, 0])
 
 
 _made = {}

@@ -47,7 +47,7 @@ def load_tables(
     """
     from observal.tables.in_place import is_large
 
-    simple = not kept_only_labelled and propensity != "estimate" and len(logs) == 1
+    simple = not kept_only_labelled and propensity != "estimate" and len(logs) == 1 and not any(shown)
     chosen = {
         "propensity": propensity,
         "classes": classes,
@@ -57,8 +57,8 @@ def load_tables(
     if in_place or (in_place is None and simple and is_large([*logs, pool])):
         if not simple:
             raise InvalidInput(
-                "Tables that stay in place must be one complete log with a propensity column; leave out in_place (--in-place), or "
-                "prepare such a log first."
+                "Tables that stay in place must be one complete log with a propensity column, and no images are shown of them; leave out "
+                "in_place (--in-place), or prepare such a log first."
             )
         return _in_place(logs[0], pool, roles, executor, chosen)
     estimated = {
@@ -73,7 +73,8 @@ def _in_place(log: Any, pool: Any, roles: TableRoles, executor: Any, chosen: dic
     from observal.tables.in_place import load_in_place
 
     here = load_in_place(log, pool, roles, executor=executor, **chosen)
-    about = {**_about(here, roles, here.pool.X.names), "in_place": True}
+    files, propensity = [source_name(log), source_name(pool)], [chosen["propensity"]]
+    about = {**_about(here, roles, here.pool.X.names), "in_place": True, "files": files, "propensity": propensity}
     return CampaignTables(Problem(here.logged, here.pool), None, about)
 
 
@@ -86,7 +87,6 @@ def _copied(
     chosen: dict[str, Any],
     estimated: dict[str, Any],
 ) -> CampaignTables:
-    from observal.diagnosis.quick import quick_warnings
     from observal.journal.display import shown_as, without_columns
     from observal.tables import load_problem
     from observal.tables.formats import format_of, unattached
@@ -100,10 +100,6 @@ def _copied(
     propensity = chosen["propensity"]
     about = {
         **_about(loaded, roles, rows.column_names),
-        "notes": [
-            *quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources),
-            *loaded.notes,
-        ],
         "files": [source_name(table) for table in (*logs, pool)],
         "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
         "propensity": _columns_of(propensity, rows.column_names),
@@ -133,12 +129,15 @@ def source_name(table: Any) -> str:
 
 def _about(loaded: Any, roles: TableRoles, columns: Sequence[str]) -> dict[str, Any]:
     """Return what a campaign's settings say of its tables."""
+    from observal.diagnosis.quick import quick_warnings
+
+    warnings = quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources)
     return {
         "id": roles.id or ("id" if "id" not in columns else "row"),
         "label": roles.label,
         "features": list(loaded.encoder.names),
         "encoder": loaded.encoder.to_dict(),
-        "notes": list(loaded.notes),
+        "notes": [*warnings, *loaded.notes],
     }
 
 

@@ -10,8 +10,6 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput, ObservalError
 from observal.frames import Frame
 from observal.journal.settings import ANYONE
-from observal.journal.sql.chunks import read_whole_table
-from observal.journal.sql.stored_problem import ROWS
 from observal.journal.status import CHOOSING, status_of
 from observal.server.images import load_image
 from observal.server.rows import Rows
@@ -85,7 +83,7 @@ class Labeller(anywidget.AnyWidget):
             settings["show"] = {**(settings.get("show") or {}), "pixels": pixels}
         folder = (settings.get("show") or {}).get("images")
         self._folder = None if folder is None else Path(folder)
-        self._rows = Rows(_raw_rows(source, rows), settings)
+        self._rows = _rows_of(source, rows, settings)
         self._seen: set[str] = set()
         self.campaign = {
             "title": title,
@@ -169,6 +167,14 @@ class Labeller(anywidget.AnyWidget):
         self.progress = {"labels": found.labels, "label_budget": found.label_budget, "round": found.round}
 
 
+def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) -> Rows:
+    """Return the pool as people see it."""
+    if rows is None and isinstance(source, Campaign):
+        with source._journal.reading() as transaction:
+            return Rows.of(transaction.stored, settings)
+    return Rows(_raw_rows(source, rows), settings)
+
+
 def _raw_rows(source: Session | Campaign, rows: Any) -> Any:
     """Return the pool as people see it, as an Arrow table."""
     import pyarrow as pa
@@ -183,9 +189,6 @@ def _raw_rows(source: Session | Campaign, rows: Any) -> Any:
                 f"The rows to show must be those of the pool, {expected} of them, but there are {len(table)}; give one for each."
             )
         return table
-    if isinstance(source, Campaign):
-        with source._journal.reading() as transaction:
-            return read_whole_table(transaction.stored, ROWS)
     X = source.problem.pool.X
     if isinstance(X, Frame):
         return read_table(X.native, None)

@@ -116,8 +116,8 @@ def init(
 ) -> None:
     """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
 
-    The tables are copied into the campaign, so you can move it to another machine, unless they are large. An existing
-    file is never replaced.
+    The tables are copied into the campaign, so you can move it to another machine; large Parquet tables stay where they
+    are. An existing file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
     """

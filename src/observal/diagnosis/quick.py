@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Floats
+from observal.checks import Floats, Ints
 from observal.data import LoggedData, Pool
 from observal.diagnosis.calibration import check_calibration
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count
 from observal.methods.measures import right_side
+from observal.parts import Parts
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
 MOST_ROWS = 20_000
+MOST_PARTS = 8  # of tables that stay in their files
 LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
 MOST_NAMED = 5
 
@@ -61,14 +63,13 @@ def _propensities(logged: LoggedData) -> list[str]:
 
 
 def _leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    rows = np.flatnonzero(logged.revealed)
-    rows = rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
+    rows = _some(logged.X, np.flatnonzero(logged.revealed))
     codes = logged.codes[rows]
     if len(logged.classes) != 2 or np.bincount(codes, minlength=2).min() < LEAST_OF_CLASS:
         return []
-    found = []
+    X, found = logged.X[rows], []
     for column, (name, source) in enumerate(zip(names, sources, strict=True)):
-        auc = alone(column_of(logged.X, column)[rows], codes)
+        auc = alone(column_of(X, column), codes)
         if auc >= LEAKY:
             found.append(
                 f"Column {name!r} alone tells the classes apart (AUC {auc:.3f}); if it is only known once the label is, leave it "
@@ -94,16 +95,23 @@ def alone(values: Floats, codes: Any) -> float:
 def _ids(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
     if hasattr(logged.X, "tocsr") or len(logged) + len(pool) < LEAST_DISTINCT:
         return []
-    rng = np.random.default_rng(0)
-    some, more = sample_rows(len(logged), MOST_ROWS, rng), sample_rows(len(pool), MOST_ROWS, rng)
+    X = np.concatenate([of[_some(of, np.arange(of.shape[0]))] for of in (logged.X, pool.X)])
     found = []
     for column, name in enumerate(names):
-        values = np.concatenate([column_of(logged.X, column)[some], column_of(pool.X, column)[more]])
+        values = X[:, column]
         if np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
             found.append(
                 f"Column {name!r} looks like an id: it has a different whole number in every row; leave it out with --exclude {quote(name)}."
             )
     return _few(found)
+
+
+def _some(X: Any, rows: Ints) -> Ints:
+    """Return a sample of these rows; those of a few parts, where rows are in files."""
+    if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
+        part = np.searchsorted(X.ends, rows, side="right") - 1
+        rows = rows[np.isin(part, np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64))]
+    return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
 
 
 def _few(found: list[str]) -> list[str]:

@@ -208,13 +208,16 @@ class Parts:
         """Return some rows as they are in the files, all columns by default, as an Arrow table in the order given."""
         import pyarrow as pa
 
-        at = np.searchsorted(self.ends, np.asarray(rows, dtype=np.int64), side="right") - 1
-        tables = {}
-        for k in sorted(set(at.tolist())):
-            tables[k] = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
-        slices = [tables[k].slice(row - int(self.ends[k]), 1) for k, row in zip(at.tolist(), rows, strict=True)]
-        empty = next(self.tables(0, columns)).slice(0, 0)
-        return pa.concat_tables(slices or [empty], promote_options="permissive").combine_chunks()
+        wanted = np.asarray(rows, dtype=np.int64)
+        at = np.searchsorted(self.ends, wanted, side="right") - 1
+        found, places = [next(self.tables(0, columns)).slice(0, 0)], [np.empty(0, dtype=np.int64)]
+        for k in np.unique(at).tolist():  # one part in memory at a time
+            here = np.flatnonzero(at == k)
+            table = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
+            found.append(table.take(wanted[here] - int(self.ends[k])))
+            places.append(here)
+        whole = pa.concat_tables(found, promote_options="permissive")
+        return whole.take(np.argsort(np.concatenate(places))).combine_chunks()
 
 
 def _taken(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:

@@ -19,11 +19,9 @@ from observal.errors import ObservalError
 from observal.journal.answers import WrittenAnswer
 from observal.journal.events import OBSERVAL, goals_of
 from observal.journal.sql import people
-from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.leases import ran_out, recall, remember, renew
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
-from observal.journal.sql.stored_problem import ROWS
 from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
 from observal.journal.telling import own_changes
 from observal.server.rows import Rows
@@ -68,7 +66,7 @@ class Desk(Campaign):
         self.worker = Worker(where)
         settings = self.settings
         with self.store.reading() as transaction:
-            self.rows = Rows(read_whole_table(transaction, ROWS), settings)
+            self.rows = Rows.of(transaction, settings)
         folder = images or (settings.get("show") or {}).get("images")
         self.images = None if folder is None else Path(folder)
         self.title = title or settings["label"]
@@ -104,7 +102,7 @@ class Desk(Campaign):
             if not write:
                 self._follow(transaction)
             if len(self.rows) != self._ledger.settings["pool_rows"]:  # rows were added to the pool
-                self.rows = Rows(read_whole_table(transaction.stored, ROWS), self._ledger.settings)
+                self.rows = Rows.of(transaction.stored, self._ledger.settings)
             yield transaction, me
 
     def me(self, cookie: str | None) -> dict[str, Any]:
@@ -207,6 +205,7 @@ class Desk(Campaign):
 
     def _shown_rows(self, positions: list[int], name: str) -> list[dict[str, Any]]:
         asked = self._shown(positions, name)
+        self.rows.load(positions)
         return [
             {
                 "id": str(id_),

@@ -6,12 +6,16 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from observal.checks import Floats
+from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.in_place import is_in_place, pool_in_place
+from observal.journal.sql.store import Transaction
+from observal.journal.sql.stored_problem import ROWS
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
 from observal.tables.encoding import TableEncoder
@@ -20,25 +24,39 @@ KEPT_VALUES = 20_001  # of each column, to say where a number stands: more would
 SHORT = 40  # characters; a column with longer values is text, not a category
 MOST_EXACT = 2**53  # larger whole numbers would be rounded in a browser
 SMALLEST_GRID = 3
+MOST_KEPT = 10_000  # rows of a campaign in place that stay in memory once they were shown
+PLACES, ROWS_IN_PLACE = 8, 500  # where such a campaign's columns are looked at
 
 
 class Rows:
-    """The pool's raw rows in memory, and what is needed to show them.
+    """The pool's raw rows, and what is needed to show them.
 
     Parameters
     ----------
     table : pyarrow.Table
-        The pool as it was in its table.
+        The pool as it was in its table, or some of its rows if `read` brings the others.
     settings : mapping
         The campaign's settings.
+    n_rows : int, optional
+        Rows of the pool; those of `table` by default.
+    read : callable, optional
+        From positions in the pool to an Arrow table of these rows.
     """
 
-    def __init__(self, table: Any, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        table: Any,
+        settings: Mapping[str, Any],
+        n_rows: int | None = None,
+        read: Callable[[list[int]], Any] | None = None,
+    ) -> None:
+        self._read, self._kept = read, dict[int, dict[str, Any]]()
         show = settings.get("show") or {}
         # The propensity is hidden, because what the old policy thought would sway people.
         hidden = {settings["id"], settings["label"], *_propensities(table, settings)}
         names = [name for name in table.column_names if name not in hidden]
-        self._table, self._n_rows = table.select(names).combine_chunks(), int(table.num_rows)
+        self._table = table.select(names).combine_chunks()
+        self._n_rows = int(table.num_rows) if n_rows is None else n_rows
         self.image_column: str | None = show.get("image_column")
         kinds = {name: self._table.schema.field(name).type for name in names}
         numeric = [name for name, type_ in kinds.items() if column_kind(type_) == "number"]
@@ -49,6 +67,14 @@ class Rows:
         self._sorted = {name: _order(found) for name, found in values.items() if name not in self._pixels}
         self._names = [name for name in names if name not in self._pixels]
         self._kinds = {name: self._kind(name) for name in self._names}
+
+    @classmethod
+    def of(cls, transaction: Transaction, settings: Mapping[str, Any]) -> Self:
+        """Return the pool of a stored campaign; of one in place, rows are read when they are shown."""
+        if not is_in_place(transaction):
+            return cls(read_whole_table(transaction, ROWS), settings)
+        pool = pool_in_place(transaction)
+        return cls(pool.raw_rows(_spread(len(pool))), settings, len(pool), pool.raw_rows)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -74,11 +100,27 @@ class Rows:
 
     def cell(self, position: int, number: int) -> Any:
         """Return the value in one cell; IndexError if there is none."""
-        return self._table.column(self._names[number])[position].as_py()
+        return self._row(position)[self._names[number]]
+
+    def load(self, positions: list[int]) -> None:
+        """Read rows that are about to be shown, all at once: they may be in many files."""
+        missing = [position for position in positions if position not in self._kept]
+        if self._read is None or not missing:
+            return
+        if len(self._kept) + len(missing) > MOST_KEPT:
+            self._kept.clear()
+        self._kept.update(zip(missing, self._read(missing).to_pylist(), strict=True))
+
+    def _row(self, position: int) -> dict[str, Any]:
+        if self._read is None:
+            found: dict[str, Any] = self._table.slice(position, 1).to_pylist()[0]
+            return found
+        self.load([position])
+        return self._kept[position]
 
     def fields(self, position: int) -> list[dict[str, Any]]:
         """Return a row as fields."""
-        row = self._table.slice(position, 1).to_pylist()[0]
+        row = self._row(position)
         found = [self._field(position, number, name, row[name]) for number, name in enumerate(self._names)]
         if not self._grid:
             return found
@@ -137,6 +179,13 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
             ordered = [numbered[number] for number in sorted(numbered)]
             return [ordered[start : start + shape[1]] for start in range(0, len(ordered), shape[1])]
     return []
+
+
+def _spread(n_rows: int) -> list[int]:
+    """Return positions in a few places of a large pool: enough to say what columns hold, and few parts to read."""
+    starts = np.linspace(0, max(0, n_rows - ROWS_IN_PLACE), PLACES).astype(np.int64)
+    rows = np.concatenate([np.arange(start, min(n_rows, start + ROWS_IN_PLACE)) for start in starts])
+    return [int(row) for row in np.unique(rows)]
 
 
 def _order(values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The log and the pool of a campaign whose tables stay in Parquet: the database has chances, labels, and where each part is.
+"""The log and the pool of a campaign whose tables stay in Parquet: the database has propensities, labels, and where each part is.
 
 What is read of the files is compared with the checksum of its part, so a file that was changed is noticed. Ids are not copied: those of the rows
 that were asked about are in the journal anyway.
@@ -107,9 +107,9 @@ def in_place_ids(transaction: Transaction, positions: Ints) -> NDArray[Any]:
     return np.asarray(_rows(transaction)[1][1][positions])
 
 
-def in_place_rows(transaction: Transaction, positions: list[int]) -> Any:
-    """Return some pool rows as they are in the files, as an Arrow table."""
-    return _rows(transaction)[0][1].raw_rows(positions)
+def pool_in_place(transaction: Transaction) -> Parts:
+    """Return the pool without features; its ``raw_rows`` are as they are in the files."""
+    return _rows(transaction)[0][1]
 
 
 def check_parts(transaction: Transaction) -> int:

@@ -18,7 +18,7 @@ from observal.journal.events import Event, check_payload, extended, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
 from observal.journal.sql.in_place import ARRAYS as _IN_PLACE
-from observal.journal.sql.in_place import in_place_ids, in_place_rows, is_in_place, read_in_place
+from observal.journal.sql.in_place import in_place_ids, is_in_place, pool_in_place, read_in_place
 from observal.journal.sql.store import Store, Transaction, damaged
 from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
 from observal.problem import Problem
@@ -104,7 +104,7 @@ class SqlTransaction:
     def pool_rows(self, positions: list[int]) -> Any:
         """Return some pool rows as they are in the table, as an Arrow table."""
         if is_in_place(self.stored):
-            return in_place_rows(self.stored, positions)
+            return pool_in_place(self.stored).raw_rows(positions)
         return read_rows(self.stored, ROWS, positions)
 
 
