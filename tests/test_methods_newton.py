@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -466,3 +466,7 @@ def test_a_sparse_and_a_dense_part_fit_together(order, sparse_part):
     margins = result.estimator.decision_function(X)
     np.testing.assert_allclose(result.estimator.decision_function(sp.csr_array(X)), margins)
     assert result.estimator.score(X, world.y) > 0.85
+
+
+def test_it_has_nine_settings_at_most():
+    assert len(fields(NewtonVC)) <= 9

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import observal as ob
-from observal.errors import InvalidInput
 from observal.experiments.verify.coverage import well_specified
 from observal.experiments.verify.looking import far_island, make_world
 from observal.journal.replay import Replay
 from observal.methods.cells import Cells
+from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.earlier import paired, said_by
 from observal.report import html
 from observal.report.content import ReportContent
@@ -35,7 +33,7 @@ def hurt():
 
 def test_labels_that_hurt_are_not_in_the_classifier(hurt):
     world, session = hurt
-    plain = Replay(session.problem, replace(METHOD, return_earlier=False), 0)
+    plain = Replay(session.problem, AblatedNewtonVC(batch=100, return_earlier=False), 0)
     plain.follow(session.plans, {int(row): int(world.answers[row]) for plan in session.plans for row in plan.asked})
     last = plain.closed
     estimators = session.estimator, plain.estimator(last)
@@ -90,8 +88,3 @@ def test_the_paired_difference_is_the_twins():
         variance += sum(w * w * (d - mean) ** 2 for w, d in here) * len(here) / (len(here) - 1)
         variance += sum(w for w, _ in here) * (mean - more) ** 2 / 500
     np.testing.assert_allclose(paired(cells, different), (more, 1.1 * variance**0.5))
-
-
-def test_the_setting_is_checked():
-    with pytest.raises(InvalidInput, match="return_earlier must be True or False"):
-        ob.NewtonVC(return_earlier=1)

@@ -64,6 +64,7 @@ _FIXED: dict[str, dict[str, Any]] = {
         "penalty": 0.0,
         "curvature": True,
         "doubt": 0.05,
+        "return_earlier": True,
     },
     "CommitteeVC": {"rows_per_label": 1.0, "clip": True},
 }

@@ -214,7 +214,7 @@ def check_stops(kind: Any, least_saved: float, seldom: float, lab: Lab) -> Outco
 
 def returned_rounds(kind: Any, rng: np.random.Generator, count: int) -> Results:
     """Return which campaigns return an earlier round's classifier, and by how much the last one is worse than the log's."""
-    from observal.methods.newton.method import NewtonVC
+    from observal.methods.newton.ablation import AblatedNewtonVC
     from observal.session import run
 
     earlier, covered, hurt, gained = (np.empty(count) for _ in range(4))
@@ -222,7 +222,7 @@ def returned_rounds(kind: Any, rng: np.random.Generator, count: int) -> Results:
         for trial in range(count):
             world, seed = make_world(kind, rng, STOP_ROWS), int(rng.integers(2**31))
             errors = []
-            for method in (NewtonVC(batch=100), NewtonVC(batch=100, return_earlier=False)):
+            for method in (AblatedNewtonVC(batch=100), AblatedNewtonVC(batch=100, return_earlier=False)):
                 result = run(world.logged, world.pool, world.label, method, BUDGET, seed, looks="once", tolerance=None)
                 errors.append(1.0 - float(result.estimator.score(world.X_test, world.y_test)))
                 if method.return_earlier:

@@ -15,7 +15,7 @@ class AblatedNewtonVC(NewtonVC):
 
     Parameters
     ----------
-    clip_constant, penalty, curvature, doubt
+    clip_constant, penalty, curvature, doubt, return_earlier
         See :class:`~observal.methods.newton.method.Parts`.
     **settings
         As for :class:`~observal.methods.NewtonVC`.
@@ -23,13 +23,14 @@ class AblatedNewtonVC(NewtonVC):
     Examples
     --------
     >>> AblatedNewtonVC(clip_constant=None).parts
-    Parts(clip_constant=None, penalty=0.0, curvature=True, doubt=0.05)
+    Parts(clip_constant=None, penalty=0.0, curvature=True, doubt=0.05, return_earlier=True)
     """
 
     clip_constant: float | None = Parts().clip_constant
     penalty: float = Parts().penalty
     curvature: bool = Parts().curvature
     doubt: float = Parts().doubt
+    return_earlier: bool = Parts().return_earlier
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,4 +46,4 @@ class AblatedNewtonVC(NewtonVC):
     @property
     def parts(self) -> Parts:
         """The parts as given."""
-        return Parts(self.clip_constant, self.penalty, self.curvature, self.doubt)
+        return Parts(self.clip_constant, self.penalty, self.curvature, self.doubt, self.return_earlier)

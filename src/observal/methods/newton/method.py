@@ -35,6 +35,8 @@ class Parts(NamedTuple):
     """Whether rows are ordered by the flip gap; otherwise by the margin alone, as in uncertainty sampling."""
     doubt: float = 0.05
     """A row is uncertain if its chance of a flip is above this."""
+    return_earlier: bool = True
+    """Whether the classifier of the log alone is returned where it makes credibly fewer mistakes than the last one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class NewtonVC:
     """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
 
     There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
-    is returned.
+    is returned, unless the classifier of the log alone makes credibly fewer mistakes (:mod:`observal.methods.newton.earlier`).
 
     Parameters
     ----------
@@ -66,9 +68,6 @@ class NewtonVC:
         Whether the returned classifier is a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
         probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
         it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
-    return_earlier : bool
-        Whether the classifier of the log alone is returned where it makes credibly fewer mistakes than the last one. Which rows are
-        asked about does not depend on it. See :mod:`observal.methods.newton.earlier`.
     stop_below : float
         Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
         the log if the pool is a stream.
@@ -106,7 +105,6 @@ class NewtonVC:
     ridge: float | Literal["auto"] = "auto"
     features: Literal["linear", "splines", "fourier", "auto"] = "linear"
     refit_near_boundary: bool = True
-    return_earlier: bool = True
     stop_below: float = 1e-4
     order: Literal["pool", "stream"] = "pool"
 
@@ -119,9 +117,8 @@ class NewtonVC:
     def __post_init__(self) -> None:
         self.choice  # noqa: B018  the settings check themselves
         check_numbers(self, "stop_below")
-        for name in ("refit_near_boundary", "return_earlier"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} must be True or False, but is {getattr(self, name)!r}.")
+        if not isinstance(self.refit_near_boundary, bool):
+            raise InvalidInput(f"refit_near_boundary must be True or False, but is {self.refit_near_boundary!r}.")
         if self.features not in FEATURES:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
         for name in ("tempering", "ridge"):

@@ -202,7 +202,7 @@ class NewtonModel:
         from observal.methods.newton.earlier import better_earlier
 
         method, plain = self.method, not self.follows and self.problem.cost is None
-        if not (method.return_earlier and method.order == "pool" and plain):
+        if not (method.parts.return_earlier and method.order == "pool" and plain):
             return self.state
         return better_earlier(self.problem, self.state) or self.state
 
