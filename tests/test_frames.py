@@ -197,6 +197,17 @@ def test_log_and_pool_that_are_not_one_table(changed, sentence):
     assert difference(logged.frame, pool.frame) is None
 
 
+def test_whole_numbers_with_missing_values_are_ranked():
+    kids = pd.array([None if k % 9 == 0 else k % 4 for k in range(N)], dtype="Int64")
+    ranks = Frame(pd.DataFrame({"kids": kids}), "log").for_ranks(np.arange(3))
+    assert ranks.ravel().tolist() == [-np.inf, 1.0, 2.0]
+
+
+def test_columns_with_names_of_two_kinds_are_compared():
+    one, other = (Frame(pd.DataFrame({name: [1.0], 7: [2.0]}), "log") for name in ("a", "b"))
+    assert "differ in 'a', 'b'" in difference(one, other)
+
+
 def test_a_shift_between_tables_is_found_in_their_numbers():
     moved = PANDAS[["home", "income"]].copy()
     moved.loc[moved.index[M:], "income"] += 40

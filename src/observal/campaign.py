@@ -375,20 +375,26 @@ class Campaign(LabelLoop):
         if pool is None:
             if label_budget is None:
                 raise InvalidInput("There is nothing to extend; give a label budget or rows for the pool.")
+            if propensity is not None:
+                raise InvalidInput(
+                    "A propensity is for new rows of the pool, but there are none; give them, or leave it out."
+                )
             return super().extend(label_budget, actor)
         check_annotator(actor, 1)
         while True:
             with self._journal.reading() as reading:
                 ledger = self._follow(reading)
                 require_growable(ledger.settings)
-                known, plans = reading.problem(ledger.settings), len(ledger.plans)
+                if label_budget is not None:
+                    self._raised(label_budget)  # refuses a budget that is too small, before anything is fitted
+                known, before = reading.problem(ledger.settings), self._models_depend_on()
                 more, rows = self._more_rows(reading, known, pool, propensity)
                 larger = grown(known, more)
                 near = near_rows(replay_of(larger, ledger.settings), ledger, len(known.pool))
             with self._writing() as writing:
                 ledger = self._ledger
-                if (len(ledger.plans), ledger.settings["pool_rows"]) != (plans, len(known.pool)):
-                    continue  # a round was opened meanwhile: its plan did not know the new rows either
+                if self._models_depend_on() != before:
+                    continue  # a round was opened or an answer corrected meanwhile
                 payload = {} if label_budget is None else self._raised(label_budget)
                 arrays = write_more(writing.stored, ledger.settings["arrays"], more, rows)
                 payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
@@ -409,6 +415,8 @@ class Campaign(LabelLoop):
             raise InvalidInput(
                 "The campaign was made from arrays, so its new rows must be a Pool with dense features; give one (pool=)."
             )
+        if propensity is not None:
+            raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")
         return pool, pa.table(dict(zip(settings["features"], pool.X.T, strict=False)))
 
     # -- reading ------------------------------------------------------------------------------------------------

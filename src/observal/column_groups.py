@@ -35,7 +35,9 @@ class ColumnGroups:
         every = [column for group in (*self.categories, *self.gaps) for column in group]
         sound = all(type(column) is int and column >= 0 for column in every) and len(set(every)) == len(every)
         if not sound or not all(self.categories) or any(len(pair) != 2 for pair in self.gaps):
-            raise InvalidInput("Columns must belong to one group at most, but these do not; use an undamaged copy.")
+            raise InvalidInput(
+                "Columns must belong to one group at most, but these do not; give groups that do not overlap."
+            )
 
     @property
     def n_columns(self) -> int:

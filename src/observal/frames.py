@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, check_features
+from observal.checks import Floats, Ints, check_features, is_missing
 from observal.errors import InvalidInput
 
 ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is"
@@ -116,8 +116,8 @@ class Frame:
         out = np.zeros((rows.size, self.shape[1]))
         for k, (name, kind) in enumerate(table.schema.items()):
             if kind.is_numeric() or kind == nw.Boolean:
-                values = np.array(table[name].to_list(), dtype=np.float64)
-                out[:, k] = np.where(np.isnan(values), -np.inf, values)
+                values = [-np.inf if is_missing(value) else value for value in table[name].to_list()]
+                out[:, k] = np.array(values, dtype=np.float64)
         return out
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
@@ -198,7 +198,7 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
         kinds = ["an array" if one is None else f"a table of {one.library}" for one in (log, pool)]
         return f"Log and pool must both be tables of one library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
     if log.names != pool.names:
-        strange = sorted(set(log.names) ^ set(pool.names)) or log.names
+        strange = sorted(set(log.names) ^ set(pool.names), key=str) or log.names
         return (
             f"Log and pool must have the same columns in the same order, but differ in {', '.join(map(repr, strange[:5]))}; "
             "give both the same columns."

@@ -131,10 +131,11 @@ class LabelLoop(RoundOpener):
     def _tell(self, answers: list[WrittenAnswer], blank: int, annotator: str, correct: bool) -> Receipt:
         with self._writing() as transaction:
             check_annotator(annotator, self._ledger.overlap)
-            every = np.arange(self._ledger.settings["pool_rows"])
-            changes = validate_answers(
-                answers, self._ledger, annotator, correct, lambda: transaction.pool_ids(every).tolist()
-            )
+
+            def every_id() -> list[Any]:
+                return list(transaction.pool_ids(np.arange(self._ledger.settings["pool_rows"])).tolist())
+
+            changes = validate_answers(answers, self._ledger, annotator, correct, every_id)
             return self._store(transaction, changes, annotator, blank)
 
     def _store(self, transaction: Transaction, changes: Changes, annotator: str, blank: int = 0) -> Receipt:

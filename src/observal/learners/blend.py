@@ -27,7 +27,7 @@ from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
 from observal.parts import collect
-from observal.threads import one_thread
+from observal.threads import cores, one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
     "linear": fit_linear,
@@ -137,10 +137,8 @@ class Blend:
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Return what a function makes of each item, in their order; several run at once."""
-    import joblib
-
     every = list(items)
-    workers = min(len(every), joblib.cpu_count())
+    workers = min(len(every), cores())
     if workers < 2:
         return [function(item) for item in every]
     with ThreadPoolExecutor(workers) as pool:

@@ -54,8 +54,9 @@ TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
-Gaps = Callable[[PoolState, Ints], Floats | None]
 """A score, by which cells are cut, and the predicted class code of each row."""
+Gaps = Callable[[PoolState, Ints], Floats | None]
+"""From a state and rows to the gaps that these rows had in it; None where they are not known."""
 
 
 def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Gaps) -> Bools:

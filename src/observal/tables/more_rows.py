@@ -124,7 +124,7 @@ def _in_stored_columns(as_text: Any, settled: Any, schema: Any, encoder: TableEn
         column = settled.column(field.name) if rule is None else usable_column(as_text, rule)
         try:
             columns.append(column.cast(field.type))
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             if column_kind(column.type) == column_kind(field.type) == "number":  # halves where there were whole numbers
                 columns.append(column.cast(pa.float64()))
                 continue

@@ -52,7 +52,7 @@ def write_in_place(transaction: Transaction, problem: Problem, progress: Progres
 
 def is_in_place(transaction: Transaction) -> bool:
     """Tell whether a campaign's tables stay in their files."""
-    return (WHERE, 0) in transaction.chunk_names()
+    return transaction.has_chunk(WHERE, 0)
 
 
 def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds, LazyIds]]:

@@ -11,11 +11,12 @@ from observal.checks import Floats, Ints, check_numbers, check_whole
 from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.methods.auto.record import explored, surprises
-from observal.methods.draw import RANDOM, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.draw import Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.frame import taken_for_gap
 from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem import Problem
-from observal.types import ASKED, Answers, Plan, Round, Stop
+from observal.types import Answers, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
@@ -214,7 +215,7 @@ class AutoVC:
 
     def near_of(self, problem: Problem, state: PoolState, plan: Plan, rows: Ints) -> Ints:
         """Return those of some pool rows that a plan would have taken, had they been in the pool when it was made in a state."""
-        taken = plan.asked[plan.reason[plan.action == ASKED] != RANDOM]
+        taken = taken_for_gap(plan)
         both = problem.n_logged + np.concatenate([taken, rows])
         leads = state.model.unlabelled_leads(both, state.labelled(problem)[0])
         return np.asarray(rows[leads[taken.size :] <= leads[: taken.size].max(initial=-np.inf)])
