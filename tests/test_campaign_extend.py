@@ -247,6 +247,15 @@ def test_where_rows_cannot_be_added_one_sentence_says_so(tmp_path):
         other.extend(pool=ob.Pool(more.X[:, :1], more.propensity, more.ids))
 
 
+def test_somebody_who_waits_while_no_row_is_left_fits_nothing(tmp_path, monkeypatch):
+    logged, first, _ = halves()
+    few = ob.Pool(first.X[:8], first.propensity[:8], first.ids[:8])
+    campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, few, method=METHOD, tolerance=None)
+    assert len(campaign.ask(None, "ann")) == 8
+    monkeypatch.setattr("observal.journal.replay.Replay.next_plan", None)  # would raise if it were called
+    assert "hold" in Campaign.open(tmp_path / "c.db").ask(None, "bob").note
+
+
 def test_a_plan_that_was_made_while_rows_came_is_made_again(tmp_path):
     logged, first, more = halves()
     where, few = tmp_path / "c.db", slice(16)

@@ -295,6 +295,8 @@ class Campaign(LabelLoop):
                 note=asked.note,
                 classes=tuple(self._ledger.settings["classes"]),
                 rounds=tuple(asked.rounds),
+                label=self._ledger.settings["label"],
+                written=self._ledger.settings.get("written"),
             )
 
     def tell_file(

@@ -54,11 +54,9 @@ def ask(
         check_target(out)
 
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
-        opened = Campaign.open(campaign, executor(dask, progress))
-        rows = opened.ask(n, annotator)
-    names, records = rows.to_fill_in(opened.settings["label"], listed(columns))
-    written = opened.settings.get("written")
-    like = None if written is None else format_from(written)
+        rows = Campaign.open(campaign, executor(dask, progress)).ask(n, annotator)
+    names, records = rows.to_fill_in(listed(columns))
+    like = None if rows.written is None else format_from(rows.written)
     if as_json:
         about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": [*rows.classes, "skip"]}
         print_json({**about, "rows": [{k: v for k, v in r.items() if k != names[-2]} for r in records]}, out)

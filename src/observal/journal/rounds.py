@@ -48,7 +48,8 @@ class RoundOpener(JournalReader):
         Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
         """
         ledger = self._ledger
-        able = getattr(ledger.settings["method"], "plans_ahead", False) and ledger.to_buy != 0
+        left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings["pool_rows"]
+        able = left and getattr(ledger.settings["method"], "plans_ahead", False)
         return bool(
             able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
         )
