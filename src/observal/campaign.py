@@ -129,8 +129,8 @@ class Campaign(LabelLoop):
         pixels : (int, int), optional
             Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         in_place : bool, optional
-            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their chances
-            and labels, and a checksum of each row group. By default those of 1 GB or more do.
+            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
+            propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
         executor : optional
             Who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
         progress : callable, optional

@@ -41,7 +41,7 @@ class CommitteeVC:
     estimator : scikit-learn classifier
         Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It
         is cloned and never changed. If its `random_state` is None, a fixed one is used. If log and pool are tables, it is given their rows
-        as they are: names, types, text and gaps.
+        as they are: names, types, text and missing values.
     members : int
         The least members of a committee: a forest with fewer trees, or a classifier that is no forest, gets as many bootstrap fits.
     batch, explore_share, gate_share
