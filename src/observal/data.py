@@ -143,7 +143,7 @@ class LoggedData:
         classes : sequence, optional
             The label values, if the log does not show all.
         executor : optional
-            Who reads and computes: see :func:`observal.parts.executor_of`.
+            What reads and computes: see :func:`observal.parts.executor_of`.
 
         Examples
         --------
@@ -191,7 +191,7 @@ class LoggedData:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pool:
-    """Unlabelled rows, and the chance that the old policy gave each of being labelled.
+    """Unlabelled rows and their propensities.
 
     Parameters
     ----------

@@ -124,7 +124,7 @@ class Frame:
         return np.asarray(np.asarray(self)[rows])
 
     def not_numbers(self, wanted: str, instead: str = ENCODE_OR_PIPELINE) -> str:
-        """Return a sentence that names the first column with something else than finite numbers."""
+        """Return a sentence that names the first column with anything but finite numbers."""
         for name, kind in zip(self.names, self.types, strict=True):
             try:
                 check_features(np.asarray(self.native[name])[:, None], self.what)

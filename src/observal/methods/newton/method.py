@@ -67,8 +67,8 @@ class NewtonVC:
         probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
         it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
     return_earlier : bool
-        Whether the classifier of the log alone is returned where it makes credibly fewer mistakes than the last one. Which rows are
-        asked about does not depend on it. See :mod:`observal.methods.newton.earlier`.
+        Whether the classifier of the log alone is returned if it makes fewer mistakes than the last one with 97.5 % confidence. Which rows
+        are asked about does not depend on it. See :mod:`observal.methods.newton.earlier`.
     stop_below : float
         Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
         the log if the pool is a stream.
