@@ -106,7 +106,7 @@ def test_what_cannot_stay_in_place_is_refused(made):
         create(folder, "a.db", in_place=True, propensity="estimate")
     with pytest.raises(InvalidInput, match="no column 'q1'"):
         create(folder, "a.db", in_place=True, propensity="q1")
-    with pytest.raises(InvalidInput, match="no images are shown of them"):
+    with pytest.raises(InvalidInput, match="cannot show images"):
         create(folder, "a.db", in_place=True, images=folder)
     pq.write_table(pq.read_table(folder / "log.parquet").slice(0, 90), folder / "again.parquet")
     with pytest.raises(InvalidInput, match="in the log and in the pool"):

@@ -1,4 +1,4 @@
-"""Tables with text, categories and gaps: they reach CommitteeVC's estimator as they are, and are refused in one sentence elsewhere."""
+"""Tables with text, categories and missing values: they reach CommitteeVC's estimator as they are, and are refused in one sentence elsewhere."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_table_that_a_file_cannot_hold_is_refused(tmp_path):
 
 def test_whoever_needs_numbers_says_so(tmp_path):
     logged, pool = world(PANDAS)
-    sentence = "needs finite numbers as features, but column 'note' has gaps or other values"
+    sentence = "needs finite numbers as features, but column 'note' has missing or other values"
     for refused in (
         lambda: ob.run(logged, pool, oracle),
         lambda: ob.Session(logged, pool, ob.NewtonVC()),
@@ -171,7 +171,7 @@ def test_whoever_needs_numbers_says_so(tmp_path):
             refused()
     with pytest.raises(InvalidInput, match="The log's features must be finite numbers here, but column 'note'"):
         np.asarray(logged.X)
-    with pytest.raises(InvalidInput, match="column 'income' has gaps or other values"):
+    with pytest.raises(InvalidInput, match="column 'income' has missing or other values"):
         ob.Session(*world(PANDAS[["income"]]), ob.AutoVC())
 
 

@@ -129,10 +129,10 @@ class Campaign(LabelLoop):
         pixels : (int, int), optional
             Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         in_place : bool, optional
-            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their chances
-            and labels, and a checksum of each row group. By default those of 1 GB or more do.
+            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
+            propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
         executor : optional
-            Who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+            What reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -265,7 +265,7 @@ class Campaign(LabelLoop):
     def open(cls, where: str | Path, executor: Any = None) -> Self:
         """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded.
 
-        `executor` says who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+        `executor` says what reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
         """
         return cls(open_store(where), executor)
 
@@ -307,7 +307,7 @@ class Campaign(LabelLoop):
         text: str | bytes | None = None,
         **written: Any,
     ) -> Receipt:
-        """Store the answers in a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
+        """Store the answers from a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
         told = read_exchange(path, text)
         return super().tell_file(path, annotator, correct, text, **written) if told is None else self.tell_people(told)
 
@@ -348,9 +348,9 @@ class Campaign(LabelLoop):
     ) -> None:
         """Raise the label budget, or add rows to the pool, or both.
 
-        New rows can be asked about from the next round on. Intervals are about the pool with the new rows from then on, also those of
-        earlier rounds. What was asked, and with which chances, stays as it was. After a higher budget, intervals hold at all rounds
-        together, however many follow.
+        New rows can be asked about from the next round on. From then on intervals are about the pool with the new rows, even those of
+        earlier rounds. Earlier questions, and the chances they were chosen with, stay as they were. Once the budget was raised, intervals
+        hold at all rounds together, however many follow.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ def load_tables(
     if in_place or (in_place is None and simple and is_large([*logs, pool])):
         if not simple:
             raise InvalidInput(
-                "Tables that stay in place must be one complete log with a propensity column, and no images are shown of them; leave out "
+                "Tables that stay in place need one complete log with a propensity column, and cannot show images; leave out "
                 "in_place (--in-place), or prepare such a log first."
             )
         return _in_place(logs[0], pool, roles, executor, chosen)

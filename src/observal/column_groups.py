@@ -1,4 +1,4 @@
-"""Which columns of numbers came from one column of a table: the levels of a category, or a number and the mark of its gaps."""
+"""Which columns of numbers came from one column of a table: the levels of a category, or a number and the mark of its missing values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from observal.errors import InvalidInput
 
 @dataclass(frozen=True)
 class ColumnGroups:
-    """Columns that belong together, so that trees can see a category as one column and a gap as a gap.
+    """Columns that belong together, so that trees can see a category as one column, and missing values as missing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of features as a user gave them: pandas, polars or pyarrow, with text, categories and gaps. Only rows are selected."""
+"""Tables of features as a user gave them: pandas, polars or pyarrow, with text, categories and missing values. Only rows are selected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Frame:
     >>> np.asarray(frame)
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: The log's features must be finite numbers here, but column 'home' has gaps or other values (str); use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is.
+    observal.errors.InvalidInput: The log's features must be finite numbers here, but column 'home' has missing or other values (str); use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is.
     """
 
     native: Any
@@ -109,7 +109,7 @@ class Frame:
             raise InvalidInput(self.not_numbers(f"{self.what} must be finite numbers here")) from None
 
     def for_ranks(self, rows: Ints) -> Floats:
-        """Return some rows as numbers that can be ranked: gaps come first, and columns of other kinds count as constant."""
+        """Return some rows as numbers that can be ranked: missing values come first, and columns of other kinds count as constant."""
         import narwhals as nw
 
         table = nw.from_native(rows_of(self.native, rows), eager_only=True)
@@ -124,13 +124,13 @@ class Frame:
         return np.asarray(np.asarray(self)[rows])
 
     def not_numbers(self, wanted: str, instead: str = ENCODE_OR_PIPELINE) -> str:
-        """Return a sentence that names the first column with something else than finite numbers."""
+        """Return a sentence that names the first column with anything but finite numbers."""
         for name, kind in zip(self.names, self.types, strict=True):
             try:
                 check_features(np.asarray(self.native[name])[:, None], self.what)
             except InvalidInput:
-                return f"{wanted}, but column {name!r} has gaps or other values ({kind}); {instead}."
-        return f"{wanted}, but the table has gaps or other values; {instead}."
+                return f"{wanted}, but column {name!r} has missing or other values ({kind}); {instead}."
+        return f"{wanted}, but the table has missing or other values; {instead}."
 
 
 def frame_of(X: Any, what: str) -> Frame | None:
@@ -240,7 +240,7 @@ def read_frame(
 
 
 def _numbers(columns: Sequence[Any], n_rows: int, otherwise: Frame) -> Any:
-    """Return columns of numbers and booleans as one array, or the table they come from if they have gaps or anything else."""
+    """Return columns of numbers and booleans as one array, or the table they come from if they have missing values or anything else."""
     import narwhals as nw
 
     if not columns:

@@ -292,9 +292,9 @@ def fit_blend(
     classes : array
         The label values; some may have no label yet.
     learners : sequence
-        Names, or pairs of a name and a scikit-learn classifier. Sparse rows have the linear learner only.
+        Names, or pairs of a name and a scikit-learn classifier. On sparse rows only the linear learner is used.
     kept : Chosen, optional
-        Weights and settings to keep; chosen anew without them.
+        Weights and settings to keep; without them they are chosen.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
     out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)

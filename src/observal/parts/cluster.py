@@ -47,7 +47,7 @@ class Cluster:
             import distributed
         except ImportError:
             raise InvalidInput(
-                "A Dask cluster needs the package distributed; pip install 'observal[dask]' brings it."
+                "A Dask cluster needs the package distributed; install it with pip install 'observal[dask]'."
             ) from None
         for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is said in one sentence here

@@ -1,4 +1,4 @@
-"""Who computes on parts: this thread, several threads, several processes, or a Dask cluster (``cluster.py``).
+"""What computes on parts: this thread, several threads, several processes, or a Dask cluster (``cluster.py``).
 
 An executor maps a function over items and yields the results in the order of the items, whoever finishes first. Merging is the caller's
 and happens in that order, so the answer does not depend on the executor.
@@ -105,7 +105,7 @@ class Watched:
     Parameters
     ----------
     executor : Executor
-        Who computes.
+        What computes.
     progress : callable
         Called with (done, total).
     """

@@ -110,7 +110,7 @@ class LazyIds:
         keys.sort()
         if (keys[1:] == keys[:-1]).any():
             raise InvalidInput(
-                f"{what} must have distinct ids, but some of column {self.column!r} occur twice; drop or rename them."
+                f"{what} must have distinct ids, but some in column {self.column!r} occur twice; drop or rename them."
             )
         return keys
 
@@ -194,7 +194,7 @@ def read_coded_labels(rows: Parts, name: str, classes: Sequence[Any] | None) -> 
                 )
             if len(seen) >= MOST_CLASSES and value not in seen:
                 raise InvalidLabel(
-                    f"Labels must be of at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
+                    f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
                 )
             seen.setdefault(value, len(seen))
         lookup = np.array([*(seen[value] for value in values), -1], dtype=np.int8)
@@ -220,7 +220,7 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
         values = [_plain(value) for value in column.dictionary.to_pylist()]
         if len(values) > MOST_CLASSES:
             raise InvalidLabel(
-                f"Labels must be of at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
+                f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
             )
         lookup = np.array([*(-1 if v is None else seen.setdefault(v, len(seen)) for v in values), -1], dtype=np.int16)
         out.append(

@@ -23,7 +23,7 @@ from observal.tables.positive import Positive, positive_last
 from observal.tables.problem import LoadedProblem, TableRoles
 
 LARGE = 1 << 30
-"""Bytes of Parquet from which on a campaign leaves its tables where they are, unless somebody says otherwise."""
+"""Bytes of Parquet from which on a campaign leaves its tables where they are by default."""
 
 
 class ColumnTable:
@@ -64,7 +64,7 @@ class ColumnTable:
 
 
 def is_large(sources: Sequence[Any]) -> bool:
-    """Tell whether tables are Parquet files or folders on this machine, and large enough to stay where they are.
+    """Tell whether tables are Parquet files on this machine, and large enough to stay where they are.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def load_in_place(
     classes, positive, propensity_floor, max_categories
         As for :func:`observal.tables.load_problem`.
     executor : optional
-        Who reads and computes: see :func:`observal.parts.executor_of`.
+        What reads and computes: see :func:`observal.parts.executor_of`.
     """
     if not isinstance(propensity, str) or propensity == "estimate":
         raise InvalidInput(
@@ -145,7 +145,7 @@ def load_in_place(
     keys = [one.require_distinct(what) for one, what in zip(ids, ("The log", "The pool"), strict=True)]
     if roles.id is not None and _share_any(*keys):
         raise InvalidInput(
-            f"Every row needs an id of its own, but some of column {roles.id!r} are in the log and in the pool; leave these rows out of one "
+            f"Every row needs an id of its own, but some in column {roles.id!r} are both in the log and in the pool; leave these rows out of one "
             "of them."
         )
     costs = [

@@ -71,7 +71,7 @@ def _cost_column(settings: Mapping[str, Any]) -> str:
 def _propensities(
     table: Any, settings: Mapping[str, Any], known: Problem, X: Floats, given: str | float | None
 ) -> Floats:
-    """Return the chance of each new row, from where those of the pool came from."""
+    """Return the propensity of each new row, from where those of the pool came from."""
     columns, origin = settings.get("propensity"), settings.get("pool_from") or {}
     columns = columns if isinstance(columns, list) else [columns] if columns else []
     if given is None:

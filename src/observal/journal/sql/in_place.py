@@ -32,7 +32,7 @@ ARRAYS = {"log.codes", "log.propensity", "pool.propensity"}
 
 
 def write_in_place(transaction: Transaction, problem: Problem, progress: Progress = None) -> dict[str, Any]:
-    """Store chances, labels and where the parts are; return the dtypes and shapes that :func:`read_in_place` needs."""
+    """Store propensities, labels and where the parts are; return the dtypes and shapes that :func:`read_in_place` needs."""
     logged, pool = problem.logged, problem.pool
     vectors: dict[str, Any] = {
         "log.codes": logged.codes,
