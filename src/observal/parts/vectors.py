@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, distinct_labels, frozen
+from observal.checks import Bools, Floats, Ints, distinct_labels, frozen, sealed
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parts.rows import Parts
 
@@ -163,7 +163,7 @@ def _column_of_part(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any
 
 def read_floats(rows: Parts, name: str, role: str, what: str) -> Floats:
     """Return a column that must have a finite number in every row."""
-    return frozen(read_column(rows, name, partial(_floats, name=name, role=role, what=what)))
+    return sealed(read_column(rows, name, partial(_floats, name=name, role=role, what=what)))
 
 
 def _floats(column: Any, name: str, role: str, what: str) -> Floats:

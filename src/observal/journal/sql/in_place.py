@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints, frozen
+from observal.checks import Ints, sealed
 from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
@@ -90,7 +90,7 @@ def read_in_place(
     groups: ColumnGroups | None = None,
 ) -> Problem:
     """Return log and pool; their rows are read when they are needed."""
-    arrays = {name: frozen(read_array(transaction, name, form)) for name, form in forms.items()}
+    arrays = {name: sealed(read_array(transaction, name, form)) for name, form in forms.items()}
     learned = TableEncoder.from_dict(encoder)
     (log, pool), (log_ids, pool_ids) = _rows(transaction)
     labels = CodedLabels(arrays["log.codes"], class_array(classes))
