@@ -63,7 +63,8 @@ def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
 def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Bools]:
     """Return labels as Python values, None where missing, and where they are missing.
 
-    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0.
+    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0. Spaces around text
+    do not count, so text of nothing but spaces is missing.
 
     Parameters
     ----------
@@ -101,6 +102,7 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
             raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
         distinct = [value for _, value in found]
     lookup = np.empty(len(distinct) + 1, dtype=object)
+    distinct = [_without_spaces(value, () if classes is None else classes) for value in distinct]
     lookup[:-1] = distinct if classes is None else [_as_class(value, classes) for value in distinct]
     labels = lookup[positions]
     return labels, missing_mask(labels)
@@ -114,6 +116,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float | Decimal) and value == value // 1:
         return int(value)
     return value
+
+
+def _without_spaces(value: Any, classes: Sequence[Any]) -> Any:
+    """Return text without spaces around it, None if nothing is left; a class stays as it was named."""
+    return (value.strip() or None) if isinstance(value, str) and value not in classes else value
 
 
 def _as_class(value: Any, classes: Sequence[Any]) -> Any:
