@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -81,6 +82,18 @@ def test_a_table_that_was_changed_is_noticed(made):
         Campaign.open(folder / "campaign.db").ask()
     path.write_bytes(good)
     assert len(Campaign.open(folder / "campaign.db").ask()) == 8
+
+
+def test_check_reads_the_tables_again_each_time(made):
+    folder, _ = made
+    campaign, path = create(folder, "campaign.db", in_place=True), folder / "pool.parquet"
+    campaign.check()
+    content, times = bytearray(path.read_bytes()), path.stat()
+    content[200] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(PartsChanged, match="Row group 0"):
+        campaign.check()
 
 
 def test_people_label_it_on_the_page(made, monkeypatch):

@@ -87,8 +87,7 @@ class LazyIds:
         if isinstance(which, slice):
             which = np.arange(*which.indices(len(self)))
         at: Ints = np.asarray(which)
-        if at.dtype == bool:
-            at = np.flatnonzero(at)
+        at = self.rows.positions(np.flatnonzero(at) if at.dtype == bool else at)
         if self.column is None:
             return at + self.first
         if at.ndim == 0:
