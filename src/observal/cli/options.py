@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,18 @@ def listed(given: str | list[str] | None) -> list[str] | None:
         return None
     texts = [given] if isinstance(given, str) else given
     return [part.strip() for text in texts for part in text.split(",") if part.strip()] if texts else None
+
+
+def check_dask(dask: str | None, logged: list[Path], pool: Path, propensity: Any, given: Any) -> None:
+    """Refuse a cluster for tables that cannot stay in place: nothing would be computed on it."""
+    if dask is None:
+        return
+    from observal.tables.in_place import can_stay, is_parquet
+
+    if not (can_stay(logged, propensity, given) and is_parquet([*logged, pool])):
+        raise typer.BadParameter(
+            "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and without --missing and the like."
+        )
 
 
 def executor(dask: str | None, progress: Any) -> Any:

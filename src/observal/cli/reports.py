@@ -20,6 +20,7 @@ from observal.cli.options import (
     Missing,
     Separator,
     Where,
+    check_dask,
     executor,
     listed,
 )
@@ -88,16 +89,13 @@ def _of_tables(
     logged: list[Path], pool: Path, roles: Any, propensity: Any, given: Any, seed: int, dask: str | None, progress: Any
 ) -> Any:
     """Return log and pool; they stay in their files if these are large, or if a cluster reads them."""
-    from observal.parts.files import PARQUET
     from observal.tables import load_problem
-    from observal.tables.in_place import is_large, load_in_place
+    from observal.tables.in_place import can_stay, is_large, load_in_place
     from observal.tables.reading import read_tables
 
     tables = [*logged, pool]
-    alone = len(logged) == 1 and isinstance(propensity, str) and propensity != "estimate"
-    if dask is not None and not (alone and all(table.name.lower().endswith(PARQUET) for table in tables)):
-        raise typer.BadParameter("--dask needs one log and a pool in Parquet, with --propensity COLUMN.")
-    if dask is not None or (alone and is_large(tables)):
+    check_dask(dask, logged, pool, propensity, given)
+    if dask is not None or (can_stay(logged, propensity, given) and is_large(tables)):
         return load_in_place(logged[0], pool, roles, propensity=propensity, executor=executor(dask, progress))
     *logs, rest = read_tables(tables, roles.id, roles.label, given)
     return load_problem(logs, rest, roles, propensity=propensity, random_state=seed)

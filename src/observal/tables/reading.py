@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from observal.checks import is_missing
+from observal.checks import is_absent
 from observal.errors import InvalidInput
 from observal.parts.files import PARQUET
 from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
@@ -285,23 +285,6 @@ def _arrow_column(series: Any, name: str) -> Any:
             except failures:
                 continue  # whole numbers of more digits than Arrow has, say: the next way loses some of them
     raise InvalidInput(f"Column {name!r} has values that are neither numbers nor text; correct it or leave it out.")
-
-
-def is_absent(value: Any) -> bool:
-    """Tell whether a value of any Python type stands for "not known".
-
-    Examples
-    --------
-    >>> from observal.tables.reading import is_absent
-    >>> is_absent(None), is_absent(float("nan")), is_absent(0)
-    (True, True, False)
-    """
-    try:
-        return is_missing(value)
-    except ArithmeticError:  # a decimal that signals "not a number" when compared
-        return True
-    except (TypeError, ValueError):  # a value that is itself an array
-        return False
 
 
 def _to_float(value: Any) -> float:

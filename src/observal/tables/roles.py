@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, missing_mask
+from observal.checks import Bools, Floats, missing_mask, plain_label
 from observal.errors import InvalidInput, InvalidLabel
 from observal.tables.columns import column_kind, text_column, to_floats
-from observal.tables.reading import is_absent
 
 _INT64 = 2**63
 
@@ -90,10 +89,10 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
             raise InvalidLabel(f"Labels must be numbers, text or booleans, but the column has type {column.type}.")
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        distinct = [_plain(value) for value in column.dictionary.to_pylist()]
+        distinct = [plain_label(value) for value in column.dictionary.to_pylist()]
         positions = np.asarray(column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False), dtype=np.int64)
     else:
-        listed = [_plain(value) for value in np.asarray(values, dtype=object).ravel().tolist()]
+        listed = [plain_label(value) for value in np.asarray(values, dtype=object).ravel().tolist()]
         found: dict[Any, int] = {}
         try:
             positions = np.array([found.setdefault((type(v), v), len(found)) for v in listed], dtype=np.int64)
@@ -101,22 +100,19 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
             raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
         distinct = [value for _, value in found]
     lookup = np.empty(len(distinct) + 1, dtype=object)
-    lookup[:-1] = distinct if classes is None else [_as_class(value, classes) for value in distinct]
+    lookup[:-1] = distinct if classes is None else [as_class(value, classes) for value in distinct]
     labels = lookup[positions]
     return labels, missing_mask(labels)
 
 
-def _plain(value: Any) -> Any:
-    """Return a label as bool, int, float, str or another plain value; None where it is missing."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if is_absent(value):
-        return None
-    if isinstance(value, float | Decimal) and value == value // 1:
-        return int(value)
-    return value
+def as_class(value: Any, classes: Sequence[Any]) -> Any:
+    """Return the class that a label is, or is written like; None stays None.
 
-
-def _as_class(value: Any, classes: Sequence[Any]) -> Any:
+    Examples
+    --------
+    >>> as_class("1", [0, 1]), as_class(" Yes", ["no", "yes"])
+    (1, 'yes')
+    """
     if value is None:
         return None
     exact = [one for one in classes if one == value and isinstance(one, str) == isinstance(value, str)]
@@ -130,7 +126,7 @@ def _as_class(value: Any, classes: Sequence[Any]) -> Any:
 
 
 def _text(value: Any) -> str:
-    value = _plain(value)
+    value = plain_label(value)
     return str(value).strip().lower() if isinstance(value, bool | str) else str(value)
 
 
@@ -197,7 +193,7 @@ def _id_values(column: Any, name: str, what: str) -> NDArray[Any]:
 
 
 def _id_value(value: Any, row: int, name: str, what: str) -> int | str:
-    value = _plain(value)
+    value = plain_label(value)
     if value is None:
         raise InvalidInput(
             f"{what} needs an id in every row, but row {row} (counted from 0) has none; fill in {name!r}."

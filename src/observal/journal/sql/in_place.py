@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints, frozen
+from observal.checks import Ints, class_array, frozen
 from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
 from observal.journal.sql.store import Transaction
-from observal.journal.sql.stored_problem import class_array
 from observal.parts import Parts
 from observal.parts.files import Part, require_unchanged
 from observal.parts.vectors import CodedLabels, LazyIds
