@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from observal.campaign import Campaign
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
 from observal.tables import TableRoles, load_problem
 from observal.tables.in_place import load_in_place
+from tests.clusters import without_dask
 from tests.command import observal as run
 from tests.serving import site
 from tests.test_parts import NEWTON, labels_of, make_tables
@@ -267,6 +269,40 @@ def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
     monkeypatch.setattr("observal.tables.in_place.LARGE", 1000)
     assert create(folder, "a.db").settings["in_place"]
     assert "in_place" not in create(folder, "b.db", in_place=False).settings
+
+
+def test_a_campaign_starts_a_cluster_once_and_only_if_it_is_needed(made, monkeypatch):
+    folder, started = made[0], without_dask(monkeypatch)
+    campaign = create(folder, "campaign.db", in_place=True, executor="local")
+    assert campaign.problem.pool.X.executor is campaign.problem.logged.X.executor
+    campaign.ask(2)
+    assert len(started) == 1
+    del campaign
+    gc.collect()
+    opened = Campaign.open(folder / "campaign.db", "local")
+    assert opened.status().labels == 0
+    assert len(started) == 1
+    opened.ask(2)
+    assert opened.problem.pool.X.executor is opened.problem.pool.X.executor
+    assert len(started) == 2
+
+
+def test_commands_refuse_a_cluster_on_which_nothing_would_be_computed(small, monkeypatch):
+    started = without_dask(monkeypatch)
+    where, pool = small / "a.db", small / "pool.parquet"
+    begin = ["init", where, "--label", "y", "--propensity", "q0", "--missing", "?", "--method", "newton"]
+    assert run(*begin, "--logged", small / "log.parquet", "--pool", pool).returncode == 0
+    for command, said in (
+        ([*begin, "--logged", small / "log.csv", "--pool", pool], "one log and a pool in Parquet"),
+        ([*begin, "--logged", small / "log.parquet", "--pool", pool, "--in-place"], "without --missing"),
+        ([*begin[:6], "--logged", small / "log.parquet", "--pool", pool], "add --in-place"),
+        (["ask", where], "this one has copies of them"),
+        (["diagnose", where], "this one has copies of them"),
+    ):
+        refused = run(*command, "--dask", "local")
+        assert refused.returncode == 2
+        assert said in " ".join(refused.stderr.replace("│", " ").split())
+    assert not started
 
 
 def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import signal
 import tempfile
@@ -26,6 +28,7 @@ from observal.parts.executors import Watched
 from observal.parts.files import find_parts
 from observal.parts.ranks import order_statistics, quantiles
 from observal.parts.vectors import CodedLabels, LazyIds, Stacked
+from tests.clusters import without_dask
 
 LOG, POOL = 1500, 1200
 NEWTON = ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5)
@@ -393,6 +396,37 @@ def test_quantiles_are_numpys(values):
 
 
 # -- a cluster
+
+
+def test_a_cluster_is_started_once_and_closed_when_nobody_needs_it(made, monkeypatch):
+    folder, started = made[0], without_dask(monkeypatch)
+    logged, pool = in_parts(folder, "local")
+    session = ob.Session(logged, pool, NEWTON, label_budget=4, executor="local")
+    session.ask(2)
+    assert len(started) == 1
+    assert pool.X.executor is session.problem.pool.X.executor
+    del logged, pool, session
+    gc.collect()
+    assert started[0].cluster.closed.wait(10)
+    executor_of("local")
+    assert len(started) == 2
+
+
+def test_a_cluster_that_was_closed_is_started_again(monkeypatch):
+    started = without_dask(monkeypatch)
+    first = executor_of("local")
+    assert executor_of("local") is first
+    started[0].close()
+    assert executor_of("local") is not first
+
+
+def test_dasks_own_messages_are_kept_back_only_while_it_connects(monkeypatch, caplog):
+    without_dask(monkeypatch)
+    logger = logging.getLogger("distributed.core")
+    level = logger.level
+    executor_of("local")
+    assert not caplog.records
+    assert logger.level == level != logging.CRITICAL
 
 
 @pytest.fixture(scope="module")

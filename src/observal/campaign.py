@@ -259,7 +259,7 @@ class Campaign(LabelLoop):
             details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": stored.data_digest()}
             SqlTransaction(stored, str(where)).append(OBSERVAL, "created", {**settings, **details})
 
-        return cls(create_store(where, fill), executor)
+        return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
 
     @classmethod
     def open(cls, where: str | Path, executor: Any = None) -> Self:

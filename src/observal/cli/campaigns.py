@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.options import Annotator, Dask, Encoding, Missing, Separator, Where, executor, listed
+from observal.cli.options import Annotator, Dask, Encoding, Missing, Separator, Where, listed, open_campaign
 from observal.cli.output import Force, Json, print_json, print_table, progress_bar, say, spelled, write_csv, write_excel
 from observal.errors import InvalidInput
 
@@ -46,7 +46,6 @@ def ask(
         raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
     if out is not None and out.exists():
         raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
-    from observal.campaign import Campaign
     from observal.tables.formats import format_from
     from observal.writing import check_target
 
@@ -54,7 +53,7 @@ def ask(
         check_target(out)
 
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
-        opened = Campaign.open(campaign, executor(dask, progress))
+        opened = open_campaign(campaign, dask, progress)
         rows = opened.ask(n, annotator)
     names, records = rows.to_fill_in(opened.settings["label"], listed(columns))
     written = opened.settings.get("written")

@@ -23,6 +23,7 @@ from observal.cli.options import (
     check_dask,
     executor,
     listed,
+    open_campaign,
 )
 from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
@@ -60,7 +61,7 @@ def diagnose(
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            log, rows, names, dates, notes = _of_campaign(str(logged[0]), executor(dask, progress))
+            log, rows, names, dates, notes = _of_campaign(str(logged[0]), dask, progress)
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
@@ -101,11 +102,10 @@ def _of_tables(
     return load_problem(logs, rest, roles, propensity=propensity, random_state=seed)
 
 
-def _of_campaign(where: str, computing: Any) -> tuple[Any, Any, Any, Any, Any]:
-    from observal.campaign import Campaign
+def _of_campaign(where: str, dask: str | None, progress: Any) -> tuple[Any, Any, Any, Any, Any]:
     from observal.tables.encoding import date_names
 
-    campaign = Campaign.open(where, computing)
+    campaign = open_campaign(where, dask, progress)
     problem, settings = campaign.problem, campaign.settings
     names, dates = settings["features"], date_names(settings["encoder"])
     return problem.logged, problem.pool, names, dates, campaign.status().notes
