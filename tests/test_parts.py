@@ -263,6 +263,46 @@ def test_labels_are_codes_and_ids_stay_in_the_file(made):
     assert pool.ids[np.array([7, 3])].tolist() == expected_pool.ids[[7, 3]].tolist()
 
 
+# -- sessions and campaigns over them
+
+
+def test_a_session_names_its_columns_and_says_why_it_cannot_be_saved(made, tmp_path):
+    session = ob.Session(*in_parts(made[0]), NEWTON, label_budget=4)
+    assert session.settings["features"] == ["x0", "x1", "x2", "x3"]
+    with pytest.raises(
+        InvalidInput, match=r"stay in their Parquet files, so a session cannot store them; use Campaign.create"
+    ):
+        session.save(tmp_path / "session.zip")
+    assert not (tmp_path / "session.zip").exists()
+
+
+def test_log_and_pool_that_differ_are_told_by_the_columns_own_name(tmp_path):
+    income = np.random.default_rng(0).normal(size=80)
+    labels = ["a", "b", None, None] * 20
+    write(tmp_path / "log.parquet", income=income, y=labels, x=income**2, q=[0.5] * 80)
+    write(tmp_path / "pool.parquet", income=income + 5, x=income**2, q=[0.5] * 80)
+    logged = ob.LoggedData.from_parquet(tmp_path / "log.parquet", label="y", propensity="q")
+    pool = ob.Pool.from_parquet(tmp_path / "pool.parquet", propensity="q")
+    tables = [pq.read_table(tmp_path / f"{name}.parquet") for name in ("log", "pool")]
+    frames = (
+        ob.LoggedData.from_frame(tables[0], label="y", propensity="q"),
+        ob.Pool.from_frame(tables[1], propensity="q"),
+    )
+    for data in ((logged, pool), frames):
+        notes = ob.Session(*data, NEWTON, label_budget=4).settings["notes"]
+        assert notes[0].startswith("Log and pool differ: income is ")
+
+
+def test_rows_in_parquet_are_not_copied_into_a_campaign_from_arrays(made, tmp_path):
+    folder, tables = made
+    refused = pytest.raises(InvalidInput, match=r"use Campaign.create\(..., in_place=True\)")
+    with refused:
+        ob.Campaign.create_from_arrays(tmp_path / "a.db", *in_parts(folder))
+    campaign = ob.Campaign.create_from_arrays(tmp_path / "a.db", *in_memory(tables), method=NEWTON)
+    with pytest.raises(InvalidInput, match="a Pool with dense features in memory"):
+        campaign.extend(pool=in_parts(folder)[1])
+
+
 # -- the same answers
 
 

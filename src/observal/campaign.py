@@ -220,6 +220,10 @@ class Campaign(LabelLoop):
         import pyarrow as pa
 
         problem = Problem(logged, pool)
+        if problem.in_parts:
+            raise InvalidInput(
+                "A campaign from arrays copies its rows, but these stay in Parquet; use Campaign.create(..., in_place=True)."
+            )
         problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
         goals = {
             "population": population,
@@ -405,9 +409,9 @@ class Campaign(LabelLoop):
             from observal.tables.more_rows import read_more_rows
 
             return read_more_rows(pool, settings, known, reading.pool_rows([]), propensity)
-        if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr"):
+        if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr") or hasattr(pool.X, "parts"):
             raise InvalidInput(
-                "The campaign was made from arrays, so its new rows must be a Pool with dense features; give one (pool=)."
+                "The campaign was made from arrays, so its new rows must be a Pool with dense features in memory; give one (pool=)."
             )
         return pool, pa.table(dict(zip(settings["features"], pool.X.T, strict=False)))
 
