@@ -228,6 +228,13 @@ def test_where_rows_cannot_be_added_one_sentence_says_so(tmp_path):
         ({"pool": ob.Pool(more.X[:, :1], more.propensity, more.ids)}, "2 features"),
         ({"pool": "more.csv"}, "made from arrays"),
         ({"label_budget": 4, "pool": more}, "can only be raised"),
+        ({"label_budget": 9, "propensity": "q"}, "there are none"),
+        ({"pool": more, "propensity": 0.3}, "its own propensities"),
+        ({"pool": ob.Pool(more.X, more.propensity)}, f"whole numbers from {FIRST} on"),
+        (
+            {"pool": ob.Pool(more.X, more.propensity, [f"a{k}" for k in range(len(more))])},
+            "are whole numbers, but those",
+        ),
     ]
     for given, said in cases:
         with pytest.raises(InvalidInput, match=said):
@@ -238,6 +245,58 @@ def test_where_rows_cannot_be_added_one_sentence_says_so(tmp_path):
     other = Campaign.create_from_arrays(tmp_path / "d.db", *one, method=exact)
     with pytest.raises(InvalidInput, match="ExactDBAL plans for the pool"):
         other.extend(pool=ob.Pool(more.X[:, :1], more.propensity, more.ids))
+
+
+def test_somebody_who_waits_while_no_row_is_left_fits_nothing(tmp_path, monkeypatch):
+    logged, first, _ = halves()
+    few = ob.Pool(first.X[:8], first.propensity[:8], first.ids[:8])
+    campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, few, method=METHOD, tolerance=None)
+    assert len(campaign.ask(None, "ann")) == 8
+    monkeypatch.setattr("observal.journal.replay.Replay.next_plan", None)  # would raise if it were called
+    assert "hold" in Campaign.open(tmp_path / "c.db").ask(None, "bob").note
+
+
+def test_a_plan_that_was_made_while_rows_came_is_made_again(tmp_path):
+    logged, first, more = halves()
+    where, few = tmp_path / "c.db", slice(16)
+    Campaign.create_from_arrays(
+        where, logged, ob.Pool(first.X[few], first.propensity[few], first.ids[few]), method=METHOD, tolerance=None
+    )
+    label(Campaign.open(where), 2)
+    slow, extended = Campaign.open(where), []
+    plan = slow._next_round
+
+    def planned(transaction):
+        found = plan(transaction)
+        if not extended:
+            extended.append(Campaign.open(where).extend(pool=more))
+        return found
+
+    slow._next_round = planned
+    assert slow.open_round()
+    assert {int(i) >= FIRST for i in Campaign.open(where).ask().ids} == {True}
+
+
+def test_a_saved_copy_remembers_that_rows_were_added(tmp_path):
+    logged, first, more = halves()
+    campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=FIRST + 20, method=METHOD)
+    before = campaign.status().intervals
+    campaign.extend(pool=more)
+    after = campaign.status().intervals
+    assert after != before
+    campaign.session().save(tmp_path / "s.zip")
+    assert ob.Session.load(tmp_path / "s.zip").status().intervals == after
+
+
+def test_a_column_that_became_another_kind_is_named(tmp_path):
+    frame = pd.DataFrame({"id": range(60), "x": np.linspace(-1, 1, 60), "q": 0.5, "when": pd.Timestamp("2026-01-01")})
+    frame["y"] = np.where(frame["x"] > 0, "good", "bad")
+    pool = frame.drop(columns="y").assign(id=frame["id"] + 60)
+    campaign = Campaign.create(
+        tmp_path / "c.db", frame, pool, label="y", propensity="q", id="id", exclude=("when",), label_budget=9
+    )
+    with pytest.raises(InvalidInput, match="Column 'when' of the new rows is of type double"):
+        campaign.extend(pool=pool.assign(id=frame["id"] + 120, when=1.5))
 
 
 def test_the_page_shows_rows_that_came_while_it_was_open(tmp_path, monkeypatch):

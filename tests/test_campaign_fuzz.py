@@ -113,7 +113,7 @@ def check_campaign(problem, draw):
         classes = campaign.status().classes
         for _ in range(3):
             batch = campaign.ask(4)
-            names, rows = batch.to_fill_in("y")
+            names, rows = batch.to_fill_in()
             assert len(rows) == len(batch)
             assert names[-1] == "y"
             assert len(set(names)) == len(names)

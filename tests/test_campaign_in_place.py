@@ -126,7 +126,7 @@ def test_what_cannot_stay_in_place_is_refused(made):
         create(folder, "a.db", in_place=True, propensity="estimate")
     with pytest.raises(InvalidInput, match="no column 'q1'"):
         create(folder, "a.db", in_place=True, propensity="q1")
-    with pytest.raises(InvalidInput, match="no images are shown of them"):
+    with pytest.raises(InvalidInput, match="cannot show images"):
         create(folder, "a.db", in_place=True, images=folder)
     pq.write_table(pq.read_table(folder / "log.parquet").slice(0, 90), folder / "again.parquet")
     with pytest.raises(InvalidInput, match="in the log and in the pool"):
@@ -188,7 +188,7 @@ def test_both_ways_note_the_same(small, id):
 
 
 def test_what_is_said_of_how_tables_are_written_needs_a_copy(small, monkeypatch):
-    with pytest.raises(InvalidInput, match="nothing can be said of how they are written"):
+    with pytest.raises(InvalidInput, match="are used as they are in the files"):
         create(small, "a.db", in_place=True, missing=("?",))
     monkeypatch.setattr("observal.tables.in_place.LARGE", 1)
     made = create(small, "a.db", missing=("?",)).settings

@@ -122,6 +122,7 @@ def test_people_have_their_own_rows(made):
     )
     assert "1 to 2: 0 of 20 rows done" in observal("status", made)
     assert observal("release", made, "--annotator", "ann") == "6 rows taken back from ann; others can have them now.\n"
+    assert observal("release", made, "--annotator", "ann") == "ann holds no open rows; nothing was taken back.\n"
     assert "held     bob 4, cleo 2" in observal("status", made).replace("held       ", "held     ")
 
 

@@ -12,6 +12,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -111,6 +112,15 @@ def test_the_readme_begins_as_the_tutorial_does():
     assert len(commands) >= 5
     for line in commands:
         assert f"\n{line}\n" in tutorial, f"the tutorial does not have: {line}"
+
+
+def test_the_layers_are_those_that_are_checked():
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Layers")[2].partition("## ")[0]
+    named = [set(re.findall(r"`(\w+)`", line.split("|")[1])) for line in table.splitlines() if line.startswith("| `")]
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    assert named == [set(layer.split(" : ")) for layer in contract["layers"]]
 
 
 def test_names_that_are_imported_later_are_there():

@@ -1,4 +1,4 @@
-"""Tables with text, categories and gaps: they reach CommitteeVC's estimator as they are, and are refused in one sentence elsewhere."""
+"""Tables with text, categories and missing values: they reach CommitteeVC's estimator as they are, and are refused in one sentence elsewhere."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_table_that_a_file_cannot_hold_is_refused(tmp_path):
 
 def test_whoever_needs_numbers_says_so(tmp_path):
     logged, pool = world(PANDAS)
-    sentence = "needs finite numbers as features, but column 'note' has gaps or other values"
+    sentence = "needs finite numbers as features, but column 'note' has missing or other values"
     for refused in (
         lambda: ob.run(logged, pool, oracle),
         lambda: ob.Session(logged, pool, ob.NewtonVC()),
@@ -171,7 +171,7 @@ def test_whoever_needs_numbers_says_so(tmp_path):
             refused()
     with pytest.raises(InvalidInput, match="The log's features must be finite numbers here, but column 'note'"):
         np.asarray(logged.X)
-    with pytest.raises(InvalidInput, match="column 'income' has gaps or other values"):
+    with pytest.raises(InvalidInput, match="column 'income' has missing or other values"):
         ob.Session(*world(PANDAS[["income"]]), ob.AutoVC())
 
 
@@ -195,6 +195,17 @@ def test_log_and_pool_that_are_not_one_table(changed, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         ob.Session(logged, ob.Pool(part, CHANCE[M:]), ob.CommitteeVC(LogisticRegression()))
     assert difference(logged.frame, pool.frame) is None
+
+
+def test_whole_numbers_with_missing_values_are_ranked():
+    kids = pd.array([None if k % 9 == 0 else k % 4 for k in range(N)], dtype="Int64")
+    ranks = Frame(pd.DataFrame({"kids": kids}), "log").for_ranks(np.arange(3))
+    assert ranks.ravel().tolist() == [-np.inf, 1.0, 2.0]
+
+
+def test_columns_with_names_of_two_kinds_are_compared():
+    one, other = (Frame(pd.DataFrame({name: [1.0], 7: [2.0]}), "log") for name in ("a", "b"))
+    assert "differ in 'a', 'b'" in difference(one, other)
 
 
 def test_a_shift_between_tables_is_found_in_their_numbers():

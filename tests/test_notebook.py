@@ -101,6 +101,19 @@ def test_a_campaign_shows_its_raw_rows(tmp_path):
     assert ob.Campaign.open(tmp_path / "loans.db").status().answers == {"ann": 1}
 
 
+def test_rows_that_are_added_while_it_is_open_are_shown(tmp_path):
+    session, _ = make_session()
+    logged, X = session.problem.logged, session.problem.pool.X
+    campaign = ob.Campaign.create_from_arrays(tmp_path / "c.db", logged, ob.Pool(X[:6], 0.3), tolerance=None)
+    view = Labeller(campaign)
+    for row in view.rows:
+        view._heard({"type": "tell", "key": row["id"], "answers": [{"id": row["id"], "label": "yes"}]})
+    assert view.rows == []
+    ob.Campaign.open(tmp_path / "c.db").extend(pool=ob.Pool(X[6:], 0.3, ids=np.arange(6, len(X))))
+    view._refill()
+    assert {field["value"] for field in view.rows[0]["fields"]} <= set(X[int(view.rows[0]["id"])])
+
+
 def test_rows_to_show_may_be_given(tmp_path):
     import pyarrow as pa
 

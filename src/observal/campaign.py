@@ -129,10 +129,10 @@ class Campaign(LabelLoop):
         pixels : (int, int), optional
             Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
         in_place : bool, optional
-            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their chances
-            and labels, and a checksum of each row group. By default those of 1 GB or more do.
+            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
+            propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
         executor : optional
-            Who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+            What reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -269,7 +269,7 @@ class Campaign(LabelLoop):
     def open(cls, where: str | Path, executor: Any = None) -> Self:
         """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded.
 
-        `executor` says who reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+        `executor` says what reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
         """
         return cls(open_store(where), executor)
 
@@ -299,6 +299,8 @@ class Campaign(LabelLoop):
                 note=asked.note,
                 classes=tuple(self._ledger.settings["classes"]),
                 rounds=tuple(asked.rounds),
+                label=self._ledger.settings["label"],
+                written=self._ledger.settings.get("written"),
             )
 
     def tell_file(
@@ -309,7 +311,7 @@ class Campaign(LabelLoop):
         text: str | bytes | None = None,
         **written: Any,
     ) -> Receipt:
-        """Store the answers in a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
+        """Store the answers from a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
         told = read_exchange(path, text)
         return super().tell_file(path, annotator, correct, text, **written) if told is None else self.tell_people(told)
 
@@ -350,9 +352,9 @@ class Campaign(LabelLoop):
     ) -> None:
         """Raise the label budget, or add rows to the pool, or both.
 
-        New rows can be asked about from the next round on. Intervals are about the pool with the new rows from then on, also those of
-        earlier rounds. What was asked, and with which chances, stays as it was. After a higher budget, intervals hold at all rounds
-        together, however many follow.
+        New rows can be asked about from the next round on. From then on intervals are about the pool with the new rows, even those of
+        earlier rounds. Earlier questions, and the chances they were chosen with, stay as they were. Once the budget was raised, intervals
+        hold at all rounds together, however many follow.
 
         Parameters
         ----------
@@ -379,20 +381,26 @@ class Campaign(LabelLoop):
         if pool is None:
             if label_budget is None:
                 raise InvalidInput("There is nothing to extend; give a label budget or rows for the pool.")
+            if propensity is not None:
+                raise InvalidInput(
+                    "A propensity is for new rows of the pool, but there are none; give them, or leave it out."
+                )
             return super().extend(label_budget, actor)
         check_annotator(actor, 1)
         while True:
             with self._journal.reading() as reading:
                 ledger = self._follow(reading)
                 require_growable(ledger.settings)
-                known, plans = reading.problem(ledger.settings), len(ledger.plans)
+                if label_budget is not None:
+                    self._raised(label_budget)  # refuses a budget that is too small, before anything is fitted
+                known, before = reading.problem(ledger.settings), self._models_depend_on()
                 more, rows = self._more_rows(reading, known, pool, propensity)
                 larger = grown(known, more)
                 near = near_rows(replay_of(larger, ledger.settings), ledger, len(known.pool))
             with self._writing() as writing:
                 ledger = self._ledger
-                if (len(ledger.plans), ledger.settings["pool_rows"]) != (plans, len(known.pool)):
-                    continue  # a round was opened meanwhile: its plan did not know the new rows either
+                if self._models_depend_on() != before:
+                    continue  # a round was opened or an answer corrected meanwhile
                 payload = {} if label_budget is None else self._raised(label_budget)
                 arrays = write_more(writing.stored, ledger.settings["arrays"], more, rows)
                 payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
@@ -413,6 +421,8 @@ class Campaign(LabelLoop):
             raise InvalidInput(
                 "The campaign was made from arrays, so its new rows must be a Pool with dense features in memory; give one (pool=)."
             )
+        if propensity is not None:
+            raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")
         return pool, pa.table(dict(zip(settings["features"], pool.X.T, strict=False)))
 
     # -- reading ------------------------------------------------------------------------------------------------

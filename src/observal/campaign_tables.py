@@ -57,8 +57,8 @@ def load_tables(
     if in_place or (in_place is None and simple and is_large([*logs, pool])):
         if not simple:
             raise InvalidInput(
-                "Tables that stay in place must be one complete log with a propensity column, nothing can be said of how they are written "
-                "(such as missing, --missing), and no images are shown of them; leave out in_place (--in-place), or prepare such a log first."
+                "Tables that stay in place need one complete log with a propensity column, are used as they are in the files (without "
+                "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
             )
         return _in_place(logs[0], pool, roles, executor, chosen)
     estimated = {

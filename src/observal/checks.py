@@ -25,15 +25,21 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def is_frozen(values: Any) -> bool:
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """Make an array that nobody else has read-only, and return it: it need not be copied again."""
+    array.flags.writeable = False
+    return array
+
+
+def is_sealed(values: Any) -> bool:
     """Tell whether values are a read-only array over memory that nobody can write to: it need not be copied.
 
     Examples
     --------
     >>> import numpy as np
     >>> values = np.arange(3.0)
-    >>> is_frozen(frozen(values)), is_frozen(frozen(frozen(values.copy()).copy()))
-    (False, False)
+    >>> is_sealed(frozen(values)), is_sealed(sealed(values.copy()))
+    (False, True)
     """
     while isinstance(values, np.ndarray):
         if values.flags.writeable:
@@ -128,7 +134,7 @@ def rows_to_predict(X: Any, n_features: int) -> Any:
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     """Return the propensities as one float in [0, 1] per row; a single number applies to every row."""
     try:
-        values = np.array(propensity, dtype=np.float64, copy=None if is_frozen(propensity) else True)
+        values = np.array(propensity, dtype=np.float64, copy=None if is_sealed(propensity) else True)
     except (TypeError, ValueError):
         raise InvalidPropensity(f"{what} must have numbers as propensities, but got {propensity!r:.60}.") from None
     if values.ndim == 0:
@@ -146,7 +152,7 @@ def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
             f"{what} must have propensities in [0, 1], but row {row} has {values[row]}; "
             "a propensity is the chance that the old policy had of revealing that row's label."
         )
-    return frozen(values)
+    return sealed(values)
 
 
 def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Which columns of numbers came from one column of a table: the levels of a category, or a number and the mark of its gaps."""
+"""Which columns of numbers came from one column of a table: the levels of a category, or a number and the mark of its missing values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from observal.errors import InvalidInput
 
 @dataclass(frozen=True)
 class ColumnGroups:
-    """Columns that belong together, so that trees can see a category as one column and a gap as a gap.
+    """Columns that belong together, so that trees can see a category as one column, and missing values as missing.
 
     Parameters
     ----------
@@ -35,7 +35,9 @@ class ColumnGroups:
         every = [column for group in (*self.categories, *self.gaps) for column in group]
         sound = all(type(column) is int and column >= 0 for column in every) and len(set(every)) == len(every)
         if not sound or not all(self.categories) or any(len(pair) != 2 for pair in self.gaps):
-            raise InvalidInput("Columns must belong to one group at most, but these do not; use an undamaged copy.")
+            raise InvalidInput(
+                "Columns must belong to one group at most, but these do not; give groups that do not overlap."
+            )
 
     @property
     def n_columns(self) -> int:

@@ -33,7 +33,7 @@ class LoggedData:
     ----------
     X : array, sparse matrix or table of shape (rows, features)
         Finite numbers. Not copied, because it may be large: do not change it afterwards. A pandas, polars or pyarrow table may also hold
-        text, categories and gaps: :class:`~observal.CommitteeVC` gives it to its estimator as it is.
+        text, categories and missing values: :class:`~observal.CommitteeVC` gives it to its estimator as it is.
     y : array of shape (rows,)
         NaN or None where the label was not revealed.
     propensity : array of shape (rows,) or one number
@@ -143,7 +143,7 @@ class LoggedData:
         classes : sequence, optional
             The label values, if the log does not show all.
         executor : optional
-            Who reads and computes: see :func:`observal.parts.executor_of`.
+            What reads and computes: see :func:`observal.parts.executor_of`.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class LoggedData:
         classes: Sequence[Any] | None = None,
         cost: str | None = None,
     ) -> LoggedData:
-        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default, text and gaps included."""
+        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
         roles = {"label": label, "propensity": propensity, "id": id, "cost": cost}
         columns, X, kept = read_frame(frame, "The log's features", features, **roles)
         made = cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
@@ -191,7 +191,7 @@ class LoggedData:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pool:
-    """Unlabelled rows, and the chance that the old policy gave each of being labelled.
+    """Unlabelled rows and their propensities.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class Pool:
         features: Sequence[str] | None = None,
         cost: str | None = None,
     ) -> Pool:
-        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and gaps included."""
+        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
         roles = {"propensity": propensity, "id": id, "cost": cost}
         columns, X, kept = read_frame(frame, "The pool's features", features, **roles)
         made = cls(X, columns[propensity], columns.get(id), columns.get(cost))

@@ -1,4 +1,4 @@
-"""Tables of features as a user gave them: pandas, polars or pyarrow, with text, categories and gaps. Only rows are selected."""
+"""Tables of features as a user gave them: pandas, polars or pyarrow, with text, categories and missing values. Only rows are selected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, check_features
+from observal.checks import Floats, Ints, check_features, is_missing
 from observal.errors import InvalidInput
 
 ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is"
@@ -35,7 +35,7 @@ class Frame:
     >>> np.asarray(frame)
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: The log's features must be finite numbers here, but column 'home' has gaps or other values (str); use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is.
+    observal.errors.InvalidInput: The log's features must be finite numbers here, but column 'home' has missing or other values (str); use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is.
     """
 
     native: Any
@@ -109,28 +109,28 @@ class Frame:
             raise InvalidInput(self.not_numbers(f"{self.what} must be finite numbers here")) from None
 
     def for_ranks(self, rows: Ints) -> Floats:
-        """Return some rows as numbers that can be ranked: gaps come first, and columns of other kinds count as constant."""
+        """Return some rows as numbers that can be ranked: missing values come first, and columns of other kinds count as constant."""
         import narwhals as nw
 
         table = nw.from_native(rows_of(self.native, rows), eager_only=True)
         out = np.zeros((rows.size, self.shape[1]))
         for k, (name, kind) in enumerate(table.schema.items()):
             if kind.is_numeric() or kind == nw.Boolean:
-                values = np.array(table[name].to_list(), dtype=np.float64)
-                out[:, k] = np.where(np.isnan(values), -np.inf, values)
+                values = [-np.inf if is_missing(value) else value for value in table[name].to_list()]
+                out[:, k] = np.array(values, dtype=np.float64)
         return out
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         return np.asarray(np.asarray(self)[rows])
 
     def not_numbers(self, wanted: str, instead: str = ENCODE_OR_PIPELINE) -> str:
-        """Return a sentence that names the first column with something else than finite numbers."""
+        """Return a sentence that names the first column with anything but finite numbers."""
         for name, kind in zip(self.names, self.types, strict=True):
             try:
                 check_features(np.asarray(self.native[name])[:, None], self.what)
             except InvalidInput:
-                return f"{wanted}, but column {name!r} has gaps or other values ({kind}); {instead}."
-        return f"{wanted}, but the table has gaps or other values; {instead}."
+                return f"{wanted}, but column {name!r} has missing or other values ({kind}); {instead}."
+        return f"{wanted}, but the table has missing or other values; {instead}."
 
 
 def frame_of(X: Any, what: str) -> Frame | None:
@@ -198,7 +198,7 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
         kinds = ["an array" if one is None else f"a table of {one.library}" for one in (log, pool)]
         return f"Log and pool must both be tables of one library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
     if log.names != pool.names:
-        strange = sorted(set(log.names) ^ set(pool.names)) or log.names
+        strange = sorted(set(log.names) ^ set(pool.names), key=str) or log.names
         return (
             f"Log and pool must have the same columns in the same order, but differ in {', '.join(map(repr, strange[:5]))}; "
             "give both the same columns."
@@ -240,7 +240,7 @@ def read_frame(
 
 
 def _numbers(columns: Sequence[Any], n_rows: int, otherwise: Frame) -> Any:
-    """Return columns of numbers and booleans as one array, or the table they come from if they have gaps or anything else."""
+    """Return columns of numbers and booleans as one array, or the table they come from if they have missing values or anything else."""
     import narwhals as nw
 
     if not columns:

@@ -12,7 +12,7 @@ class Interval:
     """An interval around an estimate, and how it was made.
 
     Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
-    interval is wide. `method` says how the interval was made. `unknown` is the share of rows of which labels can tell nothing: all of
+    interval is wide. `method` says how the interval was made. `unknown` is the share of rows about which labels say nothing: all of
     them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest possible value: 1 for a share.
     """
 

@@ -79,9 +79,8 @@ class Labeller(anywidget.AnyWidget):
     ) -> None:
         super().__init__()
         self._source, self._annotator = source, annotator
-        settings = dict(source.settings)
-        if pixels is not None:
-            settings["show"] = {**(settings.get("show") or {}), "pixels": pixels}
+        self._given, self._pixels = rows, pixels
+        settings = self._settings()
         folder = (settings.get("show") or {}).get("images")
         self._folder = None if folder is None else Path(folder)
         self._rows = _rows_of(source, rows, settings)
@@ -94,6 +93,13 @@ class Labeller(anywidget.AnyWidget):
         }
         self._refill()
         self.on_msg(lambda _, content, __: self._heard(content))
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings of the session or campaign, with the pixels that were given here."""
+        settings = dict(self._source.settings)
+        if self._pixels is not None:
+            settings["show"] = {**(settings.get("show") or {}), "pixels": self._pixels}
+        return settings
 
     def _heard(self, content: dict[str, Any]) -> None:
         """Do what the label view asks for; a message that came twice is done once."""
@@ -134,6 +140,9 @@ class Labeller(anywidget.AnyWidget):
             self.rows, self.note = [], CHOOSING
         with self._source._writing() as transaction:
             asked = self._source._ask(transaction, QUEUE, self._annotator)
+        if len(self._rows) != self._source.settings["pool_rows"]:  # rows were added to the pool
+            self._rows = _rows_of(self._source, self._given, self._settings())
+        self._rows.load(list(asked.positions))
         columns = zip(
             asked.positions,
             asked.ids,

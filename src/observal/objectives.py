@@ -4,10 +4,10 @@
 objective                 the threshold
 ========================  ====================================================================================
 error                     ½: each mistake counts the same
-balanced error            the mean over classes of the share of wrong rows is smallest
+balanced error            the one with the smallest mean over classes of the share of wrong rows
 recall=0.8                the highest at which this share of the positive class is found
-precision=0.8             the lowest at which this share of the rows predicted to be positive is
-cost=1,10                 the mean cost is smallest, missing a row of each class costing this much, in their order
+precision=0.8             the lowest at which this share of the rows predicted to be positive are so
+cost=1,10                 the one with the smallest mean cost; the numbers say what missing a row of each class costs
 ========================  ====================================================================================
 """
 
@@ -30,7 +30,7 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
     Parameters
     ----------
     objective : str or mapping
-        One of the table above, or what missing a row of a class costs, other mistakes costing 1.
+        One of the table above, or the cost of missing a row of a class; other mistakes then cost 1.
     classes : sequence
         The label values.
 

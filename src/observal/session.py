@@ -46,21 +46,21 @@ class Session(LabelLoop):
         How many annotators label each row; the majority decides.
     population : {"both", "pool", "log"}, optional
         Whose error the intervals are about: that of log and pool as one population, of the pool alone or of the log alone. By default
-        that of both, but of the pool where the two clearly differ; ``settings["notes"]`` then says so.
+        that of both together, or of the pool alone if the two clearly differ; ``settings["notes"]`` then says so.
     looks : {"planned", "always", "once"}
         At which rounds the intervals hold together: all up to the budget (or, without one, all); all, however many follow; or a
-        single one that was settled beforehand. See :mod:`observal.looks`.
+        single one that was chosen beforehand. See :mod:`observal.looks`.
     tolerance : float, optional
         Stop when the labels that are left are unlikely to lower the error by more than this, 0.2 points by default; None always
         spends the budget. See :mod:`observal.stopping`. The paper's methods follow the paper and never stop for this.
     width : float, optional
         Stop when the interval for the error is narrower than this.
     objective : str or mapping
-        What the classifier is for: "error" (the fewest mistakes), "balanced error", "recall=0.8", "precision=0.8", or what missing a
-        row of a class costs, as in {"default": 10}, other mistakes costing 1. It decides the classifier's threshold, and rows near
+        What the classifier is for: "error" (the fewest mistakes), "balanced error", "recall=0.8", "precision=0.8", or the cost of
+        missing a row of a class, as in {"default": 10}; other mistakes cost 1. It decides the classifier's threshold, and rows near
         that threshold are asked about. Two classes only, except for "error".
     executor : optional
-        Who reads and computes, if log or pool are in Parquet parts (:meth:`LoggedData.from_parquet`): "serial", "threads", "processes",
+        What reads and computes, if log or pool are in Parquet parts (:meth:`LoggedData.from_parquet`): "serial", "threads", "processes",
         "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
 
     Examples

@@ -1,7 +1,7 @@
 """When more labels are unlikely to make the classifier better.
 
 **What the last half of the labels gained.** Let ŷ be the classes that the classifier gives to rows of the population now, ŷ' those that
-it gave when half of the labels were bought, and p its chances now. By its own estimate, the labels since then lowered its error by
+it gave when half of the labels were bought, and p the probabilities it gives now. By its own estimate, the labels since then lowered its error by
 ``g = mean(p(ŷ) − p(ŷ'))``. Only rows whose class changed count, and those whose class is still a toss-up count little, so g is known
 far better than either error is.
 
@@ -50,7 +50,7 @@ def chances_of(estimator: Any, X: Any) -> Floats:
 
 
 def gained(now: Floats, before: Floats) -> float:
-    """Return by how much the error has fallen since `before`, by the chances of `now`: g above.
+    """Return by how much the error has fallen since `before`, by the probabilities of `now`: g above.
 
     Examples
     --------

@@ -24,6 +24,19 @@ def one_thread() -> AbstractContextManager[Any]:
     return _libraries(len(sys.modules)).limit(limits=1)  # type: ignore[no-any-return]
 
 
+def cores() -> int:
+    """Return how many cores this process may use.
+
+    Examples
+    --------
+    >>> cores() >= 1
+    True
+    """
+    import joblib
+
+    return int(joblib.cpu_count())
+
+
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> Any:
     from threadpoolctl import ThreadpoolController

@@ -59,8 +59,8 @@ class Plan:
     doubt : float array, optional
         The chance, by the method's own estimate before any answer, that the guess in `inferred` is wrong.
     near, near_gaps : arrays, optional
-        The rows of the stack of log and pool that are as uncertain as those taken for it, labelled rows judged as if their labels
-        were not known, and how uncertain each is. Intervals need them, and would otherwise fit the round again.
+        The rows of the stack of log and pool that are as uncertain as those that the plan takes because they are uncertain, and how
+        uncertain each is; labelled rows are judged as if their labels were not known. Without them, intervals fit the round again.
     """
 
     positions: Ints
@@ -87,7 +87,7 @@ class Plan:
     def with_near(self, rows: Ints | None) -> Plan:
         """Return the plan with more rows noted as near: it would have taken them, had they been in the pool.
 
-        Without `rows`, because nobody knows which these are, nothing is noted any more.
+        Without `rows`, if it is not known which these are, nothing is noted any more.
         """
         if self.near is None or self.near_gaps is None:
             return self
@@ -270,7 +270,7 @@ class RunResult:
     estimator : classifier
         The final classifier.
     rounds : tuple of Round
-        One per epoch; round 0 is the log alone.
+        One for each round; round 0 is the log alone.
     queries : Table
         One row per label bought: id, round, query_probability, label, reason.
     decisions : Table
@@ -298,7 +298,7 @@ class RunResult:
 
     @property
     def returned_round(self) -> int | None:
-        """The earlier round that `estimator` is from, because it makes credibly fewer mistakes; None if it is from the last one."""
+        """The earlier round that `estimator` is from, because it very likely makes fewer mistakes; None if it is from the last one."""
         return self.rounds[-1].details.get(RETURNED)
 
     def __post_init__(self) -> None:

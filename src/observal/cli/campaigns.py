@@ -10,7 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from observal.cli.options import Annotator, Dask, Encoding, Missing, Separator, Where, listed, open_campaign
-from observal.cli.output import Force, Json, print_json, print_table, progress_bar, say, spelled, write_csv, write_excel
+from observal.cli.output import (
+    Force,
+    Json,
+    print_json,
+    print_table,
+    progress_bar,
+    rows_in_words,
+    say,
+    spelled,
+    write_csv,
+    write_excel,
+)
 from observal.errors import InvalidInput
 
 MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
@@ -18,9 +29,9 @@ MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
 
 def ask(
     campaign: Where,
-    n: Annotated[int, typer.Option("-n", help="How many rows to show at most.", min=1)] = 20,
+    n: Annotated[int, typer.Option("-n", help="Show at most this many rows.", min=1)] = 20,
     columns: Annotated[
-        str | None, typer.Option(help="Columns of the pool to show, A,B,C; by default all of them.")
+        str | None, typer.Option(help="Columns of the pool to show, as A,B,C; by default all of them.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV with an empty label column to fill in.")] = False,
     as_json: Json = False,
@@ -35,8 +46,8 @@ def ask(
 ) -> None:
     """Show rows to label now.
 
-    Asking again gives the same rows until they are answered. Rows held by other annotators are not shown; if they hold all open rows,
-    the next ones are chosen ahead.
+    Asking again gives the same rows until they are answered. Rows that other annotators hold are not shown. If others hold all
+    open rows, you get the next ones, chosen ahead.
     Example: observal ask campaign.db -n 20 -o labels.xlsx (or labels.csv), then fill in the last column
     """
     if as_csv and as_json:
@@ -53,11 +64,9 @@ def ask(
         check_target(out)
 
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
-        opened = open_campaign(campaign, dask, progress)
-        rows = opened.ask(n, annotator)
-    names, records = rows.to_fill_in(opened.settings["label"], listed(columns))
-    written = opened.settings.get("written")
-    like = None if written is None else format_from(written)
+        rows = open_campaign(campaign, dask, progress).ask(n, annotator)
+    names, records = rows.to_fill_in(listed(columns))
+    like = None if rows.written is None else format_from(rows.written)
     if as_json:
         about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": [*rows.classes, "skip"]}
         print_json({**about, "rows": [{k: v for k, v in r.items() if k != names[-2]} for r in records]}, out)
@@ -79,7 +88,7 @@ def ask(
     if rows.note and not as_json:
         say(rows.note, error=as_csv and not out)
     if out and rows:
-        say(f"{len(rows)} rows to label: {out}", error=as_json)
+        say(f"{rows_in_words(len(rows))} to label: {out}", error=as_json)
     if 0 < len(rows) < n:
         say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
 
@@ -90,13 +99,15 @@ def tell(
         str, typer.Argument(help="CSV, Excel or JSON file with ids and labels; - reads CSV from standard input.")
     ],
     annotator: Annotator = "anyone",
-    correct: Annotated[bool, typer.Option("--correct", help="Let a label replace one told earlier.")] = False,
+    correct: Annotated[
+        bool, typer.Option("--correct", help="Let a new label replace one that was told before.")
+    ] = False,
     sep: Separator = None,
     encoding: Encoding = None,
     missing: Missing = None,
     as_json: Json = False,
 ) -> None:
-    """Store the labels in a file: all of them or, if a line is wrong, none.
+    """Store the labels from a file: all of them or, if a line is wrong, none.
 
     The word "skip" skips a row. A blank label means "not yet". Telling the same file twice changes nothing.
     Example: observal tell campaign.db labels.csv --annotator ann
@@ -161,19 +172,22 @@ def release(
     if as_json:
         print_json({"released": count})
         return
-    say(f"{count} rows taken back from {annotator}; others can have them now.")
+    if count == 0:
+        say(f"{annotator} holds no open rows; nothing was taken back.")
+        return
+    say(f"{rows_in_words(count)} taken back from {annotator}; others can have {'it' if count == 1 else 'them'} now.")
 
 
 def extend(
     campaign: Where,
     budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1)] = None,
     pool: Annotated[
-        Path | None, typer.Option(help="More rows to ask about: CSV, Excel, Parquet or Arrow, in the pool's columns.")
+        Path | None, typer.Option(help="More rows to ask about, with the pool's columns: CSV, Excel, Parquet or Arrow.")
     ] = None,
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="Column of the new rows with the propensity, or a number for all of them; by default as in the pool."
+            help="Propensity of the new rows: a column, or a number for all of them; by default as in the pool."
         ),
     ] = None,
     annotator: Annotator = "anyone",
@@ -181,8 +195,8 @@ def extend(
 ) -> None:
     """Raise the label budget of a campaign, or add rows to its pool.
 
-    After a higher budget, intervals hold at all rounds, however many follow, which makes them somewhat wider. New rows belong to the
-    population of the intervals from then on. Example: observal extend campaign.db --budget 500 --pool more.csv
+    A higher budget makes intervals somewhat wider: they then hold at all rounds, however many follow. New rows become part of the
+    population that intervals are about. Example: observal extend campaign.db --budget 500 --pool more.csv
     """
     if budget is None and pool is None:
         raise typer.BadParameter("give --budget N, --pool FILE or both.")
@@ -223,7 +237,7 @@ def export(
 ) -> None:
     """Write the classifier to a file, or the open rows for another labelling tool.
 
-    The classifier takes rows as they are in the tables; load it with observal.load_model("model.skops").
+    The classifier takes raw rows, as they are in your tables; load it with observal.load_model("model.skops").
     Examples: observal export campaign.db model.skops; observal export campaign.db --label-studio tasks.json
     """
     if sum(path is not None for path in (model, label_studio, argilla)) != 1:

@@ -18,7 +18,7 @@ from observal.errors import VerificationFailed
 
 def verify(
     trials: Annotated[int, typer.Option(help="Trials for each claim that is checked by simulation.", min=50)] = 2000,
-    only: Annotated[str | None, typer.Option(help="Check one claim only, by its name in the table.")] = None,
+    only: Annotated[str | None, typer.Option(help="Check only this claim, named as in the table.")] = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     as_json: Json = False,
@@ -92,7 +92,7 @@ def reproduce(
 ) -> None:
     """Make the paper's figure: Passive, Active18 and ActiveVC under two logging policies, in under a minute.
 
-    Example: observal reproduce --out out/reproduce, and after Ctrl-C the same with --resume
+    Example: observal reproduce --out out/reproduce; to go on after Ctrl-C, add --resume
     """
     from observal.experiments.reproduce import Specification
     from observal.experiments.reproduce import reproduce as run_reproduce
@@ -113,18 +113,18 @@ def benchmark(
         Path | None, typer.Option(help="Folder of NAME.npz files; $OBSERVAL_DATA by default.", envvar="OBSERVAL_DATA")
     ] = None,
     development: Annotated[
-        Path | None, typer.Option(help="Folder of NAME.parquet tables to make choices on, in place of all other cells.")
+        Path | None, typer.Option(help="Folder of NAME.parquet tables to make choices on, instead of all other cells.")
     ] = None,
     rebenchmark: Annotated[
-        Path | None, typer.Option(help="Folder of the public re-benchmark: that is run, and nothing else.")
+        Path | None, typer.Option(help="Folder of the public re-benchmark; runs it and nothing else.")
     ] = None,
     trials: Annotated[int, typer.Option(help="Trials in each cell.")] = 8,
     seeds: Annotated[int, typer.Option(help="Seeds of the re-benchmark.")] = 10,
-    rows: Annotated[int, typer.Option(help="The most rows of a data set.")] = 6000,
+    rows: Annotated[int, typer.Option(help="Use at most this many rows of a data set.")] = 6000,
     batch: Annotated[int, typer.Option(help="Labels that a peer buys at a time.")] = 10,
     only: Annotated[str | None, typer.Option(help="Only cells, or tables, whose name contains this.")] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Comma-separated methods of ours, the one that is compared first.")
+        str | None, typer.Option(help="Comma-separated methods of ours; the first is the one to compare.")
     ] = None,
     peers: Annotated[
         str | None, typer.Option(help="Comma-separated peers; by default margin and random with every model family.")
@@ -135,7 +135,7 @@ def benchmark(
     out: Annotated[Path, typer.Option(help="Folder for the results, the tables and the figure.")] = Path(
         "out/benchmark"
     ),
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run has finished.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     dask: Dask = None,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -143,10 +143,10 @@ def benchmark(
 ) -> None:
     """Compare our methods with margin and random sampling around four model families, on the same rows and budget.
 
-    Four generated scenarios, and every data set in --data under four logging policies; or the tables of --development
-    under the same policies; or the public re-benchmark. See docs/benchmark.md.
-    Example: observal benchmark --development DIR --trials 2, for a first look: observal benchmark --only linear --trials 2,
-    and what each ingredient is worth: observal benchmark --ablate --peers margin/logistic
+    It runs four generated scenarios, and every data set in --data under four logging policies; or the tables of
+    --development under the same policies; or the public re-benchmark. See docs/benchmark.md.
+    Examples: observal benchmark --development DIR --trials 2; for a first look: observal benchmark --only linear --trials 2;
+    to see how much each part helps: observal benchmark --ablate --peers margin/logistic
     """
     from observal.experiments.benchmark import Specification, ablated_methods, pick_methods
     from observal.experiments.benchmark import benchmark as run_benchmark
@@ -212,9 +212,7 @@ def run_rebenchmark(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure, the campaign and the report.")] = Path("out/demo"),
     trials: Annotated[int, typer.Option(help="Random splits to compare on.", min=2)] = 16,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Label digits yourself, on a page in your browser, instead.")
-    ] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Instead, label digits yourself in your browser.")] = False,
     port: Annotated[int, typer.Option(help="With --serve: the port; 0 takes a free one.", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = True,
     seed: Seed = 0,
@@ -222,7 +220,7 @@ def demo(
 ) -> None:
     """Buy labels on a real data set that scikit-learn ships, compare methods, and write a figure, a campaign and a report.
 
-    Example: observal demo --out out/demo, and to label digits in your browser: observal demo --serve
+    Example: observal demo --out out/demo; to label digits in your browser: observal demo --serve
     """
     if serve:
         from observal.experiments.digits import TITLE, make_digits_campaign

@@ -42,23 +42,28 @@ def init(
     budget: Annotated[
         int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0)
     ] = None,
-    classes: Annotated[str | None, typer.Option(help="All label values, A,B,C; of two, NEGATIVE,POSITIVE.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="All label values, as A,B,C; of two, the positive one last.")
+    ] = None,
     positive: Annotated[
         str | None,
-        typer.Option(help="The class that precision and recall are about; by default the obvious or the rarer one."),
+        typer.Option(
+            help="The class that precision and recall are about; by default the obvious one, or else the rarer."
+        ),
     ] = None,
     features: Features = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Columns not to use, A,B,C.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Columns not to use, as A,B,C.")] = None,
     cost: Annotated[str | None, typer.Option(help="Column with the cost of a mistake on the row, from 0 to 1.")] = None,
     floor: Annotated[
         float | None,
-        typer.Option("--propensity-floor", "--floor", help="Raise smaller propensities to this, and say how many."),
+        typer.Option("--propensity-floor", "--floor", help="Raise smaller propensities to this number."),
     ] = None,
     kept_only_labelled: Annotated[
-        bool, typer.Option("--kept-only-labelled", help="Unlabelled rows are missing from the log.")
+        bool, typer.Option("--kept-only-labelled", help="The log kept only its labelled rows.")
     ] = False,
     log_rows: Annotated[
-        int | None, typer.Option(help="With --kept-only-labelled: all rows logged; by default estimated.", min=1)
+        int | None,
+        typer.Option(help="With --kept-only-labelled: how many rows were logged; by default estimated.", min=1),
     ] = None,
     batch: Annotated[
         int | None, typer.Option(help="Rows in a round; by default a few at first, more as labels come in.", min=1)
@@ -70,45 +75,51 @@ def init(
     ] = "auto",
     priority: Annotated[
         Literal["accuracy", "balanced", "measure"],
-        typer.Option(help="With --method auto, what labels are for: a good classifier, a narrow interval, or both."),
+        typer.Option(help="With --method auto, what labels are for: a good classifier, both, or a narrow interval."),
     ] = "accuracy",
     population: Annotated[
         Literal["both", "pool", "log"] | None,
-        typer.Option(help="Whose error is measured; by default log and pool as one, unless they differ much."),
+        typer.Option(help="Whose error is measured; by default both together, or the pool alone if they differ much."),
     ] = None,
     looks: Annotated[
         Literal["planned", "always", "once"],
-        typer.Option(help="Rounds at which the intervals hold together: up to the budget, all, or a single one."),
+        typer.Option(
+            help="Looks that the intervals allow: at every round up to the budget, at every round, or just one."
+        ),
     ] = "planned",
     tolerance: Annotated[
         float,
-        typer.Option(help="Stop when more labels are unlikely to lower the error by more than this; 0: never.", min=0),
+        typer.Option(
+            help="Stop when more labels are unlikely to lower the error by more than this; 0 never stops.", min=0
+        ),
     ] = TOLERANCE,
     width: Annotated[float | None, typer.Option(help="Stop when the error's interval is narrower than this.")] = None,
     target: Annotated[
         str | None, typer.Option(help="What the classifier is for: recall=0.8, precision=0.8, balanced, or error.")
     ] = None,
     cost_of_missing: Annotated[
-        str | None, typer.Option(help="What missing a row of a class costs, CLASS=10; other mistakes cost 1.")
+        str | None, typer.Option(help="Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.")
     ] = None,
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
     missing: Missing = None,
-    images: Annotated[Path | None, typer.Option(help="Folder that the paths in --image-column start from.")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder that the paths in --image-column are relative to.")
+    ] = None,
     image_column: Annotated[
         str | None,
         typer.Option(help="Column of image paths inside --images, or of images in base64; not used as a feature."),
     ] = None,
     pixels: Annotated[
         str | None,
-        typer.Option(help="Size of a picture whose pixels are columns of numbers, HEIGHTxWIDTH such as 8x8."),
+        typer.Option(help="Height and width of a picture whose pixels are columns of numbers, such as 8x8."),
     ] = None,
     in_place: Annotated[
         bool | None,
         typer.Option(
             "--in-place/--copy",
-            help="Leave Parquet tables where they are, even if they do not fit into memory; by default from 1 GB on.",
+            help="Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
         ),
     ] = None,
     dask: Dask = None,
@@ -117,8 +128,8 @@ def init(
 ) -> None:
     """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
 
-    The tables are copied into the campaign, so you can move it to another machine; large Parquet tables stay where they
-    are. An existing file is never replaced.
+    The tables are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
+    they are. An existing file is never replaced.
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
     """

@@ -16,7 +16,7 @@ Chances = Annotated[
     typer.Option(help="Column with the propensity, the chance that the label was revealed; one for each log."),
 ]
 EstimateChances = Annotated[
-    bool, typer.Option("--estimate-propensity", help="Estimate propensities from which labels were revealed.")
+    bool, typer.Option("--estimate-propensity", help="Estimate the propensities from the pattern of revealed labels.")
 ]
 Dask = Annotated[
     str | None,
@@ -25,7 +25,7 @@ Dask = Annotated[
     ),
 ]
 Features = Annotated[
-    list[str] | None, typer.Option(help="Feature columns, A,B,C; by default all columns without another role.")
+    list[str] | None, typer.Option(help="Feature columns, as A,B,C; by default all columns without another role.")
 ]
 Separator = Annotated[
     str | None, typer.Option("--sep", help="What separates columns in CSV files; detected by default.")
@@ -38,7 +38,7 @@ Missing = Annotated[
 
 
 def listed(given: str | list[str] | None) -> list[str] | None:
-    """Return the parts of A,B,C, also of an option that was given several times."""
+    """Return the parts of A,B,C, from an option that may have been given several times."""
     if given is None:
         return None
     texts = [given] if isinstance(given, str) else given
@@ -69,7 +69,7 @@ def open_campaign(where: str, dask: str | None, progress: Any) -> Any:
 
 
 def executor(dask: str | None, progress: Any) -> Any:
-    """Return who reads and computes on tables that stay in place, with progress where somebody sees it."""
+    """Return what reads and computes on tables that stay in place, with progress if somebody sees it."""
     if dask is None and progress is None:
         return None
     from observal.parts import executor_of

@@ -49,8 +49,8 @@ def diagnose(
 ) -> None:
     """Say whether a log can be trusted: overlap, weights, calibration, drift, hidden confounding.
 
-    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target 0.1,
-    and for a campaign: observal diagnose campaign.db
+    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target 0.1;
+    for a campaign: observal diagnose campaign.db
     """
     from observal.diagnosis import diagnose as run_diagnose
 

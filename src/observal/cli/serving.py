@@ -26,7 +26,7 @@ def serve(
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
     title: Annotated[str, typer.Option(help="Title of the page; the campaign's name by default.")] = "",
     lease: Annotated[
-        float, typer.Option(help="Minutes after which the rows of somebody who has left go to others.", min=0.1)
+        float, typer.Option(help="Minutes after which the rows of somebody who has left can go to others.", min=0.1)
     ] = 15.0,
     images: Annotated[Path | None, typer.Option(help="The folder of images, if it was moved.")] = None,
     allow_host: Annotated[
@@ -68,7 +68,7 @@ def add(
         typer.Option(help="An owner also reviews, decides and exports; annotator by default."),
     ] = None,
     url: Annotated[
-        str | None, typer.Option(help="Address at which people reach the server, to print a whole link.")
+        str | None, typer.Option(help="Address at which people reach the server, to print a complete link.")
     ] = None,
     as_json: Json = False,
 ) -> None:

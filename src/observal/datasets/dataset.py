@@ -147,7 +147,7 @@ def two_classes(y: NDArray[Any], what: str) -> NDArray[Any]:
     if missing.any():
         raise InvalidLabel(
             f"{what} must have every label, but {int(missing.sum())} of {y.size} are missing; "
-            "drop those rows, hiding labels is the logging policy's part."
+            "drop those rows; the logging policy is what hides labels."
         )
     classes = distinct_labels(y)
     if len(classes) != 2:

@@ -119,8 +119,10 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
 
 
 def _check_extended(payload: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    found = [payload[name] for name in ("label_budget", "pool_rows") if name in payload]
-    require(bool(found) and all(type(one) is int and one >= 0 for one in found), "its label_budget is not valid")
+    require("label_budget" in payload or "pool_rows" in payload, "it extends nothing")
+    for name in ("label_budget", "pool_rows", *(("added",) if "pool_rows" in payload else ())):
+        if name in payload or name == "added":
+            require(type(payload[name]) is int and payload[name] >= 0, f"its {name} is not valid")
     rows = payload.get("pool_rows", settings["pool_rows"])
     require(rows >= settings["pool_rows"], "the pool cannot have fewer rows than before")
     for row in (row for near in payload.get("near", ()) for row in near or ()):

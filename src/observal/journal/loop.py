@@ -55,11 +55,21 @@ class LabelLoop(RoundOpener):
             self._open_round(transaction)
         elif self._may_plan_ahead(annotator) and (ahead := self._next_round(transaction))[0] == "round":
             self._append(transaction, OBSERVAL, *ahead)
-        rows = ledger.held_by(annotator)
-        more = ledger.free_for(annotator, None if n is None else max(0, n - len(rows)))
-        if more:
-            self._append(transaction, annotator, "asked", {"rows": more})
+        self._hand_out(transaction, annotator, n)
         return self._shown(ledger.held_by(annotator)[:n], annotator)
+
+    def _hand_out(self, transaction: Transaction, annotator: str, n: int | None) -> None:
+        """Give an annotator free rows until they hold `n`, or all of them."""
+        holds = len(self._ledger.held_by(annotator))
+        if more := self._ledger.free_for(annotator, None if n is None else max(0, n - holds)):
+            self._append(transaction, annotator, "asked", {"rows": more})
+
+    def _release(self, transaction: Transaction, annotator: str) -> int:
+        """Take back the open rows that an annotator holds; return how many."""
+        rows = self._ledger.held_by(annotator)
+        if rows:
+            self._append(transaction, OBSERVAL, "released", {"annotator": annotator, "rows": rows})
+        return len(rows)
 
     def _shown(self, positions: list[int], annotator: str) -> Asked:
         ledger = self._ledger
@@ -131,10 +141,11 @@ class LabelLoop(RoundOpener):
     def _tell(self, answers: list[WrittenAnswer], blank: int, annotator: str, correct: bool) -> Receipt:
         with self._writing() as transaction:
             check_annotator(annotator, self._ledger.overlap)
-            every = np.arange(self._ledger.settings["pool_rows"])
-            changes = validate_answers(
-                answers, self._ledger, annotator, correct, lambda: transaction.pool_ids(every).tolist()
-            )
+
+            def every_id() -> list[Any]:
+                return list(transaction.pool_ids(np.arange(self._ledger.settings["pool_rows"])).tolist())
+
+            changes = validate_answers(answers, self._ledger, annotator, correct, every_id)
             return self._store(transaction, changes, annotator, blank)
 
     def _store(self, transaction: Transaction, changes: Changes, annotator: str, blank: int = 0) -> Receipt:
@@ -196,10 +207,7 @@ class LabelLoop(RoundOpener):
     def release(self, annotator: str) -> int:
         """Take back the open rows that an annotator holds, so others can label them; return how many."""
         with self._writing() as transaction:
-            rows = self._ledger.held_by(annotator)
-            if rows:
-                self._append(transaction, OBSERVAL, "released", {"annotator": annotator, "rows": rows})
-            return len(rows)
+            return self._release(transaction, annotator)
 
     def extend(self, label_budget: int, actor: str = ANYONE) -> None:
         """Raise the label budget.

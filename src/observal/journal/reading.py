@@ -66,7 +66,7 @@ class JournalReader:
         self._journal = journal
         self._ledger = Ledger()
         self._replay: Replay | None = None
-        self._executor: Any = None  # who reads and computes on rows that stay in Parquet
+        self._executor: Any = None  # what reads and computes on rows that stay in Parquet
 
     def status(self) -> Status:
         """Return the progress so far; nothing is fitted."""
@@ -124,7 +124,7 @@ class JournalReader:
 
     @property
     def returned_round(self) -> int | None:
-        """The earlier round that `estimator` is from, because it makes credibly fewer mistakes; None if it is from the last one."""
+        """The earlier round that `estimator` is from, because it very likely makes fewer mistakes; None if it is from the last one."""
         replay = self._replayed()
         return replay.returned(replay.closed)
 

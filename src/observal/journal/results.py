@@ -39,6 +39,10 @@ class Batch:
         The allowed answers.
     rounds : tuple of int
         The round of each row.
+    label : str
+        The name of the label.
+    written : mapping, optional
+        How the user's own tables were written, if the rows are from tables.
     """
 
     ids: tuple[Any, ...]
@@ -50,20 +54,21 @@ class Batch:
     note: str
     classes: tuple[Any, ...] = ()
     rounds: tuple[int, ...] = ()
+    label: str = "label"
+    written: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def to_fill_in(self, label: str, columns: Sequence[str] | None = None) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return column names and rows as plain values: the id, raw columns, round, reason, allowed answers, and an empty `label`.
+    def to_fill_in(self, columns: Sequence[str] | None = None) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return column names and rows as plain values: the id, raw columns, round, reason, allowed answers, and an empty label.
 
         Parameters
         ----------
-        label : str
-            The name of the label.
         columns : sequence of str, optional
             The raw columns to show; all by default.
         """
+        label = self.label
         shown = self.rows.drop_columns([label]) if label in self.rows.column_names else self.rows
         if columns is not None:
             id_, *rest = shown.column_names

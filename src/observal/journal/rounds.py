@@ -48,16 +48,21 @@ class RoundOpener(JournalReader):
         Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
         """
         ledger = self._ledger
-        able = getattr(ledger.settings["method"], "plans_ahead", False) and ledger.to_buy != 0
+        left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings["pool_rows"]
+        able = left and getattr(ledger.settings["method"], "plans_ahead", False)
         return bool(
             able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
         )
 
     def _plan_depends_on(self) -> Any:
-        """Return what the next plan depends on: the plans, the labels of closed rounds, and how many more may be bought."""
+        """Return what the next plan depends on: the models so far, and how many labels may still be bought."""
+        return *self._models_depend_on(), self._ledger.to_buy
+
+    def _models_depend_on(self) -> tuple[Any, ...]:
+        """Return what the models of all rounds depend on: the pool, the plans, and the labels of closed rounds."""
         ledger, closed = self._ledger, self._ledger.closed
         known = {row: code for row, code in ledger.labels.items() if ledger.round_of[row] <= closed}
-        return len(ledger.plans), closed, known, ledger.to_buy
+        return ledger.settings["pool_rows"], len(ledger.plans), closed, known
 
     def _open_round(self, transaction: Transaction) -> None:
         """Record the method's next plans, until one has rows to ask about or nothing is left to ask."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from observal.archive import Archive, open_archive, seal
 from observal.codec import Arrays, decode, encode, recorded_name, unsaved
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, ObservalError
-from observal.journal.events import OBSERVAL, Event, check_payload
+from observal.journal.events import OBSERVAL, Event, check_payload, extended
 from observal.journal.memory import MemoryJournal
 from observal.journal.settings import new_settings, observal_version
 from observal.methods import Method
@@ -40,7 +41,9 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             "The rows stay in their Parquet files, so a session cannot store them; use Campaign.create(..., in_place=True)."
         )
     first, *later = events
-    settings = {"random_state": first.payload["seed"]} | {n: first.payload[n] for n in ("label_budget", "overlap")}
+    settings = {"random_state": first.payload["seed"]} | {
+        n: first.payload[n] for n in ("label_budget", "overlap", "pool_rows")
+    }
     _write_record(
         path,
         {
@@ -84,13 +87,16 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
         budget, seed, goals = record["label_budget"], record["random_state"], dict(record.get("goals", ()))
         about = {"notes": record["notes"]} if "notes" in record else {}
         settings = new_settings(problem, record["method"], budget, seed, overlap, about=about, goals=goals)
+        settings["pool_rows"] = record.get("pool_rows", len(problem.pool))  # when it was made; rows may have been added
         later = _events(record) if "events" in record else _events_of_0_1(record)
+        now: Mapping[str, Any] = settings
         events = [Event(1, record.get("made", ""), OBSERVAL, "created", settings)]
         for number, event in enumerate(later, start=2):
             if event.kind == "round":
                 ids = problem.pool.ids[event.payload["plan"].asked].tolist()
                 event = replace(event, payload={**event.payload, "ids": ids})  # noqa: PLW2901
-            check_payload(event.kind, event.payload, settings)
+            check_payload(event.kind, event.payload, now)
+            now = extended(now, event.payload) if event.kind == "extended" else now
             events.append(replace(event, sequence=number))
     except ObservalError:
         raise

@@ -27,7 +27,7 @@ from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
 from observal.parts import collect
-from observal.threads import one_thread
+from observal.threads import cores, one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
     "linear": fit_linear,
@@ -137,10 +137,8 @@ class Blend:
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Return what a function makes of each item, in their order; several run at once."""
-    import joblib
-
     every = list(items)
-    workers = min(len(every), joblib.cpu_count())
+    workers = min(len(every), cores())
     if workers < 2:
         return [function(item) for item in every]
     with ThreadPoolExecutor(workers) as pool:
@@ -294,9 +292,9 @@ def fit_blend(
     classes : array
         The label values; some may have no label yet.
     learners : sequence
-        Names, or pairs of a name and a scikit-learn classifier. Sparse rows have the linear learner only.
+        Names, or pairs of a name and a scikit-learn classifier. On sparse rows only the linear learner is used.
     kept : Chosen, optional
-        Weights and settings to keep; chosen anew without them.
+        Weights and settings to keep; without them they are chosen.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
     out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)

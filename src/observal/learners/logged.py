@@ -229,7 +229,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             clip = _positive(self.clip, "clip")
             if clip < lightest:
                 raise InvalidInput(
-                    f"The clip leaves one class only, it is {clip:g} and a class has no weight below {lightest:g}; "
+                    f"The clip of {clip:g} leaves one class only, because a class has no weight below {lightest:g}; "
                     "raise it, or use clip='auto'."
                 )
             return clip

@@ -122,7 +122,7 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
 
 
 def margins_of(shares: Floats, judges: Any = True) -> Floats:
-    """Return, for each member and row, the chance of the committee's class less that of its strongest rival.
+    """Return, for each member and row, the chance of the committee's class minus that of its strongest rival.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Rows as boosted trees see them: a category is one column and a gap is a gap; and back to the columns that every learner has.
+"""Rows as boosted trees see them, with a category as one column and missing values as missing; and back to the encoded columns.
 
-A split of a category into two sets of levels becomes a chain of nodes, each of which asks for one level. A split of a number with gaps
-becomes two nodes, the first of which asks for the gap. So a fitted model needs no categories and no gaps.
+A split of a category into two sets of levels becomes a chain of nodes, each of which asks for one level. A split of a number that may
+be missing becomes two nodes, the first of which asks whether it is. So a fitted model needs no categories and no missing values.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from observal.column_groups import ColumnGroups
 
 @dataclass(frozen=True, eq=False)
 class TreeView:
-    """From standardised rows to rows with categories and gaps.
+    """From standardised rows to rows with categories and missing values.
 
     Parameters
     ----------
     number : int array of shape (view columns,)
         The column that a number is read from; −1 for a category.
     gap : int array of shape (view columns,)
-        The column that marks the number's gaps; −1 without one.
+        The column that marks where the number is missing; −1 without one.
     levels : int array of shape (view columns, levels)
         The columns of a category's levels, padded with −1.
     marked : array of shape (columns,)
-        A level or a gap is marked where its column is above this.
+        A level or a missing value is marked where its column is above this.
     """
 
     number: Ints
@@ -111,7 +111,7 @@ CATEGORY, _DEFAULT_LEFT, _MISSING, _GAPS = 1, 2, 12, 8  # bits of LightGBM's dec
 
 
 def plain_nodes(feature: Ints, threshold: Floats) -> Nodes:
-    """Return splits of numbers without gaps, each of which is one node."""
+    """Return splits of numbers that are never missing, each of which is one node."""
     ones = np.ones(feature.size, dtype=np.int64)
     return Nodes(ones, feature, threshold, LEFT * ones, RIGHT * ones)
 

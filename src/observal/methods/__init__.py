@@ -1,4 +1,4 @@
-"""Methods: each a frozen dataclass; ``base.py`` says what they must offer.
+"""Methods: each a frozen dataclass; ``base.py`` says what a method must have.
 
 ``auto/``, ``newton/`` and ``committee.py`` choose from a pool (``pool.py``, and ``intervals.py`` for their intervals); ``paper/`` has
 the methods of the paper, which take rows in epochs.

@@ -1,7 +1,8 @@
 """What a method is: a frozen dataclass with a few pure functions.
 
 A method keeps nothing between calls: everything it knows after a round is in the state it returned, which it is given again
-in the next call. To add a method, write one file beside this one; nothing else needs to change.
+in the next call. A method of your own works in `run` and `Session` as it is. To store one in a session's file or a campaign, list it
+in :mod:`observal.codec`.
 """
 
 from __future__ import annotations
@@ -41,16 +42,32 @@ class Method(Protocol):
     ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``. ``describe`` and
     ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
 
-    A method with a class variable ``stops_early = True`` may be stopped before the budget is spent, when more labels are unlikely to
-    help; see :mod:`observal.stopping`. One with ``plans_ahead = True``, whose states are
-    :class:`~observal.methods.pool.PoolState`, can choose more rows while a round is still open. One
-    with ``pool_may_grow = True`` goes on as it is when rows are added to the pool. One with ``curve_from_one_run = False`` names in
-    ``begins_without`` the numbers among its settings that ``begin`` does not use, so that experiments begin only once for all
-    their values.
+    Optional class variables or properties, False if a method does not have them:
+
+    - ``stops_early``: a run may stop before the budget is spent, when more labels are unlikely to help; see :mod:`observal.stopping`.
+    - ``plans_ahead``: more rows can be chosen while a round is open. The states must be :class:`~observal.methods.pool.PoolState`.
+    - ``pool_may_grow``: states stay valid when rows are added to the pool.
+    - ``by_parts``: the method looks at rows in blocks (:func:`observal.parts.map_blocks`), so they may stay in Parquet. Other methods
+      are given all rows in memory.
+    - ``takes_frames``: the method is given the user's own tables, with text and missing values. Other methods are given numbers.
+    - ``follows_objective``: the classifier's threshold follows the objective. Other methods refuse any objective but the error.
+    - ``records_rounds``: intervals cost no further fit once a round is planned, so a campaign records them with the next round. The
+      states must be PoolState.
+
+    ``begins_without`` goes with ``curve_from_one_run = False``: it names the numbers among the settings that ``begin`` does not use, so
+    that experiments begin only once for all their values.
+
+    Optional functions, which save work or tell more:
+
+    - ``estimator_of(problem, state)``: the classifier that ``describe`` returns, without looking at the pool.
+    - ``returned_round(problem, state)``: the earlier round whose classifier is returned; None if it is the state's own.
+    - ``near_of(problem, state, plan, rows)``: which of these pool rows the plan would have taken; used when the pool grows.
+    - ``judged(problem, state)``: the labelled rows, their classes, what fits that have not seen them predict, and what each row stands
+      for; used in the report.
     """
 
     curve_from_one_run: ClassVar[bool]
-    """Whether round k of a long run is what a run stopped there would return."""
+    """Whether round k of a long run is what a run stopped there would return. Only experiments read it."""
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> Any:
         """Return the initial state, which knows only the log."""

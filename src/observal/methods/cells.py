@@ -257,9 +257,9 @@ def make_cells(
 
 
 def propensity_strata(propensity: Floats) -> Ints:
-    """Return a stratum for each row: about equally many rows in each, and no two propensities in one that are very unlike.
+    """Return a stratum for each row: about equally many rows in each, and no two very different propensities in one.
 
-    Queries choose by propensity, too: a few rows that the log hardly shows may all be bought while hardly any of the others are. So they
+    Rounds also choose by propensity: a few rows that the log hardly shows may all be bought while hardly any of the others are. So they
     must not share a rate of labelling.
 
     Examples

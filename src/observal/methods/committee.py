@@ -1,4 +1,4 @@
-"""CommitteeVC: any scikit-learn classifier from few labels, chosen where a committee is undecided: its own members, or bootstrap fits."""
+"""CommitteeVC: any scikit-learn classifier; asks where a committee is undecided: a forest's own trees, or bootstrap fits."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ FOLDS = 10  # for the intervals; some estimators are too slow for more
 class CommitteeVC:
     """Any classifier on clipped, tempered importance weights; asks where a committee is undecided.
 
-    The members of a random forest are its trees. Of any other classifier a few more are fitted on bootstrap samples.
+    The committee of a random forest is its trees. That of any other classifier is a few more fits on bootstrap samples.
 
     Parameters
     ----------
     estimator : scikit-learn classifier
         Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It
         is cloned and never changed. If its `random_state` is None, a fixed one is used. If log and pool are tables, it is given their rows
-        as they are: names, types, text and gaps.
+        as they are: names, types, text and missing values.
     members : int
-        The least members of a committee: a forest with fewer trees, or a classifier that is no forest, gets as many bootstrap fits.
+        How many bootstrap fits a committee has. A forest with at least as many trees needs none.
     batch, explore_share, gate_share
         How a round chooses; see :class:`~observal.methods.draw.Choice`.
     tempering : float
@@ -55,15 +55,16 @@ class CommitteeVC:
     Notes
     -----
     Each bootstrap member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
-    weights (see :func:`resampled`). With M the mean over members of the margin, the probability of the committee's class
-    less that of its strongest rival (votes, where there are no probabilities), and V its variance, rows are ordered by
+    weights (see :func:`resampled`). The margin is the probability of the committee's class minus that of its strongest rival
+    (votes, where there are no probabilities). With M its mean over members and V its variance, rows are ordered by
     ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
     of read off a Hessian. V counts the average variance of all rows as one more member, because few members measure it
     badly. Equal gaps, of which trees have many, are ordered at random. The chance of a flip is Φ(−M/sqrt(V)). There is no
-    rule that stops early, because trees also agree where none of them has seen any data.
+    rule like NewtonVC's `stop_below`, because trees also agree where none of them has seen any data.
 
-    A forest comes back as it was fitted, alone or as the last step of a pipeline. Otherwise what is returned is a scikit-learn ``VotingClassifier``: half of its probability is that of one fit on all labelled
-    rows, half the mean of the members', whose mistakes average out (see :func:`averaged`). A classifier without
+    A forest, alone or as the last step of a pipeline, is returned as it was fitted. Otherwise a scikit-learn ``VotingClassifier`` is
+    returned: half of its probability is that of one fit on all labelled rows, half the mean of the members', whose mistakes average out
+    (see :func:`averaged`). A classifier without
     probabilities comes back as that one fit. A class of which no label is known is not among its ``classes_``.
 
     Examples

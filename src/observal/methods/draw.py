@@ -158,21 +158,20 @@ def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
 def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
     """Return the pool rows that are open, and those of them that pass the gate in the next round."""
     open_ = state.open_rows(problem)
+    return open_, passes_gate(problem.pool.propensity, problem.n_logged, state.n_taken, choice, open_)
+
+
+def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice, open_: Bools | None = None) -> Bools:
+    """Return which of the open rows, all by default, pass the gate in the next round; all of them if fewer than a batch would."""
+    open_ = np.ones(propensity.size, dtype=bool) if open_ is None else open_
     if choice.gate_share == 0.0:
-        return open_, open_.copy()
-    propensity, seen = problem.pool.propensity, state.n_taken + choice.batch
+        return open_.copy()
+    seen = n_bought + choice.batch
     passing = np.concatenate(
-        [open_[part] & query_policy(propensity[part], problem.n_logged, seen) for part in pieces(open_.size)]
+        [open_[part] & query_policy(propensity[part], n_logged, seen) for part in pieces(open_.size)]
     )
     enough = int(passing.sum()) >= min(choice.batch, int(open_.sum()))
-    return open_, passing if enough else open_.copy()
-
-
-def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice) -> Bools:
-    """Return which of the open rows pass the gate in the next round; all of them if fewer than a batch would."""
-    passing = query_policy(propensity, n_logged, n_bought + choice.batch)
-    enough = int(passing.sum()) >= min(choice.batch, passing.size)
-    return passing if enough and choice.gate_share > 0.0 else np.ones(passing.size, dtype=bool)
+    return passing if enough else open_.copy()
 
 
 def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:

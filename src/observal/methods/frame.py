@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.methods.draw import FREE, GATED, RANDOM
+from observal.methods.draw import RANDOM
 from observal.methods.pool import PoolState
 from observal.types import ASKED, Plan
 
@@ -14,12 +14,13 @@ MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all
 
 def taken_rows(state: PoolState) -> Ints:
     """Return the pool rows that rounds took for their gap."""
-    taken = [np.empty(0, dtype=np.int64)]
-    while state.before is not None and state.plan is not None:
-        reason = state.plan.reason[state.plan.action == ASKED]
-        taken.append(state.plan.asked[(reason == GATED) | (reason == FREE)])
-        state = state.before
+    taken = [np.empty(0, dtype=np.int64), *(taken_for_gap(plan) for plan in state.plans())]
     return np.concatenate(taken)
+
+
+def taken_for_gap(plan: Plan) -> Ints:
+    """Return the rows that a plan asks about for their gap, not picked at random."""
+    return np.asarray(plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)])
 
 
 def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Floats | None]:
@@ -36,8 +37,7 @@ def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Float
     n_logged : int
         Rows of the log.
     """
-    taken = plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)]
-    near = np.flatnonzero(gaps <= gaps[n_logged + taken].max(initial=-np.inf))
+    near = np.flatnonzero(gaps <= gaps[n_logged + taken_for_gap(plan)].max(initial=-np.inf))
     if near.size > max(MOST_NEAR, MOST_NEAR_SHARE * plan.positions.size):
         return None, None
     return near, gaps[near]

@@ -17,12 +17,12 @@ multiple importance sampling with the rate of our own labelling measured in each
 **Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
 pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare, little of it is a
 mistake. The out-of-fold fits share most of
-their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the interval from
-collapsing where no mistake was seen.
+their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth. Student's t with Satterthwaite's
+degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was seen.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
-cell that were asked about and skipped. Both ends of the interval move by that much. A stratum with few labels counts as unknown, too,
-if the interval is narrower then: otherwise first labels could make it wider.
+cell that were asked about and skipped. Both ends of the interval move by that much. A stratum with few labels also counts as unknown
+if that makes the interval narrower: otherwise the first labels could make it wider.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
 how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
@@ -54,8 +54,9 @@ TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
-Gaps = Callable[[PoolState, Ints], Floats | None]
 """A score, by which cells are cut, and the predicted class code of each row."""
+Gaps = Callable[[PoolState, Ints], Floats | None]
+"""From a state and rows to the gaps that these rows had in it; None where they are not known."""
 
 
 def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Gaps) -> Bools:

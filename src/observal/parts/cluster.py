@@ -49,7 +49,7 @@ class Cluster:
     def at(cls, where: str) -> Cluster:
         """Return the cluster at a scheduler's address, or with ``"local"`` one that is started on this machine: a worker for each core.
 
-        Whoever names the same one gets the same one. It is closed when nobody has it any more.
+        Everything that names the same one shares it. It is closed when nothing uses it any more.
         """
         with _connecting:
             found = _in_use.get(where)
@@ -64,7 +64,7 @@ class Cluster:
             import distributed
         except ImportError:
             raise InvalidInput(
-                "A Dask cluster needs the package distributed; pip install 'observal[dask]' brings it."
+                "A Dask cluster needs the package distributed; install it with pip install 'observal[dask]'."
             ) from None
         try:
             with silenced():
@@ -140,10 +140,10 @@ def _close(client: Any) -> None:
 
 
 def _close_later(client: Any) -> None:
-    """Close a client in a thread of its own: the thread that notices that nobody needs it may be one of Dask's. Python ends after it."""
+    """Close a client in a thread of its own, for which Python waits: the thread that drops the last reference may be one of Dask's."""
 
     def close() -> None:
-        with silenced(), suppress(Exception):  # it may have gone by itself
+        with _connecting, silenced(), suppress(Exception):  # it may have gone by itself
             _close(client)
 
     threading.Thread(target=close, name="observal-close", daemon=False).start()

@@ -1,4 +1,4 @@
-"""Who computes on parts: this thread, several threads, several processes, or a Dask cluster (``cluster.py``).
+"""What computes on parts: this thread, several threads, several processes, or a Dask cluster (``cluster.py``).
 
 An executor maps a function over items and yields the results in the order of the items, whoever finishes first. Merging is the caller's
 and happens in that order, so the answer does not depend on the executor.
@@ -6,7 +6,6 @@ and happens in that order, so the answer does not depend on the executor.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from observal.errors import InvalidInput
-from observal.threads import one_thread
+from observal.threads import cores, one_thread
 
 
 @runtime_checkable
@@ -51,7 +50,7 @@ class Threads:
     [1, 2, 3]
     """
 
-    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    workers: int = field(default_factory=cores)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """Yield what a function makes of each item, in the order of the items."""
@@ -83,7 +82,7 @@ class Processes:
     Processes(workers=2)
     """
 
-    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    workers: int = field(default_factory=cores)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """Yield what a function makes of each item, in the order of the items."""
@@ -106,7 +105,7 @@ class Watched:
     Parameters
     ----------
     executor : Executor
-        Who computes.
+        What computes.
     progress : callable
         Called with (done, total).
     """

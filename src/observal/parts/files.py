@@ -121,7 +121,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         import fsspec  # only URLs need it
     except ImportError:
         raise InvalidInput(
-            f"{url!r} is a URL, which needs the package fsspec; pip install 'observal[dask]' brings it."
+            f"{url!r} is a URL, which needs the package fsspec; install it with pip install 'observal[dask]'."
         ) from None
     try:
         return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]

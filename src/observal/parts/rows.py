@@ -42,7 +42,7 @@ class Parts:
     decode : callable, optional
         From an Arrow table with `columns` to an array; by default each column is a feature.
     executor : Executor
-        Who reads and computes.
+        What reads and computes.
 
     Examples
     --------

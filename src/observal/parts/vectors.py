@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, class_array, distinct_labels, frozen, plain_label
+from observal.checks import Bools, Floats, Ints, class_array, distinct_labels, frozen, plain_label, sealed
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parts.rows import Parts
 
@@ -109,7 +109,7 @@ class LazyIds:
         keys.sort()
         if (keys[1:] == keys[:-1]).any():
             raise InvalidInput(
-                f"{what} must have distinct ids, but some of column {self.column!r} occur twice; drop or rename them."
+                f"{what} must have distinct ids, but some in column {self.column!r} occur twice; drop or rename them."
             )
         return keys
 
@@ -162,7 +162,7 @@ def _column_of_part(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any
 
 def read_floats(rows: Parts, name: str, role: str, what: str) -> Floats:
     """Return a column that must have a finite number in every row."""
-    return frozen(read_column(rows, name, partial(_floats, name=name, role=role, what=what)))
+    return sealed(read_column(rows, name, partial(_floats, name=name, role=role, what=what)))
 
 
 def _floats(column: Any, name: str, role: str, what: str) -> Floats:
@@ -203,7 +203,7 @@ def read_coded_labels(
                 )
             if len(seen) >= MOST_CLASSES and value not in seen:
                 raise InvalidLabel(
-                    f"Labels must be of at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
+                    f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
                 )
             seen.setdefault(value, len(seen))
         lookup = np.array([*(seen[value] for value in values), -1], dtype=np.int8)
@@ -230,7 +230,7 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
         values = [plain_label(value) for value in column.dictionary.to_pylist()]
         if len(values) > MOST_CLASSES:
             raise InvalidLabel(
-                f"Labels must be of at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
+                f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
             )
         lookup = np.array([*(-1 if v is None else seen.setdefault(v, len(seen)) for v in values), -1], dtype=np.int16)
         out.append(

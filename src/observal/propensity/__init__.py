@@ -1,7 +1,7 @@
 """Propensities: the chance that a row's label was revealed, Q0(x) in the paper.
 
 Given by column (:func:`known`), by the policy itself (:func:`from_policy`), or estimated from which rows were revealed
-(:func:`estimate`); of several logs together (:func:`mixture_propensity`); raised to a floor in the open
+(:func:`estimate`); of several logs together (:func:`mixture_propensity`); raised to a floor, with a warning
 (:func:`apply_floor`); and used to count the rows of a log that kept only its labelled ones
 (:func:`count_logged_rows`, :func:`complete_log`).
 """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_propensity, frozen
+from observal.checks import Floats, check_propensity, sealed
 from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
 
 
@@ -178,4 +178,4 @@ def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The
         "they were raised to it, so estimates are biased where labels were that rarely revealed."
     )
     warnings.warn(sentence, ObservalWarning, stacklevel=2)
-    return Floored(frozen(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence)
+    return Floored(sealed(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence)

@@ -87,11 +87,13 @@ def returned_sentence(returned: int | None) -> str:
     Examples
     --------
     >>> returned_sentence(0)
-    'The classifier is that of round 0, because it makes credibly fewer mistakes than the last one.'
+    'The classifier is that of round 0: with 97.5% confidence it makes fewer mistakes than the last one.'
     """
     if returned is None:
         return ""
-    return f"The classifier is that of round {returned}, because it makes credibly fewer mistakes than the last one."
+    return (
+        f"The classifier is that of round {returned}: with 97.5% confidence it makes fewer mistakes than the last one."
+    )
 
 
 def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:

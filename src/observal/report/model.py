@@ -81,7 +81,7 @@ def worth(before: Interval, now: Interval, bought: int, to_gain: float | None) -
 
 
 def what_it_uses(estimator: Any, X: Any, names: Sequence[str], sources: Sequence[str]) -> list[tuple[str, float]]:
-    """Return how far the model's chances move, on average, when a column is shuffled; the largest first.
+    """Return how far the model's probabilities move, on average, when a column is shuffled; the largest first.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from typing import Any
 from observal.campaign import Campaign
 from observal.errors import ObservalError
 from observal.journal.answers import WrittenAnswer
-from observal.journal.events import OBSERVAL, goals_of
+from observal.journal.events import goals_of
 from observal.journal.sql import people
 from observal.journal.sql.leases import ran_out, recall, remember, renew
 from observal.journal.sql.people import Person
@@ -139,8 +139,7 @@ class Desk(Campaign):
             if len(free) + holds < n and self._release_idle(transaction, me.name):
                 free = ledger.free_for(me.name)
             fair = ceil((holds + len(free)) / self._sharing(transaction, me.name))
-            if more := free[: max(0, min(n, fair) - holds)]:
-                self._append(transaction, me.name, "asked", {"rows": more})
+            self._hand_out(transaction, me.name, min(n, fair))
             held = ledger.held_by(me.name)[:n]
             choosing = self._to_choose()
             if choosing and (not self.worker.fitting or self.worker.failure):
@@ -197,11 +196,7 @@ class Desk(Campaign):
 
     def _release_idle(self, transaction: Any, but: str) -> bool:
         """Take back the rows of people whose lease has run out; return whether there were any."""
-        idle = [(name, self._ledger.held_by(name)) for name in ran_out(transaction.stored, but)]
-        for name, rows in idle:
-            if rows:
-                self._append(transaction, OBSERVAL, "released", {"annotator": name, "rows": rows})
-        return any(rows for _, rows in idle)
+        return sum(self._release(transaction, name) for name in ran_out(transaction.stored, but)) > 0
 
     def _shown_rows(self, positions: list[int], name: str) -> list[dict[str, Any]]:
         asked = self._shown(positions, name)

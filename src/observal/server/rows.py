@@ -111,12 +111,13 @@ class Rows:
 
     def load(self, positions: list[int]) -> None:
         """Read rows that are about to be shown, all at once: they may be in many files."""
-        missing = [position for position in positions if position not in self._kept]
-        if self._read is None or not missing:
+        if self._read is None:
             return
-        if len(self._kept) + len(missing) > MOST_KEPT:
+        if len(self._kept) + len(positions) > MOST_KEPT:
             self._kept.clear()
-        self._kept.update(zip(missing, self._read(missing).to_pylist(), strict=True))
+        missing = [position for position in positions if position not in self._kept]
+        if missing:
+            self._kept.update(zip(missing, self._read(missing).to_pylist(), strict=True))
 
     def _row(self, position: int) -> dict[str, Any]:
         if self._read is None:

@@ -93,7 +93,7 @@ class TableEncoder:
 
     @cached_property
     def groups(self) -> ColumnGroups | None:
-        """Which encoded columns belong together: the levels of a category, a number and the mark of its gaps; None if none do."""
+        """Which encoded columns belong together: the levels of a category, or a number and the mark of its missing values; None if none do."""
         ends: Ints = np.cumsum([0, *(len(rule.names) for rule in self.rules)])
         spans = [
             (rule, tuple(range(first, end)))

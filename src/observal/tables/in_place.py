@@ -27,7 +27,7 @@ from observal.tables.roles import as_class
 WHATS = ("The log", "The pool")
 _NOT_PARQUET = tuple(suffix for suffix in SUFFIXES if suffix not in PARQUET)
 LARGE = 1 << 30
-"""Bytes of Parquet from which on a campaign leaves its tables where they are, unless somebody says otherwise."""
+"""Bytes of Parquet from which on a campaign leaves its tables where they are by default."""
 
 
 class ColumnTable:
@@ -135,7 +135,7 @@ def load_in_place(
     classes, positive, propensity_floor, max_categories
         As for :func:`observal.tables.load_problem`.
     executor : optional
-        Who reads and computes: see :func:`observal.parts.executor_of`.
+        What reads and computes: see :func:`observal.parts.executor_of`.
     """
     _require_stays(logged, pool, propensity)
     rows = _found(logged, pool, roles, propensity, executor_of(executor))
@@ -232,7 +232,7 @@ def _require_own_ids(log: LazyIds, pool: LazyIds) -> None:
     """Refuse ids that two rows of log and pool have; what is compared is not kept."""
     if _share_any(log.require_distinct("The log"), pool.require_distinct("The pool")):
         raise InvalidInput(
-            f"Every row needs an id of its own, but some of column {pool.column!r} are in the log and in the pool; leave these rows out of "
+            f"Every row needs an id of its own, but some in column {pool.column!r} are both in the log and in the pool; leave these rows out of "
             "one of them."
         )
 

@@ -117,7 +117,7 @@ def _learn_column(
 def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[ColumnRule | None, list[str]]:
     values = np.concatenate([to_floats(column) for column in columns])
     is_finite = np.isfinite(values)
-    finite = values if is_finite.all() else values[is_finite]  # no copy of a long column that has no gaps
+    finite = values if is_finite.all() else values[is_finite]  # no copy of a long column without missing values
     n_rows, n_missing = values.size, values.size - finite.size
     notes = _oddities(name, kind, columns, values)
     if finite.size == 0:

@@ -71,7 +71,7 @@ def _cost_column(settings: Mapping[str, Any]) -> str:
 def _propensities(
     table: Any, settings: Mapping[str, Any], known: Problem, X: Floats, given: str | float | None
 ) -> Floats:
-    """Return the chance of each new row, from where those of the pool came from."""
+    """Return the propensity of each new row, from where those of the pool came from."""
     columns, origin = settings.get("propensity"), settings.get("pool_from") or {}
     columns = columns if isinstance(columns, list) else [columns] if columns else []
     if given is None:
@@ -124,7 +124,7 @@ def _in_stored_columns(as_text: Any, settled: Any, schema: Any, encoder: TableEn
         column = settled.column(field.name) if rule is None else usable_column(as_text, rule)
         try:
             columns.append(column.cast(field.type))
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             if column_kind(column.type) == column_kind(field.type) == "number":  # halves where there were whole numbers
                 columns.append(column.cast(pa.float64()))
                 continue

@@ -62,7 +62,7 @@ def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
 def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Bools]:
     """Return labels as Python values, None where missing, and where they are missing.
 
-    Whole floats become integers, because a column of 0 and 1 with gaps is often stored as 0.0 and 1.0.
+    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ read without the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,8 @@ TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are rea
 def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dict[str, Any]:
     """Store an array, packed where that saves a fifth, and return the dtype and shape that :func:`read_array` needs."""
     array = np.asarray(array)
-    per_row = max(1, array.itemsize * int(np.prod(array.shape[1:])))
-    step = max(1, MOST_BYTES // per_row)
     packed = None
-    for chunk, first in enumerate(range(0, len(array), step)):
-        block = array[first : first + step]
+    for chunk, (first, block) in enumerate(_blocks(array)):
         content = b"" if packed is False else _pack(block)
         if packed is None:  # the first chunk decides: all are stored alike
             packed = len(content) < WORTH_PACKING * block.nbytes
@@ -56,12 +53,17 @@ def append_array(transaction: Transaction, name: str, array: NDArray[Any], form:
     """Store more rows of an array, in the same form, and return that form with its new shape."""
     block = np.ascontiguousarray(array, dtype=np.dtype(form["dtype"]))
     chunk, first = len(transaction.first_rows(name)), form["shape"][0]
-    step = max(1, MOST_BYTES // max(1, block.itemsize * math.prod(block.shape[1:])))
-    for k, start in enumerate(range(0, len(block), step)):
-        part = block[start : start + step]
+    for k, (start, part) in enumerate(_blocks(block)):
         content = _pack(part) if form.get("packed") else part.tobytes()
         transaction.write_chunk(name, chunk + k, first + start, content)
     return {**form, "shape": [first + len(block), *form["shape"][1:]]}
+
+
+def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield the first row and the rows of each chunk of an array."""
+    step = max(1, MOST_BYTES // max(1, array.itemsize * math.prod(array.shape[1:])))
+    for first in range(0, len(array), step):
+        yield first, array[first : first + step]
 
 
 def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from observal.data import Pool
 from observal.errors import InvalidInput
@@ -45,14 +46,26 @@ def grown(known: Problem, more: Pool) -> Problem:
     if (pool.cost is None) != (more.cost is None):
         raise InvalidInput("New rows need a cost if the pool has one, and none otherwise; give the same columns.")
     cost = None if pool.cost is None else np.concatenate([pool.cost, more.cost])
-    ids = np.concatenate([pool.ids, more.ids])
-    if len({str(value) for value in ids.tolist()}) < ids.size:
-        raise InvalidInput(
-            "Every row needs an id of its own, but some of the new rows have ids of the pool; give others."
-        )
+    ids = _joined_ids(pool.ids, more.ids)
     X = np.concatenate([pool.X, np.asarray(more.X, dtype=pool.X.dtype)])
     propensity = np.concatenate([pool.propensity, more.propensity])
     return Problem(known.logged, Pool(X, propensity, ids, cost, pool.column_groups))
+
+
+def _joined_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
+    """Return the ids of all rows; refuse those of another kind, and those that are there already."""
+    kinds = ["whole numbers" if one.dtype.kind in "iu" else "text" for one in (ids, more)]
+    if kinds[0] != kinds[1]:
+        raise InvalidInput(
+            f"The ids of the pool are {kinds[0]}, but those of the new rows are {kinds[1]}; give ids of the same kind (ids=)."
+        )
+    joined = np.concatenate([ids, more])
+    if len({str(value) for value in joined.tolist()}) < joined.size:
+        free = f", for example whole numbers from {int(ids.max()) + 1} on" if kinds[0] == "whole numbers" else ""
+        raise InvalidInput(
+            f"Every row needs an id of its own, but some of the new rows have ids of the pool; give others (ids=){free}."
+        )
+    return joined
 
 
 def near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int] | None]:

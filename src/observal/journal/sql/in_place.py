@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints, class_array, frozen
+from observal.checks import Ints, class_array, sealed
 from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
@@ -31,7 +31,7 @@ ARRAYS = {"log.codes", "log.propensity", "pool.propensity"}
 
 
 def write_in_place(transaction: Transaction, problem: Problem, progress: Progress = None) -> dict[str, Any]:
-    """Store chances, labels and where the parts are; return the dtypes and shapes that :func:`read_in_place` needs."""
+    """Store propensities, labels and where the parts are; return the dtypes and shapes that :func:`read_in_place` needs."""
     logged, pool = problem.logged, problem.pool
     vectors: dict[str, Any] = {
         "log.codes": logged.codes,
@@ -51,7 +51,7 @@ def write_in_place(transaction: Transaction, problem: Problem, progress: Progres
 
 def is_in_place(transaction: Transaction) -> bool:
     """Tell whether a campaign's tables stay in their files."""
-    return (WHERE, 0) in transaction.chunk_names()
+    return transaction.has_chunk(WHERE, 0)
 
 
 def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds, LazyIds]]:
@@ -87,7 +87,7 @@ def read_in_place(
     groups: ColumnGroups | None = None,
 ) -> Problem:
     """Return log and pool; their rows are read when they are needed."""
-    arrays = {name: frozen(read_array(transaction, name, form)) for name, form in forms.items()}
+    arrays = {name: sealed(read_array(transaction, name, form)) for name, form in forms.items()}
     learned = TableEncoder.from_dict(encoder)
     (log, pool), (log_ids, pool_ids) = _rows(transaction)
     labels = CodedLabels(arrays["log.codes"], class_array(classes))

@@ -97,6 +97,10 @@ class Transaction:
         """Return the name and number of each chunk of data."""
         return sorted(self._digests)
 
+    def has_chunk(self, name: str, chunk: int) -> bool:
+        """Tell whether there is such a chunk."""
+        return (name, chunk) in self._digests
+
     @cached_property
     def _digests(self) -> dict[tuple[str, int], str]:
         found = self._connection.execute(sa.select(digest_of_chunk)).all()

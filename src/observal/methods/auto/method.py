@@ -11,11 +11,12 @@ from observal.checks import Floats, Ints, check_numbers, check_whole
 from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.methods.auto.record import explored, surprises
-from observal.methods.draw import RANDOM, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.draw import Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.frame import taken_for_gap
 from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem import Problem
-from observal.types import ASKED, Answers, Plan, Round, Stop
+from observal.types import Answers, Plan, Round, Stop
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
@@ -47,8 +48,8 @@ class AutoVC:
     clip_constant : float
         Stands for the log term of that threshold, as C in the paper's experiments.
     priority : {"accuracy", "balanced", "measure"}
-        What labels are for: a good classifier, a narrow interval around its error, or both. "measure" picks at least half of each
-        batch at random, "balanced" a quarter, where mistakes are likely and the log has few labels.
+        What labels are for: a good classifier ("accuracy"), a narrow interval around its error ("measure"), or both. "measure" picks at
+        least half of each batch at random, "balanced" a quarter, where mistakes are likely and the log has few labels.
     order : {"pool", "stream"}
         Whether the whole pool is there to choose from, or its rows arrive one by one and each is decided on at once.
 
@@ -56,12 +57,12 @@ class AutoVC:
     -----
     **Choice.** With f the share picked at random and G the rows that pass the gate (2·n > m·Q0, n the labels bought with this batch),
     ``π(x) = (1 − f)·1{among the smallest leads} + f·batch/G·1{passes}``. Rows picked at random are a fair sample of the rows for which
-    the log has few labels. Before it asks, the blend notes for each row its guess and the chance that this is wrong; f is by how
-    much the share of wrong guesses among rows picked at random exceeds those chances. On an ordinary log that is about 0, and
-    exploring costs little; on one that makes the blend confidently wrong it is large, and exploring is worth it.
+    the log has few labels. Before it asks, the blend notes for each row its guess and the chance that this is wrong. f is how
+    much more often guesses on rows picked at random are wrong than these chances say, within limits. On an ordinary log that is about
+    0, so little is explored; if the log makes the blend confidently wrong, it is large, and exploring is worth it.
 
-    **Kept choices.** Weights of the learners and their settings are chosen anew when half as many labels again were
-    bought, and kept in between. The fit is a function of the labels and of these choices alone.
+    **Kept choices.** Weights of the learners and their settings are chosen again each time the number of labels
+    has grown by half, and kept in between. The fit is a function of the labels and of these choices alone.
 
     **Streams.** A row is uncertain if its lead is smaller than that of nine tenths of the log's rows; see
     :func:`~observal.methods.stream.stream_chances`. Uncertain rows are asked about whether they pass the gate or not. No row is looked
@@ -214,7 +215,7 @@ class AutoVC:
 
     def near_of(self, problem: Problem, state: PoolState, plan: Plan, rows: Ints) -> Ints:
         """Return those of some pool rows that a plan would have taken, had they been in the pool when it was made in a state."""
-        taken = plan.asked[plan.reason[plan.action == ASKED] != RANDOM]
+        taken = taken_for_gap(plan)
         both = problem.n_logged + np.concatenate([taken, rows])
         leads = state.model.unlabelled_leads(both, state.labelled(problem)[0])
         return np.asarray(rows[leads[taken.size :] <= leads[: taken.size].max(initial=-np.inf)])

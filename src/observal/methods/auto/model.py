@@ -26,7 +26,7 @@ UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as smal
 # With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
 INTERVAL_FOLDS = 10
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
-AGAIN = 1.5  # weights and settings are chosen anew when this many times the labels were bought
+AGAIN = 1.5  # weights and settings are chosen again when this many times the labels were bought
 
 
 class Pooled(NamedTuple):
@@ -50,7 +50,7 @@ class Fitter:
     population : Population
         What their rows say without labels.
     anchor : PoolState, optional
-        The earlier state whose weights and settings still hold; without one they are chosen anew.
+        The earlier state whose weights and settings still hold; without one they are chosen again.
     """
 
     method: AutoVC

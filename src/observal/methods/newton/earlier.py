@@ -1,6 +1,6 @@
-"""The classifier of the log alone, where it makes credibly fewer mistakes than the last one.
+"""The classifier of the log alone, for when it very likely makes fewer mistakes than the last one.
 
-A linear model can get worse by labels: a few rows far away that it cannot fit pull it from where it was right. So the last classifier
+Labels can make a linear model worse: a few distant rows that it cannot fit pull it away from where it was right. So the last classifier
 is compared with that of the log alone, round 0, on all labelled rows, each judged by fits that have
 not seen it. With w_i the share of the population that a row stands for and d_i = 1{the last is wrong} − 1{the earlier is wrong}, the
 last one makes ``D = Σ w_i·d_i`` more mistakes. With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, its standard
@@ -23,7 +23,7 @@ LEAST_DIFFERENT = 10  # labelled rows on which two classifiers must differ to be
 
 
 def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
-    """Return the state that knows the log alone, if its classifier makes credibly fewer mistakes; else None."""
+    """Return the state that knows the log alone, if its classifier very likely makes fewer mistakes; else None."""
     from scipy.special import ndtri
 
     earlier = state

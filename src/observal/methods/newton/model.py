@@ -198,7 +198,7 @@ class NewtonModel:
 
     @cached_property
     def returned(self) -> PoolState:
-        """The state whose classifier is returned: this one, unless an earlier one makes credibly fewer mistakes."""
+        """The state whose classifier is returned: this one, unless an earlier one very likely makes fewer mistakes."""
         from observal.methods.newton.earlier import better_earlier
 
         method, plain = self.method, not self.follows and self.problem.cost is None
