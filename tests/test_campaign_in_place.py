@@ -220,6 +220,7 @@ def test_labels_of_any_plain_type_are_those_of_copied_tables(small):
         [Decimal("0"), Decimal("1"), None] * 20,
         [2**60, 2**60 + 1] * 30,
         [True, False, None] * 20,
+        ["yes", " yes", "no ", " "] * 15,
     ):
         rewrite(small, y=pa.array(labels))
         copied = load_problem([tables[0]], tables[1], roles, propensity="q0")

@@ -131,7 +131,9 @@ def _about(loaded: Any, roles: TableRoles, columns: Sequence[str]) -> dict[str, 
     """Return what a campaign's settings say of its tables."""
     from observal.diagnosis.quick import quick_warnings
 
-    warnings = quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources)
+    encoder = loaded.encoder
+    dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
+    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates)
     return {
         "id": roles.id or ("id" if "id" not in columns else "row"),
         "label": roles.label,

@@ -125,7 +125,9 @@ def tell(
         say(f"{'Standard input' if labels == '-' else labels} has no answers yet; nothing was stored.")
         return
     budget = f" of {status.label_budget}" if status.label_budget is not None else ""
-    say(f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} rows are open.")
+    say(
+        f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} {'row is' if status.open_rows == 1 else 'rows are'} open."
+    )
 
 
 def history(campaign: Where, as_json: Json = False) -> None:

@@ -183,19 +183,19 @@ def read_coded_labels(
     rows: Parts,
     name: str,
     classes: Sequence[Any] | None,
-    as_class: Callable[[Any, Sequence[Any]], Any] | None = None,
+    as_label: Callable[[Any, Sequence[Any] | None], Any] | None = None,
 ) -> CodedLabels:
     """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers.
 
-    `as_class` returns the class that a label is written like; by default a label must be equal to its class.
+    `as_label` returns what a value and the classes make the label, None if it is missing; by default labels are taken as they are.
     """
     seen: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
     codes = np.empty(len(rows), dtype=np.int8)
     done = 0
     for values, places in rows.executor.map(partial(_labels_of_part, rows.bare, name), range(len(rows.parts))):
-        if classes is not None and as_class is not None:
-            values = [as_class(value, classes) for value in values]  # noqa: PLW2901
-        for value in values:
+        if as_label is not None:
+            values = [as_label(value, classes) for value in values]  # noqa: PLW2901
+        for value in (value for value in values if value is not None):
             if classes is not None and value not in seen:
                 raise InvalidLabel(
                     f"A label of the log must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or "
@@ -206,7 +206,7 @@ def read_coded_labels(
                     f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
                 )
             seen.setdefault(value, len(seen))
-        lookup = np.array([*(seen[value] for value in values), -1], dtype=np.int8)
+        lookup = np.array([*(-1 if value is None else seen[value] for value in values), -1], dtype=np.int8)
         codes[done : done + places.size] = lookup[places]
         done += places.size
     listed = np.empty(len(seen), dtype=object)

@@ -22,7 +22,7 @@ from observal.tables.learning import learn_rules
 from observal.tables.positive import Positive, positive_last
 from observal.tables.problem import ESTIMATE, LoadedProblem, TableRoles
 from observal.tables.reading import SUFFIXES
-from observal.tables.roles import as_class
+from observal.tables.roles import as_label
 
 WHATS = ("The log", "The pool")
 _NOT_PARQUET = tuple(suffix for suffix in SUFFIXES if suffix not in PARQUET)
@@ -197,7 +197,7 @@ def _labels(
     rows: Parts, label: str, classes: Sequence[Any] | None, positive: Positive
 ) -> tuple[CodedLabels, list[str]]:
     """Return the labels of the log with the positive class last, and a note if it had to be guessed."""
-    labels = read_coded_labels(rows, label, classes, as_class)
+    labels = read_coded_labels(rows, label, classes, as_label)
     check_classes(labels.classes.tolist(), label, int(labels.revealed.sum()), classes is not None)
     if classes is not None and (positive is None or callable(positive)):
         return labels, []

@@ -62,7 +62,8 @@ def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
 def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Bools]:
     """Return labels as Python values, None where missing, and where they are missing.
 
-    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0.
+    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0. Spaces around text
+    do not count, so text of nothing but spaces is missing.
 
     Parameters
     ----------
@@ -100,21 +101,25 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
             raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
         distinct = [value for _, value in found]
     lookup = np.empty(len(distinct) + 1, dtype=object)
-    lookup[:-1] = distinct if classes is None else [as_class(value, classes) for value in distinct]
+    lookup[:-1] = [as_label(value, classes) for value in distinct]
     labels = lookup[positions]
     return labels, missing_mask(labels)
 
 
-def as_class(value: Any, classes: Sequence[Any]) -> Any:
-    """Return the class that a label is, or is written like; None stays None.
+def as_label(value: Any, classes: Sequence[Any] | None = None) -> Any:
+    """Return a label without spaces around it, None if nothing is left; if classes are named, the one that it is written like.
 
     Examples
     --------
-    >>> as_class("1", [0, 1]), as_class(" Yes", ["no", "yes"])
-    (1, 'yes')
+    >>> as_label(" yes"), as_label(" "), as_label("1", [0, 1])
+    ('yes', None, 1)
     """
-    if value is None:
-        return None
+    if isinstance(value, str) and value not in (() if classes is None else classes):
+        value = value.strip() or None
+    return value if value is None or classes is None else _as_class(value, classes)
+
+
+def _as_class(value: Any, classes: Sequence[Any]) -> Any:
     exact = [one for one in classes if one == value and isinstance(one, str) == isinstance(value, str)]
     alike = [one for one in classes if _text(one) == _text(value)]
     if exact or alike:
