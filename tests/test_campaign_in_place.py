@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from decimal import Decimal
+from types import SimpleNamespace
 
 import distributed
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
+from observal.journal.sql import in_place as storing
 from observal.tables import TableRoles, load_problem
 from observal.tables.in_place import load_in_place
 from tests.clusters import without_dask
@@ -101,6 +103,14 @@ def test_check_reads_the_tables_again_each_time(made):
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     with pytest.raises(PartsChanged, match="Row group 0"):
         campaign.check()
+
+
+def test_log_and_pool_are_found_by_name_in_whatever_order_they_were_stored():
+    part = ["a.parquet", 0, 1, 4, 10, "sum"]
+    where = {name: {"parts": [part], "id": f"id of {name}", "first": 0} for name in ("pool", "log")}
+    stored = SimpleNamespace(read_chunk=lambda *_: json.dumps(where))
+    _, (log_ids, pool_ids) = storing._rows(stored)
+    assert (log_ids.column, pool_ids.column) == ("id of log", "id of pool")
 
 
 def test_people_label_it_on_the_page(made, monkeypatch):
