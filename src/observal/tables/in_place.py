@@ -142,6 +142,8 @@ def load_in_place(
     tables = [ColumnTable(one) for one in rows]
     check_excluded(tables, roles.exclude)
     labels, guessed = _labels(rows[0], roles.label, classes, positive)
+    rules, notes = learn_rules(tables, roles.features, (*roles.named, propensity), max_categories)
+    encoder = TableEncoder(tuple(rules), tuple(notes))
     q_log, q_pool = (
         check_propensity(read_floats(one, propensity, "propensity", what), len(one), what)
         for one, what in zip(rows, WHATS, strict=True)
@@ -151,8 +153,6 @@ def load_in_place(
         None if roles.cost is None else read_floats(one, roles.cost, "cost", what)
         for one, what in zip(rows, WHATS, strict=True)
     )
-    rules, notes = learn_rules(tables, roles.features, (*roles.named, propensity), max_categories)
-    encoder = TableEncoder(tuple(rules), tuple(notes))
     X_log, X_pool = (encoded(one, encoder) for one in rows)
     ids = LazyIds(X_log, roles.id, len(X_pool) if roles.id is None else 0), LazyIds(X_pool, roles.id)
     _require_own_ids(*ids)
