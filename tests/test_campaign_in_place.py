@@ -93,9 +93,9 @@ def test_a_table_that_was_changed_is_noticed(made):
     assert len(Campaign.open(folder / "campaign.db").ask()) == 8
 
 
-def test_check_reads_the_tables_again_each_time(made):
-    folder, _ = made
-    campaign, path = create(folder, "campaign.db", in_place=True), folder / "pool.parquet"
+def test_check_reads_the_tables_again_each_time(small):
+    rewrite(small, y=["0", "1", None] * 20)
+    campaign, path = create(small, "campaign.db", in_place=True), small / "pool.parquet"
     campaign.check()
     content, times = bytearray(path.read_bytes()), path.stat()
     content[200] ^= 1
@@ -282,8 +282,9 @@ def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
     assert "in_place" not in create(folder, "b.db", in_place=False).settings
 
 
-def test_a_campaign_starts_a_cluster_once_and_only_if_it_is_needed(made, monkeypatch):
-    folder, started = made[0], without_dask(monkeypatch)
+def test_a_campaign_starts_a_cluster_once_and_only_if_it_is_needed(small, monkeypatch):
+    folder, started = small, without_dask(monkeypatch)
+    rewrite(folder, y=["0", "1", None] * 20)
     campaign = create(folder, "campaign.db", in_place=True, executor="local")
     assert campaign.problem.pool.X.executor is campaign.problem.logged.X.executor
     campaign.ask(2)
