@@ -159,7 +159,7 @@ def _ids(logged: LoggedData, pool: Pool, names: Sequence[str], dates: Sequence[s
 def _some(X: Any, rows: Ints) -> Ints:
     """Return a sample of these rows; those of a few parts, where rows are in files."""
     if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
-        part = np.searchsorted(X.ends, rows, side="right") - 1
+        part = np.searchsorted(X.edges, rows, side="right") - 1
         rows = rows[np.isin(part, np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64))]
     return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
 
