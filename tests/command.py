@@ -6,10 +6,17 @@ import contextlib
 import io
 import os
 import sys
+from functools import cache
 from subprocess import CompletedProcess
 from unittest import mock
 
+import typer.main
+
 from observal.cli import main
+
+made_once = cache(
+    typer.main.get_command
+)  # from the signatures of all commands, which takes longer than most of them run
 
 
 def observal(*arguments: object, cwd: object = ".", **environment: str) -> CompletedProcess[str]:
@@ -22,6 +29,7 @@ def observal(*arguments: object, cwd: object = ".", **environment: str) -> Compl
         contextlib.chdir(str(cwd)),
         mock.patch.dict(os.environ, environment),
         mock.patch.object(sys, "argv", command),
+        mock.patch.object(typer.main, "get_command", made_once),
     ):
         try:
             main()
