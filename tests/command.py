@@ -8,15 +8,16 @@ import os
 import sys
 from functools import cache
 from subprocess import CompletedProcess
+from typing import Any
 from unittest import mock
 
 import typer.main
+import typer.testing
 
-from observal.cli import main
+from observal.cli import app, main
 
-made_once = cache(
-    typer.main.get_command
-)  # from the signatures of all commands, which takes longer than most of them run
+# Typer makes the commands from their signatures, which takes longer than most of them run.
+made_once = cache(typer.main.get_command)
 
 
 def observal(*arguments: object, cwd: object = ".", **environment: str) -> CompletedProcess[str]:
@@ -36,3 +37,9 @@ def observal(*arguments: object, cwd: object = ".", **environment: str) -> Compl
         except SystemExit as end:
             code = end.code
     return CompletedProcess(command, int(code or 0), out.getvalue(), errors.getvalue())
+
+
+def invoke(*arguments: object, **options: Any) -> Any:
+    """Run ``observal`` with these arguments as Typer's own runner does: an error is in the result, not yet a sentence."""
+    with mock.patch.object(typer.testing, "_get_command", made_once):
+        return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
