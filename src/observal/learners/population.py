@@ -182,8 +182,7 @@ class Population:
         feature_map = FeatureMap.of(*blocks)
         n_rows = sum(block.shape[0] for block in blocks)
         most = min(POPULATION_ROWS, max(TYPICAL_ROWS, POPULATION_NUMBERS // max(1, blocks[0].shape[1])))
-        order = rng.permutation(n_rows)[:most]
-        chosen = take(blocks, np.sort(order))
+        chosen = take(blocks, np.sort(rng.permutation(n_rows)[:most]))  # the order of all rows is not kept
         if hasattr(chosen, "tocsr"):
             return cls(feature_map, feature_map(chosen), feature_map(chosen[:0]))
         varies = feature_map(chosen).std(axis=0) > FLAT

@@ -142,12 +142,7 @@ def load_in_place(
         q_log, q_pool = floored[0].propensity, floored[1].propensity
         said += [one.warning for one in floored if one.warning is not None]
     ids = LazyIds(rows_log, roles.id, len(rows_pool) if roles.id is None else 0), LazyIds(rows_pool, roles.id)
-    keys = [one.require_distinct(what) for one, what in zip(ids, ("The log", "The pool"), strict=True)]
-    if roles.id is not None and _share_any(*keys):
-        raise InvalidInput(
-            f"Every row needs an id of its own, but some of column {roles.id!r} are in the log and in the pool; leave these rows out of one "
-            "of them."
-        )
+    _require_own_ids(*ids)
     costs = [
         None if roles.cost is None else read_floats(rows, roles.cost, "cost", what)
         for rows, what in ((rows_log, "The log"), (rows_pool, "The pool"))
@@ -184,6 +179,15 @@ def _positive_last(labels: CodedLabels, positive: Positive) -> tuple[CodedLabels
     moved = np.array([*(list(classes).index(value) for value in known), -1], dtype=np.int8)
     listed = labels.classes[[known.index(value) for value in classes]]
     return CodedLabels(frozen(moved[labels.codes]), listed), said
+
+
+def _require_own_ids(log: LazyIds, pool: LazyIds) -> None:
+    """Refuse ids that two rows of log and pool have; what is compared is not kept."""
+    if _share_any(log.require_distinct("The log"), pool.require_distinct("The pool")):
+        raise InvalidInput(
+            f"Every row needs an id of its own, but some of column {pool.column!r} are in the log and in the pool; leave these rows out of "
+            "one of them."
+        )
 
 
 def _share_any(a: Ints, b: Ints) -> bool:
