@@ -23,7 +23,7 @@ from observal.parts.executors import alone
 RETRIES = 20
 CONNECT_SECONDS = 10
 QUIET_SECONDS = 300  # without any part that finishes, until all missing ones are submitted again
-MOST_QUIET = 4  # such times in a row; each takes twice as long as the one before: 75 minutes in all
+MOST_QUIET = 5  # such times in a row; each takes twice as long as the one before: 155 minutes in all
 
 
 class Cluster:
@@ -86,7 +86,7 @@ class Cluster:
     def _map(self, distributed: Any, function: Callable[[Any], Any], every: list[Any]) -> Iterator[Any]:
         place: dict[Any, int] = {}  # of each future that is not done: more than one may compute the same item
         running, ready = distributed.as_completed(loop=self.client.loop), dict[int, Any]()
-        due, left, quiet = 0, self.retries, 0
+        due, left, quiet, again = 0, self.retries, 0, False
 
         def submit(missing: list[int]) -> None:
             made = self._submit(function, [every[k] for k in missing])
@@ -98,18 +98,19 @@ class Cluster:
             while due < len(every):
                 future = _finished(running, self.quiet_seconds * 2**quiet)
                 if future is None:
-                    quiet += 1
+                    quiet, again = quiet + 1, True
                     self._require_hope(quiet)
                     submit([k for k in range(due, len(every)) if k not in ready])
                     continue
-                quiet, k = 0, place.pop(future)
-                if k < due or k in ready:
+                if (k := place.pop(future, None)) is None:  # another was first
                     continue
                 if future.status == "error" and isinstance(future.exception(), distributed.KilledWorker) and left:
                     left -= 1
                     submit([k])
                     continue
-                ready[k] = future.result(timeout=self.quiet_seconds)
+                ready[k], quiet = future.result(timeout=self.quiet_seconds), 0
+                if again:
+                    self._give_up([other for other, same in place.items() if same == k], place)
                 while due in ready:
                     yield ready.pop(due)
                     due += 1
@@ -124,6 +125,13 @@ class Cluster:
             shared = self.client.submit(_given, function, pure=False, retries=self.retries)
         made: list[Any] = self.client.map(_call, items, shared=shared, pure=False, retries=self.retries)
         return made
+
+    def _give_up(self, futures: list[Any], place: dict[Any, int]) -> None:
+        """Cancel futures whose item is computed: those that no worker has begun cost nothing then."""
+        for future in futures:
+            del place[future]
+        if futures:
+            self.client.cancel(futures)
 
     def _require_hope(self, quiet: int) -> None:
         """Refuse to wait any longer if there is no worker, or if nothing was finished so many times."""
