@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
+from observal.experiments.benchmark import Specification, benchmark
+from observal.experiments.trials import computed_by
 from observal.parts import Parts, Serial, Threads, executor_of, map_blocks
 from observal.parts.cluster import Cluster
 from observal.parts.executors import Watched
@@ -328,6 +330,27 @@ def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, cluster
     finally:
         killer.join()
     assert pid not in cluster.run(os.getpid).values()
+
+
+def test_a_benchmark_on_a_cluster_is_that_of_this_machine():  # on one with processes: test_campaign_in_place.py, slow
+    spec = Specification(
+        methods={"ours": NEWTON},
+        only="linear / certainty",
+        trials=1,
+        rows=300,
+        label_budget=16,
+        peers=("margin/logistic",),
+    )
+    here = benchmark(spec, jobs=1)
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, silence_logs=50) as one,
+        distributed.Client(one) as client,
+        computed_by(executor_of(client)),
+    ):
+        there = benchmark(spec)
+    curves = ({key: (c.labels.tolist(), c.errors.tolist()) for key, c in one.curves.items()} for one in (here, there))
+    assert next(curves) == next(curves)
+    assert here.curves
 
 
 def hanging(folder, first_only):
