@@ -6,6 +6,7 @@ import doctest
 import importlib
 import pickle
 import re
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -128,6 +129,8 @@ def test_a_drawn_plan_is_full_repeatable_and_says_why(situation, seed):
     drawn = draw(problem, state, choice, gaps)
     plan, again = (draw_plan(drawn, np.random.default_rng(seed)) for _ in range(2))
     assert plan.positions.tolist() == again.positions.tolist()
+    spelled_out = draw_plan(replace(drawn, chance=np.asarray(drawn.chance)), np.random.default_rng(seed))
+    assert plan.positions.tolist() == spelled_out.positions.tolist()
     open_ = state.open_rows(problem)
     assert plan.asked.size == min(choice.batch, int(open_.sum())) == np.unique(plan.asked).size
     assert open_[plan.asked].all()
@@ -239,6 +242,21 @@ def test_a_budget_cut_scales_the_chances_and_the_scaled_chances_are_right():
         np.testing.assert_allclose(cut.query_probability, plan.query_probability[:2] / 3)
     for count, chance in zip(counts.tolist(), (np.asarray(drawn.chance) / 3).tolist(), strict=True):
         assert binomtest(count, n_draws, chance).pvalue > 1e-3 / 12  # all right: fails with a chance below 1e-3
+
+
+def test_choosing_from_a_large_pool_takes_a_few_bytes_a_row(monkeypatch):
+    monkeypatch.setattr("observal.parts.vectors.PIECE_ROWS", 4096)
+    n, rng = 200_000, np.random.default_rng(0)
+    X = np.zeros((n, 1))
+    problem = Problem(ob.LoggedData(X[:2], [0.0, 1.0], 0.5), ob.Pool(X, rng.random(n)))
+    state, gaps = PoolState.start(problem, lambda state: None), rng.random(n)
+    tracemalloc.start()
+    try:
+        draw_plan(draw(problem, state, Choice(batch=50), gaps), np.random.default_rng(1))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 9 * n  # what is open, who passes, places: 1, 1 and 4 bytes; a float64 for each row would be 8 more
 
 
 def test_a_row_that_is_not_taken_keeps_the_floor():
