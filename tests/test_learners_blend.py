@@ -25,7 +25,7 @@ from observal.learners.calibration import best_sharpness, calibrate, sharpen
 from observal.learners.kernel import Spectrum, fit_to_targets
 from observal.learners.labelled import Labelled, targets
 from observal.learners.linear import fit_linear
-from observal.learners.population import Population, Space
+from observal.learners.population import Population, Space, first_of_order
 from observal.learners.trees import TreeChances, from_lightgbm
 from tests.estimator_checks import EXCUSED, failed_checks
 from tests.reference import blend as slow
@@ -41,6 +41,12 @@ def test_check_estimator_passes_with_two_checks_excused(learners):
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_of_a_random_order_are_numpys_and_so_is_what_is_drawn_next():
+    one, other = np.random.default_rng(3), np.random.default_rng(3)
+    assert first_of_order(5000, 40, one).tolist() == other.permutation(5000)[:40].tolist()
+    assert one.random() == other.random()
 
 
 @pytest.mark.parametrize("shape", [(30, 6), (12, 20)])

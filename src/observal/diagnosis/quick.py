@@ -145,7 +145,7 @@ def alone(values: Floats, codes: Any) -> float:
 def _ids(logged: LoggedData, pool: Pool, names: Sequence[str], dates: Sequence[str]) -> list[str]:
     if hasattr(logged.X, "tocsr") or len(logged) + len(pool) < LEAST_DISTINCT:
         return []
-    X = np.concatenate([of[_some(of, np.arange(of.shape[0]))] for of in (logged.X, pool.X)])
+    X = np.concatenate([of[_some(of)] for of in (logged.X, pool.X)])
     found = []
     for column, name in enumerate(names):
         values = X[:, column]
@@ -156,11 +156,16 @@ def _ids(logged: LoggedData, pool: Pool, names: Sequence[str], dates: Sequence[s
     return _few(found)
 
 
-def _some(X: Any, rows: Ints) -> Ints:
-    """Return a sample of these rows; those of a few parts, where rows are in files."""
+def _some(X: Any, rows: Ints | None = None) -> Ints:
+    """Return a sample of these rows, by default of all; those of a few parts, where rows are in files."""
     if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
-        part = np.searchsorted(X.edges, rows, side="right") - 1
-        rows = rows[np.isin(part, np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64))]
+        parts = np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64)
+        if rows is None:
+            rows = np.concatenate([np.arange(X.edges[k], X.edges[k + 1]) for k in parts])
+        else:
+            rows = rows[np.isin(np.searchsorted(X.edges, rows, side="right") - 1, parts)]
+    elif rows is None:
+        rows = np.arange(X.shape[0])
     return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
 
 

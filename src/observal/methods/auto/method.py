@@ -11,7 +11,7 @@ from observal.checks import Floats, Ints, check_numbers, check_whole
 from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.methods.auto.record import explored, surprises
-from observal.methods.draw import Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.frame import taken_for_gap
 from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
@@ -160,7 +160,7 @@ class AutoVC:
         if state.model.blend.is_constant:
             drawn = at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
-            judged, nobody = state.model.judged, np.zeros(len(problem.pool), dtype=bool)
+            judged, nobody = state.model.judged, np.broadcast_to(np.False_, len(problem.pool))
             drawn = draw(problem, state, choice, judged.margins, nobody, judged.doubt)
         plan = draw_plan(drawn, rng)
         near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
@@ -231,5 +231,6 @@ def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:
     """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""
     open_, passing = open_and_passing(problem, state, choice)
     size = min(choice.batch, int(open_.sum()))
-    nobody = np.zeros(passing.size, dtype=bool)
-    return Draw(np.minimum(1.0, size / max(1, int(passing.sum()))) * passing, nobody, nobody)
+    chance = min(1.0, size / max(1, int(passing.sum())))
+    nobody = np.empty(0, dtype=np.int64)
+    return Draw(Chances(passing.view(np.uint8), np.array([0.0, chance])), nobody, nobody)
