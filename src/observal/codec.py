@@ -289,6 +289,18 @@ def recorded_class(recorded: Any) -> type[Any]:
         ) from None
 
 
+def decode_method(encoded: Any, read_array: ReadArray | None = None) -> dict[str, Any]:
+    """Return a recorded method, and the names of its recorded settings that no longer exist.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> decode_method({"type": "NewtonVC", "fields": {"batch": 7, "penalty": 0.5}}) == {"method": ob.NewtonVC(batch=7), "gone": ["penalty"]}
+    True
+    """
+    return {"method": decode(encoded, read_array, "method"), "gone": gone_settings(encoded)}
+
+
 def gone_settings(value: Any) -> list[str]:
     """Return the recorded settings that no longer exist, unless their value is the one that is used now.
 
