@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from observal.checks import Ints, check_number
+from observal.checks import Ints, check_number, check_share, check_whole
 from observal.data import LoggedData, Pool
 from observal.diagnosis.calibration import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
@@ -306,12 +306,11 @@ def _check(
         raise InvalidInput(
             f"There must be one name for each of the {n_features} features, but {len(names)} were given; name them all."
         )
-    if target_error is not None and not 0.0 < float(target_error) < 1.0:
-        raise InvalidInput(f"target_error must be a share between 0 and 1, but is {target_error}; write 5% as 0.05.")
+    if target_error is not None:
+        check_share(target_error, "target_error", inner=True, fix="write 5% as 0.05")
     for strength in confounding:
         check_number(strength, "The strength of confounding", 1.0)
-    if not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise InvalidInput(f"random_state must be a whole number of at least 0, but is {random_state!r}.")
+    check_whole(random_state, "random_state", 0)
     return names
 
 

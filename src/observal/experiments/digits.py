@@ -30,7 +30,7 @@ def make_digits(seed: int) -> tuple[Simulation, tuple[str, ...]]:
     digits = load_digits()
     is_8 = digits.target == 8
     policy = Certainty.fit(digits.data, is_8.astype(np.int64), seed, standardise=True)
-    timid = replace(policy, scale=TIMID * policy.scale, floor=FLOOR)
+    timid = replace(policy, scale=TIMID * policy.scale, propensity_floor=FLOOR)
     data = Dataset(digits.data, np.where(is_8, "yes", "no"), TITLE, "Eights against all other digits.")
     return simulate(data, timid, seed), tuple(digits.feature_names)
 

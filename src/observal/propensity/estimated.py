@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Bools, Floats, Ints, check_features, frozen
+from observal.checks import Bools, Floats, Ints, check_features, check_whole, frozen
 from observal.errors import InvalidInput
 from observal.threads import one_thread
 
@@ -99,6 +99,7 @@ def estimate(
     """
     X = check_features(X, "The log's features")
     X_pool = None if X_pool is None else check_features(X_pool, "The pool's features")
+    check_whole(random_state, "random_state", 0)
     shown = _check_revealed(revealed, X.shape[0], folds)
     if method not in ("auto", "constant", *_MODELS):
         raise InvalidInput(
@@ -151,8 +152,7 @@ def _check_revealed(revealed: ArrayLike, n_rows: int, folds: int) -> Bools:
             f"`revealed` must have one value for each of the {n_rows} rows, but has shape {shown.shape}."
         )
     shown = shown.astype(bool)
-    if folds < 2:
-        raise InvalidInput(f"Cross-fitting needs at least 2 folds, but got {folds}; 5 is usual.")
+    check_whole(folds, "folds", 2, "5 is usual")
     fewest = min(int(shown.sum()), int((~shown).sum()))
     if fewest < 2 * folds:
         raise InvalidInput(
