@@ -22,8 +22,8 @@ from observal.learners.members import (
     unseen_by_trees,
 )
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.frame import as_near
 from observal.methods.pool import PoolState
+from observal.methods.sampled import as_near
 from observal.problem import Problem
 from observal.types import Answers, Plan, Round, Stop
 

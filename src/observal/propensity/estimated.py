@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from observal.checks import Bools, Floats, Ints, check_features, check_whole, frozen
 from observal.errors import InvalidInput
+from observal.folds import sklearn_folds
 from observal.threads import one_thread
 
 _MODELS = ("logistic", "boosting")
@@ -107,7 +108,7 @@ def estimate(
         )
     if method == "boosting" and hasattr(X, "tocsr"):
         raise InvalidInput("Boosted trees need dense features, but the log's are sparse; use method='logistic'.")
-    parts = _folds(shown, folds, random_state)
+    parts = list(sklearn_folds(folds, random_state).split(np.zeros(shown.size), shown))
     models = [m for m in _MODELS if method in ("auto", m) and not (m == "boosting" and hasattr(X, "tocsr"))]
     with _one_thread():
         logged, pool = _cross_fit(X, shown, parts, X_pool, models, random_state)
@@ -169,12 +170,6 @@ def _one_thread() -> Any:
     return one_thread()
 
 
-def _folds(shown: Bools, folds: int, random_state: int) -> list[tuple[Ints, Ints]]:
-    from sklearn.model_selection import StratifiedKFold
-
-    return list(StratifiedKFold(folds, shuffle=True, random_state=random_state).split(np.zeros(shown.size), shown))
-
-
 def _cross_fit(
     X: Any, shown: Bools, parts: list[tuple[Ints, Ints]], X_pool: Any, models: list[str], random_state: int
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
@@ -203,10 +198,10 @@ def _fit_calibrated(model: str, X: Any, shown: Bools, random_state: int) -> dict
     from sklearn.base import clone
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.model_selection import cross_val_predict
 
     estimator = _model(model, hasattr(X, "tocsr"), random_state)
-    inner = StratifiedKFold(_INNER_FOLDS, shuffle=True, random_state=random_state)
+    inner = sklearn_folds(_INNER_FOLDS, random_state)
     scores = cross_val_predict(estimator, X, shown, cv=inner, method="decision_function")
     fitted = clone(estimator).fit(X, shown)
     # From n rows no chance below about 1/n can be told from 0, and a chance of 0 would be an infinite weight.

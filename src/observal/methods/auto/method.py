@@ -12,8 +12,8 @@ from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.methods.auto.record import explored, surprises
 from observal.methods.draw import Choice, Draw, draw, draw_plan, least_chance, open_and_passing
-from observal.methods.frame import taken_for_gap
 from observal.methods.pool import PoolState
+from observal.methods.sampled import taken_for_gap
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem import Problem
 from observal.types import Answers, Plan, Round, Stop
