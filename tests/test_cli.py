@@ -78,7 +78,7 @@ def test_ablate_as_json():
 def test_reproduce_runs_small_and_resumes(tmp_path, monkeypatch):
     from observal.experiments import reproduce
 
-    small = {"capacities": (0.04, 0.64), "learning_rates": (0.01, 1.0), "max_labels": 60, "n_rows": 600}
+    small = {"clip_constants": (0.04, 0.64), "learning_rates": (0.01, 1.0), "max_labels": 60, "n_rows": 600}
     monkeypatch.setattr(reproduce, "Specification", partial(reproduce.Specification, **small))
     arguments = ["reproduce", "--trials", "2", "--jobs", "1", "--out", str(tmp_path), "--json"]
     first = observal(*arguments)

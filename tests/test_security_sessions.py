@@ -276,6 +276,13 @@ def test_every_listed_class_goes_through_json_and_has_its_old_name():
     assert {*codec.OLD_NAMES.values(), "AutoVC", "ColumnGroups", "Interval", "Recorded"} == set(codec.CLASSES)
 
 
+@pytest.mark.parametrize("kind", [ob.ActiveVC, ob.Active18])
+def test_the_papers_constant_had_another_name(kind):
+    recorded = {"type": kind.__name__, "fields": {"capacity": 0.25}}
+    assert decode(recorded) == kind(clip_constant=0.25)
+    assert gone_settings(recorded) == []
+
+
 def test_a_renamed_setting_is_read_under_its_new_name(monkeypatch):
     monkeypatch.setitem(codec.RENAMED, "NewtonVC", {"rows_per_round": "batch"})
     recorded = {"type": "NewtonVC", "fields": {"rows_per_round": 7, "magic": 1}}

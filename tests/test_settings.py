@@ -41,7 +41,7 @@ STORED = [
     *((AblatedNewtonVC, name, 0.25) for name in ("clip_constant", "penalty", "doubt")),
     *((kind, "learning_rate", 0.5) for kind in (ob.Passive, ob.ActiveVC, ob.Active18)),
     *((kind, "passes", 2) for kind in (ob.Passive, ob.ActiveVC)),
-    *((kind, "capacity", 0.5) for kind in (ob.ActiveVC, ob.Active18)),
+    *((kind, "clip_constant", 0.5) for kind in (ob.ActiveVC, ob.Active18)),
     (partial(ob.ExactDBAL, ob.Thresholds()), "confidence", 0.5),
     (partial(ob.ExactDBAL, ob.Thresholds()), "gamma", 0.5),
     (Goals, "tolerance", 0.5),

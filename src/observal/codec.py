@@ -54,6 +54,8 @@ OLD_NAMES = {
 RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES} | {
     "NewtonVC": {"floor": "explore_share", "near": "refit_near_boundary", "settled": "stop_below"},
     "CommitteeVC": {"floor": "explore_share", "capacity": "clip_constant"},
+    "ActiveVC": {"capacity": "clip_constant"},
+    "Active18": {"capacity": "clip_constant"},
 }
 # Settings that no longer exist, and the value that is used now: a file with this value loses nothing.
 _FIXED: dict[str, dict[str, Any]] = {

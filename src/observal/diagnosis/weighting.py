@@ -18,7 +18,7 @@ from observal.weights import (
 )
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-CAPACITY = 4.0  # as in NewtonVC
+CLIP_CONSTANT = 4.0  # as in NewtonVC
 CONFIDENCE_LOST = 0.05  # as in LoggedClassifier
 
 
@@ -109,7 +109,7 @@ def summarise_weights(logged: LoggedData, pool: Pool, n_rows: float, labelled_on
         quantiles=tuple((q, float(np.quantile(usable, q))) for q in QUANTILES) if usable.size else (),
         top_share=_top_share(usable),
         clip=clip,
-        practical_clip=practical_clip_threshold(population, rows, 0, CAPACITY),
+        practical_clip=practical_clip_threshold(population, rows, 0, CLIP_CONSTANT),
         dropped=float(np.mean(plain_importance(population) > clip)) if isfinite(clip) else 0.0,
         labels_dropped=int(np.count_nonzero(weights > clip)),
         overflowing=weights.size - usable.size,

@@ -165,7 +165,7 @@ class Evidence:
         problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
         rows, _ = state.labelled(problem)
         if rows.size:
-            importance, _ = state.importance(problem, rows, method.parts.clip_constant)
+            importance, _ = state.importance(problem, rows, method.fixed.clip_constant)
             tempering = TEMPERED if method.tempering == "auto" else method.tempering
             stacked = np.concatenate([np.flatnonzero(~self.queried), np.flatnonzero(self.queried)])
             weights[stacked[rows]] = importance**tempering

@@ -10,7 +10,7 @@ import numpy as np
 from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
 from observal.interval import Interval
-from observal.methods.auto.record import explored, surprises
+from observal.methods.auto.surprises import explored, surprises
 from observal.methods.draw import Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.pool import PoolState
 from observal.methods.sampled import taken_for_gap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from observal.checks import check_flag, check_number, keep
-from observal.methods.newton.method import NewtonVC, Parts
+from observal.methods.newton.method import FixedSettings, NewtonVC
 
 
 @dataclass(frozen=True)
@@ -15,21 +15,21 @@ class AblatedNewtonVC(NewtonVC):
     Parameters
     ----------
     clip_constant, penalty, curvature, doubt, return_earlier
-        See :class:`~observal.methods.newton.method.Parts`.
+        See :class:`~observal.methods.newton.method.FixedSettings`.
     **settings
         As for :class:`~observal.methods.NewtonVC`.
 
     Examples
     --------
-    >>> AblatedNewtonVC(clip_constant=None).parts
-    Parts(clip_constant=None, penalty=0.0, curvature=True, doubt=0.05, return_earlier=True)
+    >>> AblatedNewtonVC(clip_constant=None).fixed
+    FixedSettings(clip_constant=None, penalty=0.0, curvature=True, doubt=0.05, return_earlier=True)
     """
 
-    clip_constant: float | None = Parts().clip_constant
-    penalty: float = Parts().penalty
-    curvature: bool = Parts().curvature
-    doubt: float = Parts().doubt
-    return_earlier: bool = Parts().return_earlier
+    clip_constant: float | None = FixedSettings().clip_constant
+    penalty: float = FixedSettings().penalty
+    curvature: bool = FixedSettings().curvature
+    doubt: float = FixedSettings().doubt
+    return_earlier: bool = FixedSettings().return_earlier
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,6 +46,6 @@ class AblatedNewtonVC(NewtonVC):
         )
 
     @property
-    def parts(self) -> Parts:
-        """The parts as given."""
-        return Parts(self.clip_constant, self.penalty, self.curvature, self.doubt, self.return_earlier)
+    def fixed(self) -> FixedSettings:
+        """The settings as given."""
+        return FixedSettings(self.clip_constant, self.penalty, self.curvature, self.doubt, self.return_earlier)

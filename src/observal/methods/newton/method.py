@@ -24,8 +24,8 @@ from observal.types import RETURNED, Answers, Plan, Round, Stop
 FEATURES = ("linear", "splines", "fourier", "auto")
 
 
-class Parts(NamedTuple):
-    """Parts of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
+class FixedSettings(NamedTuple):
+    """Settings of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
 
     clip_constant: float | None = 4.0
     """Takes the place of the log term in the paper's clip threshold; None clips nothing."""
@@ -137,9 +137,9 @@ class NewtonVC:
         return self.order == "pool"
 
     @property
-    def parts(self) -> Parts:
-        """The parts that are not settings."""
-        return Parts()
+    def fixed(self) -> FixedSettings:
+        """The settings that a user cannot change."""
+        return FixedSettings()
 
     @property
     def choice(self) -> Choice:
@@ -148,10 +148,10 @@ class NewtonVC:
 
     @property
     def uncertain_gap(self) -> float:
-        """The gap below which a row is uncertain: its chance of a flip, Φ(−sqrt(2·gap)), is above `parts.doubt`."""
+        """The gap below which a row is uncertain: its chance of a flip, Φ(−sqrt(2·gap)), is above `fixed.doubt`."""
         from scipy.special import ndtri
 
-        return 0.5 * float(ndtri(self.parts.doubt)) ** 2
+        return 0.5 * float(ndtri(self.fixed.doubt)) ** 2
 
     @property
     def stream_rule(self) -> StreamRule:
@@ -181,7 +181,7 @@ class NewtonVC:
             )
         if isinstance(state, StreamState):
             return stream_plan(self.stream_rule, problem, state, rng)
-        order = model.judged_gaps if self.parts.curvature else model.pool_margins
+        order = model.judged_gaps if self.fixed.curvature else model.pool_margins
         return draw_plan(draw(problem, state, self.choice, order, model.judged_gaps < self.uncertain_gap), rng)
 
     def advance(

@@ -254,7 +254,7 @@ def growing_epochs() -> Iterator[int]:
 
 def check_settings(method: Any) -> None:
     """Refuse impossible settings; only the fields that the method has are checked."""
-    for name in ("learning_rate", "capacity"):
+    for name in ("learning_rate", "clip_constant"):
         if hasattr(method, name):
             keep(method, **{name: check_number(getattr(method, name), name, 0.0, open_low=True)})
     if hasattr(method, "passes"):
