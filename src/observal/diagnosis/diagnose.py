@@ -251,7 +251,8 @@ def diagnose(
     >>> print(found.overlap.regions[0].words())
     income ≤ 30: 33% of the pool, 100% of it barely covered
     """
-    names = _check(logged, pool, feature_names, target_error, confounding, random_state)
+    problem = Problem(logged, pool)
+    names = _check(problem, feature_names, target_error, confounding, random_state)
     # Each part draws from its own stream, so that an option of one does not change another.
     for_tree, for_drift, for_fit, for_curve, for_scores = (
         np.random.default_rng([random_state, part]) for part in range(5)
@@ -262,12 +263,12 @@ def diagnose(
         with np.errstate(over="ignore"):
             total = float(plain_importance(logged.propensity).sum())
         behind = total if isfinite(total) else behind
-    weights = summarise_weights(logged, pool, behind, labelled_only)
+    weights = summarise_weights(problem, behind, labelled_only)
     kept = _kept_labels(logged, weights.clip, for_fit)
     X, codes = standardised(logged.X[kept]), logged.codes[kept]
     importance = plain_importance(logged.propensity[kept])
     with one_thread():  # many small fits: threads that wait for each other only slow them down
-        drift = find_drift(logged, pool, names, for_drift, labelled_only)
+        drift = find_drift(problem, names, for_drift, labelled_only)
         confounded = _confounding(logged, kept, X, confounding, for_fit)
         needed = labels_needed(X, codes, importance, target_error, for_curve)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
@@ -289,18 +290,15 @@ def diagnose(
 
 
 def _check(
-    logged: LoggedData,
-    pool: Pool,
+    problem: Problem,
     feature_names: Sequence[str] | None,
     target_error: float | None,
     confounding: Sequence[float],
     random_state: int,
 ) -> list[str]:
     """Return the feature names, or refuse what cannot be right."""
-    Problem(logged, pool).require_numbers(
-        "The diagnosis", "use observal.load_problem, which encodes columns of any kind"
-    )
-    n_features = logged.X.shape[1]
+    problem.require_numbers("The diagnosis", "use observal.load_problem, which encodes columns of any kind")
+    n_features = problem.logged.X.shape[1]
     names = [f"x{i}" for i in range(n_features)] if feature_names is None else [str(name) for name in feature_names]
     if len(names) != n_features:
         raise InvalidInput(

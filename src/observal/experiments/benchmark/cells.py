@@ -25,6 +25,7 @@ from observal.datasets.fitting import dense, moments
 from observal.datasets.splits import simulate_rows
 from observal.errors import InvalidInput
 from observal.experiments.benchmark.development import count_classes, halves, list_tables, load_table
+from observal.problem import Problem
 
 REAL_POLICIES = ("certainty", "uncertainty", "scorecard", "blind-spot")
 PLANE_POLICIES = ("certainty", "uncertainty")
@@ -195,7 +196,7 @@ def make_world(
 def standardised(world: Simulation) -> Simulation:
     """Return the world with features centred and scaled by log and pool together, the same for every contestant."""
     logged, pool = world.logged, world.pool
-    centre, spread = moments(np.vstack([dense(logged.X), dense(pool.X)]))
+    centre, spread = moments(dense(Problem(logged, pool).stack()))
     return replace(
         world,
         logged=replace(logged, X=(dense(logged.X) - centre) / spread),

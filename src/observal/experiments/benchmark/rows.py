@@ -11,6 +11,7 @@ import numpy as np
 from observal.checks import Floats, Ints, encode_labels
 from observal.datasets import Simulation
 from observal.folds import sklearn_folds
+from observal.problem import Problem
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))
 """The grid of scikit-learn's C, the inverse of the ridge."""
@@ -28,7 +29,7 @@ class Rows:
     @cached_property
     def X(self) -> Floats:
         """Features of log and pool."""
-        return np.vstack([self.world.logged.X, self.world.pool.X])
+        return np.asarray(Problem(self.world.logged, self.world.pool).stack())
 
     @cached_property
     def known(self) -> Floats:

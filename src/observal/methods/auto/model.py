@@ -65,7 +65,7 @@ class Fitter:
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
         """Learn what log and pool say without labels; on a stream, the log alone."""
-        known = (problem.logged.X,) if method.order == "stream" else (problem.logged.X, problem.pool.X)
+        known = problem.blocks(method.order == "stream")
         return cls(method, problem, Population.of(*known, groups=problem.column_groups))
 
     def after(self, before: PoolState, n_bought: int) -> Self:

@@ -72,8 +72,7 @@ class Fitter:
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
         """Standardise on log and pool together, or on the log alone if the pool is a stream."""
-        # All that is known of a stream beforehand is whether its rows are sparse.
-        blocks = (problem.logged.X, problem.pool.X[:0] if method.order == "stream" else problem.pool.X)
+        blocks = problem.blocks(method.order == "stream")
         names: tuple[Any, ...] = (method.features,)
         if method.features == "auto":  # sparse rows cannot be expanded
             sparse = any(hasattr(block, "tocsr") for block in blocks)
