@@ -47,10 +47,10 @@ class Diagnosis:
 
     Parameters
     ----------
-    rows_logged, revealed, pool_rows : int
+    n_logged, revealed, pool_rows : int
         Rows of the log, labels revealed among them, rows of the pool.
     n_logged_rows : float
-        The rows that the old policy looked at: `rows_logged`, or an estimate where only labelled rows were kept.
+        The rows that the old policy looked at: `n_logged`, or an estimate where only labelled rows were kept.
     labelled_only : bool
         Whether the log kept only its labelled rows.
     overlap, weights, calibration, drift, confounding, labels_needed
@@ -61,7 +61,7 @@ class Diagnosis:
         Of everything that was drawn.
     """
 
-    rows_logged: int
+    n_logged: int
     revealed: int
     pool_rows: int
     n_logged_rows: float
@@ -154,7 +154,7 @@ class Diagnosis:
             else ""
         )
         return (
-            f"A log of {count(self.rows_logged, 'row')}, {self.revealed:,} with a label{behind}; "
+            f"A log of {count(self.n_logged, 'row')}, {self.revealed:,} with a label{behind}; "
             f"a pool of {count(self.pool_rows, 'row')}."
         )
 
@@ -179,8 +179,9 @@ class Diagnosis:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON; a number without limit is None."""
-        found = _plain({**asdict(self), "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
+        """Return everything as plain values for JSON; a number without limit is None, and `n_logged` is ``rows_logged``, as in 0.1."""
+        fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
+        found = _plain({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
         for region, source in zip(found["overlap"]["regions"], self.overlap.regions, strict=True):
             region["words"] = source.words()
         return dict(found)
@@ -273,7 +274,7 @@ def diagnose(
         needed = labels_needed(X, codes, importance, target_error, for_curve)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
-        rows_logged=len(logged),
+        n_logged=len(logged),
         revealed=weights.revealed,
         pool_rows=len(pool),
         n_logged_rows=behind,

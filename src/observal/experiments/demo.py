@@ -119,7 +119,7 @@ class Demo:
 
     errors: dict[str, Floats]
     revealed: float
-    rows_logged: int
+    n_logged: int
     figure: Path
     campaign: Path
     report: Path
@@ -129,7 +129,7 @@ class Demo:
         """What was done, in words."""
         trials = len(next(iter(self.errors.values())))
         return (
-            f"The log has {self.rows_logged} tumours, benign or malignant. An old scorecard, which used half of the measurements, "
+            f"The log has {self.n_logged} tumours, benign or malignant. An old scorecard, which used half of the measurements, "
             f"revealed about {self.revealed:.0f} of their labels. Error after up to {LABELS} more labels, over {trials} random splits:"
         )
 
