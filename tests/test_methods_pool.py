@@ -371,7 +371,7 @@ class TestInASession:
                 {"tempering": float("inf")},
                 {"explore_share": "a"},
                 {"gate_share": True},
-                {"batch": np.int64(10)},
+                {"batch": np.float64(10)},
                 {"batch": True},
             )
         ),

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, check_numbers
-from observal.errors import InvalidInput
+from observal.checks import Bools, Floats, Ints, check_share, check_whole, keep
 from observal.methods.pool import PoolState
 from observal.parts.vectors import pieces
 from observal.problem import Problem
@@ -62,13 +61,12 @@ class Choice:
     to_measure: bool = False
 
     def __post_init__(self) -> None:
-        check_numbers(self, "explore_share", "gate_share")
-        for name in ("explore_share", "gate_share"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                raise InvalidInput(f"{name} must be between 0 and 1, but is {value}; it is a share of each batch.")
-        if not (isinstance(self.batch, int) and not isinstance(self.batch, bool) and self.batch >= 1):
-            raise InvalidInput(f"batch must be a Python int of at least 1, but is {self.batch!r}; give such a number.")
+        keep(
+            self,
+            batch=check_whole(self.batch, "batch", 1),
+            explore_share=check_share(self.explore_share, "explore_share", fix="it is a share of each batch"),
+            gate_share=check_share(self.gate_share, "gate_share", fix="it is a share of each batch"),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Floats
+from observal.checks import Floats, check_whole
 from observal.errors import InvalidInput
 from observal.tables.columns import ColumnRule, Kind, column_kind, kind_words, text_column, to_floats
 from observal.tables.formats import Format, format_of
@@ -36,8 +36,7 @@ def learn_rules(
     """
     if not tables or sum(table.num_rows for table in tables) == 0:
         raise InvalidInput("An encoder needs rows to learn from, but the tables have none; give tables with rows.")
-    if max_categories < 1:
-        raise InvalidInput(f"`max_categories` must be at least 1, but is {max_categories}; give a larger number.")
+    check_whole(max_categories, "max_categories", 1)
     names, notes = _feature_names(tables, features, exclude)
     formats = [format_of(table) for table in tables]
     rules = []
