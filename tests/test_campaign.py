@@ -90,7 +90,9 @@ def test_when_others_hold_all_rows_that_can_be_bought_it_says_who(tmp_path):
     nothing = campaign.ask(5, "cleo")
     assert not nothing
     assert not nothing.finished
-    assert nothing.note == "There is no row for cleo now: of the 8 open rows, ann holds 5, bob holds 3."
+    assert nothing.note == (
+        "There is no row for cleo now: of the 8 open rows, ann holds 5, bob holds 3. They use up the label budget; raise it with observal extend."
+    )
     assert campaign.release("ann") == 5
     assert campaign.release("ann") == 0
     assert len(campaign.ask(5, "cleo")) == 5

@@ -93,8 +93,8 @@ def test_intervals_of_a_session_are_stretched_as_its_looks_say():
     [
         ({"looks": "never"}, "looks must be one of planned, always, once, but is 'never'"),
         ({"population": "world"}, "population must be one of both, pool, log, but is 'world'"),
-        ({"tolerance": 2}, "tolerance must be a share between 0 and 1, or None, but is 2"),
-        ({"width": 0.0}, "width must be a share between 0 and 1, or None, but is 0.0"),
+        ({"tolerance": 2}, "tolerance must be above 0 and below 1, but is 2"),
+        ({"width": 0.0}, "width must be above 0 and below 1, but is 0.0"),
     ],
 )
 def test_goals_that_make_no_sense_get_one_sentence(options, message):

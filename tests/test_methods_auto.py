@@ -287,7 +287,7 @@ def test_a_saved_stream_goes_on_where_it_stopped(tmp_path):
     [
         ({"order": "random"}, "order must be"),
         ({"batch": 0}, "batch must be"),
-        ({"explore_share": 0.6}, "no larger than the second"),
+        ({"explore_share": 0.6}, "no larger than most_explore_share"),
         ({"explore_share": "many"}, "must be a number"),
         ({"tempering": -1.0}, "tempering"),
         ({"clip": 1}, "clip"),

@@ -16,7 +16,9 @@ numbers = st.floats(-1e3, 1e3)
 chances = st.floats(0.0, 1.0)
 rows = arrays(np.float64, st.tuples(st.integers(1, 20), st.just(FEATURES)), elements=numbers)
 normals = st.tuples(numbers, numbers, numbers)
-planes = st.fixed_dictionaries({"normal": normals, "scale": st.floats(0.0, 1e3), "offset": numbers, "floor": chances})
+planes = st.fixed_dictionaries(
+    {"normal": normals, "scale": st.floats(0.0, 1e3), "offset": numbers, "propensity_floor": chances}
+)
 regions = st.lists(st.tuples(st.integers(0, FEATURES - 1), st.sampled_from([-1, 1]), numbers), min_size=1, max_size=3)
 region = regions.map(lambda conditions: Region(tuple(conditions)))
 policies = st.one_of(
@@ -33,7 +35,7 @@ policies = st.one_of(
 def test_a_policy_is_a_function_of_the_row_into_chances(policy, X):
     q = policy(X)
     assert q.shape == (len(X),)
-    assert (q >= getattr(policy, "floor", 0.0)).all()
+    assert (q >= getattr(policy, "propensity_floor", 0.0)).all()
     assert (q <= 1.0).all()
     order = np.random.default_rng(0).permutation(len(X))
     np.testing.assert_allclose(policy(X[order]), q[order], rtol=1e-6, atol=1e-6)

@@ -199,7 +199,7 @@ def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tupl
 def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice, open_: Bools | None = None) -> Bools:
     """Return which of the open rows, all by default, pass the gate in the next round; all of them if fewer than a batch would."""
     open_ = np.ones(propensity.size, dtype=bool) if open_ is None else open_
-    if choice.gate_share == 0.0:
+    if choice.gate_share == 0.0 or not open_.any():
         return open_.copy()
     seen = n_bought + choice.batch
     passing = np.concatenate(

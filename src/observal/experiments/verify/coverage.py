@@ -56,6 +56,39 @@ def rare(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     return expit(2.5 * score - 5.85), np.clip(expit(1.0 - score), 0.02, 0.98)
 
 
+def low_propensities(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a logistic trend, and propensities from 0.001 to 1 that have nothing to do with it."""
+    return expit(2.0 * X @ direction), np.clip(10.0 ** (X[:, 1] - 1.5), 1e-3, 1.0)
+
+
+def few_at_random(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a trend with a wave in it, and the same low propensity for every row."""
+    return expit(3.0 * (X @ direction + 0.8 * np.sin(2.0 * X[:, 0]))), np.full(len(X), 0.15)
+
+
+def hardly_any_noise(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return classes that are nearly certain but that no line separates, and the propensity of a scorecard."""
+    chance = expit(8.0 * (X[:, 0] * X[:, 1] + 0.5 * (X @ direction)))
+    return chance, np.clip(expit(X @ np.roll(direction, 2)), 0.05, 0.95)
+
+
+def much_noise(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return classes that nobody can tell well, and a propensity that grows with one feature."""
+    return expit(0.8 * X @ direction), np.clip(expit(1.5 * X[:, 3] - 1.0), 0.05, 0.95)
+
+
+def uncertain_first(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a trend that bends, and a policy that looked where it was uncertain."""
+    score = X @ direction
+    return expit(2.0 * score + X[:, 0] ** 2 - 1.0), np.clip(0.6 * np.exp(-1.5 * np.abs(score)), 0.02, 1.0)
+
+
+def certain_only(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a logistic trend, and a policy that looked seldom, and hardly ever where it was uncertain."""
+    score = X @ direction
+    return expit(3.0 * score), np.clip(np.abs(score) / 8.0, 0.01, 1.0)
+
+
 def ten_classes(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     """Return the chances of ten classes, and a propensity that grows with the lead of the likeliest class."""
     turned = np.stack([np.roll(direction, k) * (1.0 if k < FEATURES else -1.0) for k in range(10)], axis=1)
@@ -224,6 +257,18 @@ CLAIMS = (
         if not (method is newton and kind is ten_classes)  # NewtonVC takes two
     ),
     _claim(small_blind_spot, "blind in a sixteenth of the space", newton, ""),
+    *(
+        _claim(kind, words, method, of)
+        for kind, words in (
+            (low_propensities, "about propensities from 0.001 to 1"),
+            (few_at_random, "about a log with few labels, drawn at random"),
+            (hardly_any_noise, "nearly without noise, and no line is right"),
+            (much_noise, "mostly noise"),
+            (uncertain_first, "about a policy that looked where it was uncertain"),
+            (certain_only, "about a policy that looked seldom, and where it was certain"),
+        )
+        for method, of in ((newton, ""), (auto, ", AutoVC"))
+    ),
     *(
         _claim(kind, words, method, of)
         for method, of in (
