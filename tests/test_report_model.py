@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
 
 import observal as ob
 from observal.interval import Interval
 from observal.methods.measures import AUC, BASELINE, WINS
+from observal.methods.threshold import ThresholdClassifier
 from observal.problem import Problem
 from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
@@ -63,6 +66,25 @@ def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_
     more = judged._replace(weight=np.where(np.arange(30) < 5, 0.0, judged.weight))
     found = errors_by_group(problem, more, ["age", "city=yes"], ["age"])
     assert (found[0]["group"], found[0]["labels"], found[0]["error"]) == ("age ≤ 9", 5, 0.0)
+
+
+@pytest.mark.parametrize(
+    "method", [ob.AutoVC(learners=("linear",)), ob.NewtonVC(), ob.CommitteeVC(LogisticRegression())], ids=["auto", "newton", "committee"]
+)
+def test_errors_by_group_average_to_the_error_of_the_report(run, method):
+    logged, pool, _ = run
+    session = ob.Session(logged, pool, method, label_budget=10)
+    query = session.ask()
+    session.tell(query.ids, np.where(pool.X[query.positions, 0] > 0, "yes", "no"))
+    judged = Judged(*session.judged())
+    error = session.result().error_interval.estimate
+    assert judged.weight @ (judged.predicted != judged.codes) == pytest.approx(error)
+    assert error > 0.02
+    problem = Problem(logged, pool)
+    found = errors_by_group(problem, judged, ["a", "b", "c"], ["a"])[:3]
+    thirds = np.quantile(pool.X[:, 0], [1 / 3, 2 / 3], method="lower")
+    shares = np.bincount(np.searchsorted(thirds, problem.take(judged.rows)[:, 0]), weights=judged.weight)
+    assert shares @ [row["error"] for row in found] == pytest.approx(error)
 
 
 def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
@@ -195,9 +217,12 @@ def test_the_verdict_is_about_the_objective(run, objective, intervals, level, ti
 
 
 def test_the_verdict_is_a_box_on_the_page(run):
-    page = render_report(verdict(run, "recall=0.8", recall=between(0.82, 0.9)))
+    content = verdict(run, "recall=0.8", recall=between(0.82, 0.9))
+    model = ThresholdClassifier(run[2].estimator, 0.0346)
+    page = render_report(replace(content, result=replace(content.result, estimator=model)))
     box = page.split('<p class="verdict good"><strong>The model tells the classes apart.</strong>')[1].split("</p>")[0]
     assert "Always predicting" in box
+    assert "The model predicts &#39;yes&#39; where its chance is at least 3.5%." in box
     assert "The target of 80% recall of &#39;yes&#39; is reached" in box
     assert re.search(r"<dt>Recall</dt><dd>\d+%</dd>\s*<dd class=\"more\">82% to 90%</dd>", page)  # a tile of its own
     assert "<dt>Recall</dt>" not in render_report(verdict(run, "error"))
