@@ -195,6 +195,7 @@ def test_an_objective_survives_a_file_and_a_model_file(tmp_path):
     opened.export(tmp_path / "m.skops")
     model = ob.load_model(tmp_path / "m.skops")
     np.testing.assert_array_equal(model.predict(X[:200]), opened.estimator.predict(X[:200]))
+    assert model[-1].threshold == opened.estimator.threshold < 0.5
     assert (model.predict(X) != opened.estimator.estimator.predict(X)).any()
 
 

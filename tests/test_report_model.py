@@ -69,7 +69,9 @@ def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_
 
 
 @pytest.mark.parametrize(
-    "method", [ob.AutoVC(learners=("linear",)), ob.NewtonVC(), ob.CommitteeVC(LogisticRegression())], ids=["auto", "newton", "committee"]
+    "method",
+    [ob.AutoVC(learners=("linear",)), ob.NewtonVC(), ob.CommitteeVC(LogisticRegression())],
+    ids=["auto", "newton", "committee"],
 )
 def test_errors_by_group_average_to_the_error_of_the_report(run, method):
     logged, pool, _ = run

@@ -119,6 +119,23 @@ def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
     return f"{always}; the model does not make fewer mistakes than that{same}."
 
 
+def threshold_sentence(estimator: Any, classes: Sequence[Any]) -> str:
+    """Return from which chance on the positive class is predicted; empty where that is one half or not known.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> threshold_sentence(SimpleNamespace(threshold=0.0346), ["paid", "default"])
+    "The model predicts 'default' where its chance is at least 3.5%."
+    """
+    threshold = getattr(estimator, "threshold", None)
+    return (
+        ""
+        if threshold is None
+        else f"The model predicts {classes[-1]!r} where its chance is at least {100 * threshold:.2g}%."
+    )
+
+
 def says_one_class(intervals: Intervals, classes: Sequence[Any]) -> bool:
     """Return whether the classifier says one and the same class of every labelled row."""
     columns = [[intervals.get(confusion_key(a, b)) for a in classes] for b in classes]
@@ -157,3 +174,26 @@ def confusion(intervals: Intervals, classes: Sequence[Any]) -> list[list[Interva
     if any(cell is None for row in rows for cell in row):
         return None
     return [[cell for cell in row if cell is not None] for row in rows]
+
+
+def confusion_lines(intervals: Intervals, classes: Sequence[Any]) -> list[str]:
+    r"""Return the confusion matrix as lines of text in columns; none if it is not known.
+
+    Examples
+    --------
+    >>> cell = Interval(0.25, 0.2, 0.3, 0.95, "cells")
+    >>> known = {confusion_key(a, b): cell for a in ("paid", "default") for b in ("paid", "default")}
+    >>> print("\n".join(confusion_lines(known | {"error": cell}, ["paid", "default"])))
+    shares of all rows  predicted 'paid'  predicted 'default'
+    'paid'              25% (20% to 30%)  25% (20% to 30%)
+    'default'           25% (20% to 30%)  25% (20% to 30%)
+    """
+    found, error = confusion(intervals, classes), intervals.get("error")
+    if found is None or error is None or not is_known(error):
+        return []
+    table = [["shares of all rows", *(f"predicted {value!r}" for value in classes)]]
+    for value, row in zip(classes, found, strict=True):
+        cells = (f"{percent(one.estimate)} ({percent(one.low)} to {percent(one.high)})" for one in row)
+        table.append([repr(value), *cells])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]

@@ -15,7 +15,7 @@ from observal.methods.measures import AUC, beats_baseline
 from observal.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
-from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of
+from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of, threshold_sentence
 from observal.report.model import MOST_SHOWN, Judged, errors_by_group, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
 from observal.tables.written import day_words
@@ -90,7 +90,8 @@ def model(content: ReportContent) -> dict[str, Any]:
         beats = True if auc.low > 0.5 else None
     level = "care" if beats is None or not is_known(content.error) else "good" if beats else "buy"
     history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
-    said = [baseline_sentence(intervals, classes), advice(intervals, classes, objective)]
+    said = [baseline_sentence(intervals, classes), threshold_sentence(content.result.estimator, classes)]
+    said.append(advice(intervals, classes, objective))
     bought = len(content.result.queries)
     if history or not bought:
         said.append(worth(history[0] if history else content.error, content.error, bought, content.to_gain))
