@@ -78,7 +78,7 @@ def _measured(found: Any, intervals: dict[str, Any], contradicted: bool) -> list
     lines = [("error", said)]
     if contradicted:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
-    lines += [("", text) for text in (baseline_sentence(intervals, found.classes),) if text]
+    lines += [("", text) for text in (baseline_sentence(intervals, found.classes, found.objective),) if text]
     lines += [
         (one.name, f"{one.words()}: {one.about}")
         for one in measures_of(intervals, found.classes, found.objective)

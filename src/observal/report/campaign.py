@@ -71,6 +71,7 @@ def write_campaign_report(
             command=command,
             notes=status.notes,
             error_history=campaign.error_history(POINTS),
+            before=campaign.first_measures(),
             goals=goals_of(settings),
             made=datetime.now(UTC).strftime("%-d %B %Y"),
             files=[name for name in settings.get("files", ()) if name],

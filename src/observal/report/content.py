@@ -47,6 +47,8 @@ class ReportContent:
         if it could not be estimated.
     error_history : sequence of (labels, Interval or float), optional
         The estimated error after each round.
+    before : mapping
+        Intervals with the log alone, by name: what the objective is about. By default the error of the first round in `error_history`.
     annotators : sequence of mappings, optional
         One mapping for each person, all with the same keys.
     goals : Goals
@@ -79,6 +81,7 @@ class ReportContent:
     notes: Sequence[str] = ()
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
     error_history: History | None = None
+    before: Mapping[str, Interval] = field(default_factory=dict)
     annotators: Sequence[Mapping[str, Any]] | None = None
     goals: Goals = field(default_factory=Goals)
     made: str = ""

@@ -79,6 +79,7 @@ def render_report(content: ReportContent) -> str:
         content=content,
         headline=headline(content),
         error_known=is_known(content.error),
+        tiles=sections.tiles(content),
         measures=sections.measures(content),
         matrix=sections.matrix(content),
         model=sections.model(content),
