@@ -20,8 +20,18 @@ from observal.problem import Problem
 from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
 from observal.report.measures import Measure
-from observal.report.model import MOST_COLUMNS, Judged, errors_by_group, outlook, what_it_uses, width_after, worth
+from observal.report.model import (
+    MOST_COLUMNS,
+    MOST_OF_COLUMN,
+    Judged,
+    errors_by_group,
+    outlook,
+    what_it_uses,
+    width_after,
+    worth,
+)
 from observal.types import Goals
+from tests.browser import DESKTOP, PHONE
 from tests.test_report import campaign, check_page
 
 
@@ -59,6 +69,32 @@ def test_errors_by_group_are_the_weighted_shares_of_each_group():
     assert all(row["low"] <= row["error"] <= row["high"] < 1.0 for row in found)
     assert found[0]["high"] - found[0]["low"] > found[2]["high"] - found[2]["low"] > 0.2
     assert found[3]["high"] > 0.1  # ten labels without a mistake do not show that there is none
+
+
+def test_errors_by_group_show_a_column_with_all_its_values():
+    """Eight groups are enough, but a category is not left half-way."""
+    kinds = np.eye(4)[np.arange(40) % 4]
+    X = np.column_stack([np.arange(40.0), np.arange(40.0) % 7, kinds, np.arange(40.0)])
+    problem = Problem(ob.LoggedData(X, np.arange(40) % 2, 1.0), ob.Pool(X, 0.5))
+    zeros = np.zeros(40, dtype=np.int64)
+    names = ["age", "debt", "job=a", "job=b", "job=c", "job=d", "income"]
+    found = errors_by_group(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
+    assert [row["group"] for row in found][6:] == ["job=a", "job=b", "job=c", "job=d"]
+    sources = ["age", "debt", *["job"] * 4, "income"]
+    again = errors_by_group(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
+    assert [row["group"] for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
+
+
+def test_errors_by_group_show_those_values_of_a_long_category_that_have_most_labels():
+    kind = np.minimum(np.arange(200) // 5, 20)  # the last one has most
+    X = np.eye(21)[kind]
+    problem = Problem(ob.LoggedData(X, np.arange(200) % 2, 1.0), ob.Pool(X, 0.5))
+    zeros = np.zeros(200, dtype=np.int64)
+    found = errors_by_group(
+        problem, Judged(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], []
+    )
+    assert len(found) == MOST_OF_COLUMN
+    assert found[-1]["group"] == "k=20"
 
 
 def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_nothing():
@@ -329,3 +365,27 @@ def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
     )
     assert "may lower it by at most about 2 points" in page
     assert "With the log alone" not in render_report(ReportContent("x", logged, pool, result, **options))
+
+
+# -- the page on screens
+
+
+def test_tables_fit_the_screen(run, open_page):
+    """On a phone the numbers of the model are not cut off, and on a desktop no table is."""
+    logged, pool, result = run
+    rows = np.flatnonzero(logged.revealed)
+    judged = (rows, logged.codes[rows], logged.codes[rows], np.ones(rows.size))
+    blend = {"least_chance": 0.00375, "learners": "linear 0.31, additive 0.14, kernel 0.14, forest 0.24, boosted 0.17"}
+    rounds = tuple(replace(r, details=blend) for r in result.rounds)
+    content = replace(verdict(run, "recall=0.8"), judged=judged, result=replace(result, rounds=rounds))
+    page = render_report(content)
+    assert re.search(r'<td class="n">0.4%</td><td class="wide words">linear 0.31', page)
+    cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
+    for size, allowed in (
+        (DESKTOP, set()),
+        (PHONE, {"The last rows asked about", "Rounds", "Quantiles of the weights"}),
+    ):
+        window = open_page(viewport=size)
+        window.set_content(page)
+        assert set(window.evaluate(cut)) <= allowed
+        assert window.evaluate("document.documentElement.scrollWidth") <= size["width"]

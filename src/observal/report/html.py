@@ -10,6 +10,7 @@ from observal.report import sections
 from observal.report.content import ReportContent
 from observal.report.headline import headline
 from observal.report.measures import is_known
+from observal.report.rounds import rounds_table
 from observal.writing import check_target, write_text
 
 __all__ = ["ReportContent", "render_report", "write_report"]
@@ -88,7 +89,7 @@ def render_report(content: ReportContent) -> str:
         asked=sections.asked(content),
         diagnosis_charts=sections.diagnosis_charts(content),
         weights_chart=sections.weights_chart(content),
-        rounds=sections.rounds_table(content),
+        rounds=rounds_table(content),
         settings=sections.settings(content),
     )
 

@@ -21,7 +21,7 @@ from observal.tables.written import day_words
 
 MORE_LABELS = 50
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8
-LEAST_OF_GROUP = 5
+LEAST_OF_GROUP, MOST_OF_COLUMN = 5, 12
 
 
 class Judged(NamedTuple):
@@ -165,30 +165,43 @@ def what_it_uses(estimator: Any, X: Any, names: Sequence[str], sources: Sequence
 
 
 def errors_by_group(
-    problem: Problem, judged: Judged, names: Sequence[str], first: Sequence[str], dates: Collection[str] = ()
+    problem: Problem,
+    judged: Judged,
+    names: Sequence[str],
+    first: Sequence[str],
+    dates: Collection[str] = (),
+    sources: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the error in groups of rows, by the features named first: values of a category, thirds of a number or date.
+    """Return the error in groups of rows, by the columns named first: values of a category, thirds of a number or date.
 
-    The intervals are rough: they treat the labels of a group as independent.
+    A column is shown with all its groups, or those with most labels where it has very many. The intervals are rough: they treat the labels
+    of a group as independent.
     """
     found: list[dict[str, Any]] = []
     X = problem.take(judged.rows)
-    order = sorted(range(len(names)), key=lambda k: (_rank(names[k], first), k))
-    for column in order:
-        values = column_of(X, column)
-        said = day_words if names[column] in dates else number
-        for words, inside in _groups(names[column], values, column_of(problem.pool.X, column), said):
-            here = inside & (judged.weight > 0.0)
-            if here.sum() >= LEAST_OF_GROUP:
-                found.append({"group": words, "labels": int(here.sum()), **_error(judged, here)})
+    columns: dict[str, list[int]] = {}
+    for k, source in enumerate(map(_source, names) if sources is None else sources):
+        columns.setdefault(source, []).append(k)
+    ranks = {source: rank for rank, source in reversed(list(enumerate(first)))}
+    for source in sorted(columns, key=lambda name: ranks.get(name, len(first))):
+        groups = []
+        for column in columns[source]:
+            said = day_words if names[column] in dates else number
+            values, pool = column_of(X, column), column_of(problem.pool.X, column)
+            for words, inside in _groups(names[column], values, pool, said):
+                here = inside & (judged.weight > 0.0)
+                if here.sum() >= LEAST_OF_GROUP:
+                    groups.append({"group": words, "labels": int(here.sum()), **_error(judged, here)})
+        most = sorted(range(len(groups)), key=lambda k: -groups[k]["labels"])[:MOST_OF_COLUMN]
+        found += [groups[k] for k in sorted(most)]
         if len(found) >= MOST_SHOWN:
             break
     return found
 
 
-def _rank(name: str, first: Sequence[str]) -> int:
-    source = name.split("=", maxsplit=1)[0].removesuffix(" is missing")
-    return next((k for k, one in enumerate(first) if one in (name, source)), len(first))
+def _source(name: str) -> str:
+    """Return the column that a feature comes from, by its name."""
+    return name.split("=", maxsplit=1)[0].removesuffix(" is missing")
 
 
 def _groups(name: str, values: Floats, pool: Floats, said: Callable[[float], str]) -> list[tuple[str, Any]]:

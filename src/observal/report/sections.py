@@ -31,23 +31,7 @@ from observal.tables.written import day_words
 from observal.weights import plain_importance
 
 LAST_ROWS = 12
-MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
 MOST_CLOUD, MOST_MARKS = 50_000, 400
-
-ROUND_WORDS = {
-    "labels": "labels so far",
-    "asked": "labels in this round",
-    "inferred": "inferred without asking",
-    "passed": "passed over",
-    "clip": "largest weight",
-    "uncertain": "of the pool still undecided",
-    "least_chance": "least chance of being picked",
-    "learners": "models in the blend",
-    "features": "features used",
-    "ridge": "shrinkage",
-    "tempering": "power of the weights",
-    "returned_round": "classifier of round",
-}
 
 
 def measures(content: ReportContent) -> list[dict[str, str]]:
@@ -107,7 +91,12 @@ def model(content: ReportContent) -> dict[str, Any]:
         []
         if content.judged is None
         else errors_by_group(
-            problem, Judged(*content.judged), content.names, [name for name, _ in uses], content.date_features
+            problem,
+            Judged(*content.judged),
+            content.names,
+            [name for name, _ in uses],
+            content.date_features,
+            content.sources,
         )
     )
     return {
@@ -278,29 +267,6 @@ def weights_chart(content: ReportContent) -> charts.Chart | None:
     if weights.size == 0 or content.diagnosis is None:
         return None
     return charts.weights_chart(weights, content.diagnosis.weights.clip)
-
-
-def rounds_table(content: ReportContent) -> dict[str, Any]:
-    """Return the header and the rows of the table of rounds, and how many rounds are left out."""
-    rounds = content.result.rounds
-    shown = np.arange(len(rounds))
-    if len(rounds) > MOST_ROUNDS:
-        shown = np.unique(np.linspace(0, len(rounds) - 1, MOST_ROUNDS).round().astype(np.int64))
-    details = list(dict.fromkeys(key for r in rounds for key in r.details))
-    optional = {
-        "inferred": any(r.inferred for r in rounds),
-        "passed": any(r.passed for r in rounds),
-        "candidates": any(r.candidates is not None for r in rounds),
-    }
-    columns = ["labels", "asked", "skipped", *(name for name, there in optional.items() if there), "clip"]
-    rows = []
-    for i in shown.tolist():
-        r = rounds[i]
-        values = [cell(getattr(r, name)) for name in columns]
-        rows.append([str(r.index), *values, percent(r.disagreement), *(cell(r.details.get(key)) for key in details)])
-    named = [ROUND_WORDS.get(name, name.replace("_", " ")) for name in (*columns, "uncertain", *details)]
-    header = ["round", *named]
-    return {"header": header, "rows": rows, "left_out": len(rounds) - len(rows)}
 
 
 def settings(content: ReportContent) -> list[tuple[str, str]]:
