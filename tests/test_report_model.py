@@ -258,11 +258,12 @@ def test_the_verdict_is_about_the_objective(run, objective, intervals, level, ti
 
 
 def test_the_verdict_is_a_box_on_the_page(run):
-    content = verdict(run, "recall=0.8", recall=between(0.82, 0.9))
+    content = replace(verdict(run, "recall=0.8", recall=between(0.82, 0.9)), author="Ann <A.>", made="1 May 2026")
     model = ThresholdClassifier(run[2].estimator, 0.0346)
     page = render_report(replace(content, result=replace(content.result, estimator=model)))
     box = page.split('<p class="verdict good"><strong>The model tells the classes apart.</strong>')[1].split("</p>")[0]
     assert "Always predicting" in box
+    assert '<p class="kind">observal report by Ann &lt;A.&gt; · 1 May 2026</p>' in page
     assert "The model predicts &#39;yes&#39; where its chance is at least 3.5%." in box
     assert "The target of 80% recall of &#39;yes&#39; is reached" in box
     assert re.search(

@@ -23,7 +23,12 @@ POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
 
 def write_campaign_report(
-    campaign: JournalReader, path: str | Path, title: str = "", command: str = "", force: bool = False
+    campaign: JournalReader,
+    path: str | Path,
+    title: str = "",
+    command: str = "",
+    force: bool = False,
+    author: str = "",
 ) -> Path:
     """Write the report of a campaign and return its path.
 
@@ -39,6 +44,8 @@ def write_campaign_report(
         The command that makes the report, to show on the page.
     force : bool
         Whether an existing file may be replaced; a campaign is never replaced.
+    author : str
+        Who made the report, to show on the page.
     """
     check_target(path, force)
     status, settings, result, problem = (
@@ -69,6 +76,7 @@ def write_campaign_report(
             versions={name: version(name) for name in PACKAGES},
             random_state=status.random_state,
             command=command,
+            author=author,
             notes=status.notes,
             error_history=campaign.error_history(POINTS),
             before=campaign.first_measures(),

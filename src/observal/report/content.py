@@ -53,6 +53,8 @@ class ReportContent:
         One mapping for each person, all with the same keys.
     goals : Goals
         What the intervals are about, and at which rounds they hold.
+    author : str
+        Who made the report.
     made : str
         The date, in words; if it is empty, equal content gives an equal file.
     files : sequence of str
@@ -84,6 +86,7 @@ class ReportContent:
     before: Mapping[str, Interval] = field(default_factory=dict)
     annotators: Sequence[Mapping[str, Any]] | None = None
     goals: Goals = field(default_factory=Goals)
+    author: str = ""
     made: str = ""
     files: Sequence[str] = ()
     next_step: str = ""
