@@ -6,10 +6,18 @@ import contextlib
 import io
 import os
 import sys
+from functools import cache
 from subprocess import CompletedProcess
+from typing import Any
 from unittest import mock
 
-from observal.cli import main
+import typer.main
+import typer.testing
+
+from observal.cli import app, main
+
+# Typer makes the commands from their signatures, which takes longer than most of them run.
+made_once = cache(typer.main.get_command)
 
 
 def observal(*arguments: object, cwd: object = ".", **environment: str) -> CompletedProcess[str]:
@@ -22,9 +30,16 @@ def observal(*arguments: object, cwd: object = ".", **environment: str) -> Compl
         contextlib.chdir(str(cwd)),
         mock.patch.dict(os.environ, environment),
         mock.patch.object(sys, "argv", command),
+        mock.patch.object(typer.main, "get_command", made_once),
     ):
         try:
             main()
         except SystemExit as end:
             code = end.code
     return CompletedProcess(command, int(code or 0), out.getvalue(), errors.getvalue())
+
+
+def invoke(*arguments: object, **options: Any) -> Any:
+    """Run ``observal`` with these arguments as Typer's own runner does: an error is in the result, not yet a sentence."""
+    with mock.patch.object(typer.testing, "_get_command", made_once):
+        return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments], **options)

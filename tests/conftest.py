@@ -58,6 +58,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Look for garbage again, but not among what was imported."""
+    """Look for garbage again, but not among what was imported, and a tenth as often: it took 6 % of the tests' time."""
     gc.freeze()
+    gc.set_threshold(7_000)
     gc.enable()

@@ -14,23 +14,27 @@ EXCUSED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight
 CHECKS = """if True:
     import importlib, json, sys
     from sklearn.utils.estimator_checks import check_estimator
-    module, name, parameters, excused = json.loads(sys.argv[1])
-    parameters = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
-    estimator = getattr(importlib.import_module(module), name)(**parameters)
+    module, name, settings, excused = json.loads(sys.argv[1])
     excused = dict.fromkeys(excused, "see tests/estimator_checks.py")
-    report = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=excused)
-    print(json.dumps([[check["check_name"], check["status"], repr(check["exception"])] for check in report]))"""
+    reports = []
+    for parameters in settings:
+        parameters = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+        estimator = getattr(importlib.import_module(module), name)(**parameters)
+        reports.append(check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=excused))
+    told = [[[one["check_name"], one["status"], repr(one["exception"])] for one in report] for report in reports]
+    print(json.dumps(told))"""
 
 
-def failed_checks(module, name, **parameters):
-    """Return the checks that an estimator of ours does not pass, with the reason."""
+def failed_checks(module, name, *settings):
+    """Return the checks that an estimator of ours does not pass, with the reason, for each of some settings."""
     process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHECKS, json.dumps([module, name, parameters, sorted(EXCUSED)])],
+        [sys.executable, "-W", "ignore", "-c", CHECKS, json.dumps([module, name, settings, sorted(EXCUSED)])],
         env={**os.environ, "SCIPY_ARRAY_API": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    report = json.loads(process.stdout.strip().splitlines()[-1])
-    assert len(report) > 50
-    return {name: why for name, status, why in report if status != "passed"}
+    reports = json.loads(process.stdout.strip().splitlines()[-1])
+    assert len(reports) == len(settings)
+    assert all(len(report) > 50 for report in reports)
+    return [{name: why for name, status, why in report if status != "passed"} for report in reports]

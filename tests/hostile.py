@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import zipfile
+from functools import cache
 
 from observal.archive import seal
 
@@ -30,12 +31,16 @@ def _note(event, arguments):
         _watching[-1].append(f"import {arguments[0]}")
 
 
-sys.addaudithook(_note)
+@cache
+def _watch():
+    """Look at what happens from now on. A hook cannot be taken away again and slows all that follows, so only tests that need it have it."""
+    sys.addaudithook(_note)
 
 
 @contextlib.contextmanager
 def nothing_happens():
     """Fail if a process is started, a file is written or removed, or a module that a file named is imported."""
+    _watch()
     seen: list[str] = []
     _watching.append(seen)
     try:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
+import gc
 import json
+import os
 import subprocess
 import sys
+from decimal import Decimal
+from types import SimpleNamespace
 
 import distributed
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import observal as ob
 from observal.campaign import Campaign
-from observal.errors import ClusterUnavailable, InvalidInput, PartsChanged
+from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
+from observal.journal.sql import in_place as storing
+from observal.tables import TableRoles, load_problem
+from observal.tables.in_place import load_in_place
+from tests.clusters import without_dask
 from tests.command import observal as run
 from tests.serving import site
 from tests.test_parts import NEWTON, labels_of, make_tables
@@ -83,6 +93,26 @@ def test_a_table_that_was_changed_is_noticed(made):
     assert len(Campaign.open(folder / "campaign.db").ask()) == 8
 
 
+def test_check_reads_the_tables_again_each_time(small):
+    rewrite(small, y=["0", "1", None] * 20)
+    campaign, path = create(small, "campaign.db", in_place=True), small / "pool.parquet"
+    campaign.check()
+    content, times = bytearray(path.read_bytes()), path.stat()
+    content[200] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(PartsChanged, match="Row group 0"):
+        campaign.check()
+
+
+def test_log_and_pool_are_found_by_name_in_whatever_order_they_were_stored():
+    part = ["a.parquet", 0, 1, 4, 10, "sum"]
+    where = {name: {"parts": [part], "id": f"id of {name}", "first": 0} for name in ("pool", "log")}
+    stored = SimpleNamespace(read_chunk=lambda *_: json.dumps(where))
+    _, (log_ids, pool_ids) = storing._rows(stored)
+    assert (log_ids.column, pool_ids.column) == ("id of log", "id of pool")
+
+
 def test_people_label_it_on_the_page(made, monkeypatch):
     folder, tables = made
     create(folder, "campaign.db", in_place=True)
@@ -114,6 +144,122 @@ def test_what_cannot_stay_in_place_is_refused(made):
     assert not (folder / "a.db").exists()
 
 
+# -- read by the same rules as copied tables
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A log and a pool of 60 rows, whose labels are the texts 0 and 1, and "?" where none was revealed."""
+    rng = np.random.default_rng(0)
+    for name in ("log", "pool"):
+        x = rng.normal(size=60)
+        y = np.where(np.arange(60) % 3 == 0, "?", np.where(x > 0, "1", "0"))
+        table = {"name": [f"{name} {k}" for k in range(60)], "x": x, "z": rng.normal(size=60), "q0": [0.4] * 60, "y": y}
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet", row_group_size=20)
+    return tmp_path
+
+
+def rewrite(folder, name="log", **columns):
+    """Replace columns of a table, or add them."""
+    table = pq.read_table(folder / f"{name}.parquet")
+    columns = {one: table.column(one) for one in table.column_names} | columns
+    pq.write_table(pa.table(columns), folder / f"{name}.parquet", row_group_size=20)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "has the value '\\?', which may mean that the label is not known"),
+        ({"classes": [0, 1]}, "A label must be one of the classes \\[0, 1\\], but '\\?' was seen"),
+        ({"exclude": ("typo",)}, "There is no column 'typo' to exclude"),
+        ({"label": "name"}, "different values in 60 labels, too many for classes|at most 127 classes"),
+    ],
+)
+def test_both_ways_refuse_the_same(small, settings, message):
+    for in_place in (False, True):
+        with pytest.raises((InvalidInput, InvalidLabel), match=message):
+            create(small, "a.db", in_place=in_place, **settings)
+
+
+@pytest.mark.filterwarnings("ignore::observal.errors.ObservalWarning")
+@pytest.mark.parametrize("id", ["name", None])
+def test_both_ways_note_the_same(small, id):
+    labels = [str(k % 2) for k in range(60)]  # every row of the log has one, and so have pool rows
+    rewrite(small, "log", y=labels)
+    tables, roles = (small / "log.parquet", small / "pool.parquet"), TableRoles("y", None, id, exclude=("name",))
+    settings = {"propensity": "q0", "classes": [0, 1], "propensity_floor": 0.45}
+    copied = load_problem([tables[0]], tables[1], roles, **settings)
+    here = load_in_place(*tables, roles, **settings)
+    assert here.notes[:-1] == copied.notes
+    assert len(here.notes) == 5 + (id is None)
+    assert here.logged.classes.tolist() == copied.logged.classes.tolist() == [0, 1]
+    np.testing.assert_array_equal(here.logged.codes, copied.logged.codes)
+    np.testing.assert_array_equal(here.pool.propensity, copied.pool.propensity)
+
+
+def test_what_is_said_of_how_tables_are_written_needs_a_copy(small, monkeypatch):
+    with pytest.raises(InvalidInput, match="are used as they are in the files"):
+        create(small, "a.db", in_place=True, missing=("?",))
+    monkeypatch.setattr("observal.tables.in_place.LARGE", 1)
+    made = create(small, "a.db", missing=("?",)).settings
+    assert "in_place" not in made
+    assert made["revealed"] == 40
+
+
+def test_large_tables_with_one_number_as_their_propensity_are_copied(small, monkeypatch):
+    monkeypatch.setattr("observal.tables.in_place.LARGE", 1)
+    rewrite(small, y=["0", "1", None] * 20)
+    assert "in_place" not in create(small, "a.db", propensity=0.4).settings
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [([[1], [2]] * 30, "column 'y' has type list<"), ([b"a", b"b"] * 30, "column 'y' has type binary")],
+)
+def test_labels_that_are_no_labels_are_refused_in_words(small, labels, message):
+    rewrite(small, y=pa.array(labels))
+    with pytest.raises(InvalidLabel, match=message):
+        create(small, "a.db", in_place=True)
+
+
+def test_labels_of_any_plain_type_are_those_of_copied_tables(small):
+    roles, tables = TableRoles("y", None, "name"), (small / "log.parquet", small / "pool.parquet")
+    for labels in (
+        [0.0, np.inf] * 30,
+        [datetime.date(2024, 1, 1), None, datetime.date(2025, 1, 1)] * 20,
+        [Decimal("0"), Decimal("1"), None] * 20,
+        [2**60, 2**60 + 1] * 30,
+        [True, False, None] * 20,
+        ["yes", " yes", "no ", " "] * 15,
+    ):
+        rewrite(small, y=pa.array(labels))
+        copied = load_problem([tables[0]], tables[1], roles, propensity="q0")
+        here = load_in_place(*tables, roles, propensity="q0")
+        assert here.logged.classes.tolist() == copied.logged.classes.tolist()
+        np.testing.assert_array_equal(here.logged.revealed, copied.logged.revealed)
+        np.testing.assert_array_equal(
+            here.logged.codes[here.logged.revealed], copied.logged.codes[copied.logged.revealed]
+        )
+
+
+def test_a_column_of_two_types_is_named(small):
+    (small / "log").mkdir()
+    for k, values in enumerate(([1, 2], ["1", "2"])):
+        columns = {"name": [f"{k}a", f"{k}b"], "x": values, "q0": [0.4] * 2, "y": ["0", "1"]}
+        pq.write_table(pa.table(columns), small / "log" / f"{k}.parquet")
+    with pytest.raises(
+        InvalidInput, match="'x' must hold the same kind of values in every file, but is int64 in one and"
+    ):
+        Campaign.create(small / "a.db", small / "log", small / "pool.parquet", in_place=True, exclude=("x",), **ROLES)
+
+
+def test_tables_that_are_not_parquet_are_refused(small):
+    table = pq.read_table(small / "pool.parquet")
+    for source, said in ((small / "pool.csv", r"'.*pool.csv'"), (table, "a Table")):
+        with pytest.raises(InvalidInput, match=f"Tables that stay in place must be Parquet, but {said} is not"):
+            Campaign.create(small / "a.db", small / "log.parquet", source, in_place=True, **ROLES)
+
+
 def test_a_column_that_gives_the_label_away_is_named(made):
     folder, tables = made
     for name in ("log", "pool"):
@@ -134,6 +280,41 @@ def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
     monkeypatch.setattr("observal.tables.in_place.LARGE", 1000)
     assert create(folder, "a.db").settings["in_place"]
     assert "in_place" not in create(folder, "b.db", in_place=False).settings
+
+
+def test_a_campaign_starts_a_cluster_once_and_only_if_it_is_needed(small, monkeypatch):
+    folder, started = small, without_dask(monkeypatch)
+    rewrite(folder, y=["0", "1", None] * 20)
+    campaign = create(folder, "campaign.db", in_place=True, executor="local")
+    assert campaign.problem.pool.X.executor is campaign.problem.logged.X.executor
+    campaign.ask(2)
+    assert len(started) == 1
+    del campaign
+    gc.collect()
+    opened = Campaign.open(folder / "campaign.db", "local")
+    assert opened.status().labels == 0
+    assert len(started) == 1
+    opened.ask(2)
+    assert opened.problem.pool.X.executor is opened.problem.pool.X.executor
+    assert len(started) == 2
+
+
+def test_commands_refuse_a_cluster_on_which_nothing_would_be_computed(small, monkeypatch):
+    started = without_dask(monkeypatch)
+    where, pool = small / "a.db", small / "pool.parquet"
+    begin = ["init", where, "--label", "y", "--propensity", "q0", "--missing", "?", "--method", "newton"]
+    assert run(*begin, "--logged", small / "log.parquet", "--pool", pool).returncode == 0
+    for command, said in (
+        ([*begin, "--logged", small / "log.csv", "--pool", pool], "one log and a pool in Parquet"),
+        ([*begin, "--logged", small / "log.parquet", "--pool", pool, "--in-place"], "without --missing"),
+        ([*begin[:6], "--logged", small / "log.parquet", "--pool", pool], "add --in-place"),
+        (["ask", where], "this one has copies of them"),
+        (["diagnose", where], "this one has copies of them"),
+    ):
+        refused = run(*command, "--dask", "local")
+        assert refused.returncode == 2
+        assert said in " ".join(refused.stderr.replace("│", " ").split())
+    assert not started
 
 
 def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):

@@ -13,16 +13,15 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from observal.cli import app
 from observal.errors import ObservalError
+from tests.command import invoke
 from tests.postgres import postgres  # noqa: F401  a fixture
 
 
 def observal(*arguments, code=0, **environment):
     """Run a command in this process, as main() does: what it prints, or the sentence of its error."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments], env=environment)
+    done = invoke(*arguments, env=environment)
     if isinstance(done.exception, ObservalError | OSError):
         assert code == 1, done.exception
         return str(done.exception)

@@ -21,7 +21,7 @@ def demo(*arguments, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=one_core, check=False)
 
 
-def test_demo_writes_figure_campaign_and_report_and_says_where(tmp_path):
+def test_demo_writes_figure_campaign_and_report_says_where_and_takes_the_place_of_an_earlier_one(tmp_path, monkeypatch):
     done = demo("--out", "out/demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -38,22 +38,23 @@ def test_demo_writes_figure_campaign_and_report_and_says_where(tmp_path):
     assert str(tmp_path) not in page
     status = Campaign.open(out / "demo.db").status()
     assert (status.labels, status.stopped) == (60, "the label budget of 60 is spent")
+    assert status.random_state == 0
+    assert "--seed 0" in page
+
+    from observal.experiments import demo as module
+
+    monkeypatch.setattr(module, "LABELS", 10)
+    path, report = module.run_campaign(out, 1)
+    assert (path, report) == (out / "demo.db", out / "report.html")
+    status = Campaign.open(path).status()
+    assert (status.labels, status.random_state) == (10, 1)
+    assert "--seed 1" in report.read_text(encoding="utf-8")
 
 
 def test_trials_can_be_sent_to_other_processes():
     from observal.experiments.demo import run_trial
 
     assert pickle.loads(pickle.dumps(run_trial)) is run_trial
-
-
-def test_a_second_demo_takes_the_place_of_the_first(tmp_path, monkeypatch):
-    from observal.experiments import demo as module
-
-    monkeypatch.setattr(module, "LABELS", 10)
-    for seed in (0, 1):
-        path, report = module.run_campaign(tmp_path, seed)
-        assert Campaign.open(path).status().random_state == seed
-        assert f"--seed {seed}" in report.read_text(encoding="utf-8")
 
 
 def test_both_forms_of_a_split_reveal_the_same_labels():

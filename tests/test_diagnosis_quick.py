@@ -50,6 +50,40 @@ def test_a_column_that_gives_the_label_away_is_named(sign):
     assert found[0].endswith("leave it out with --exclude 'paid on'.")
 
 
+def test_a_category_that_gives_the_label_away_is_named():
+    rng, X, y = world()
+    level = np.where(y > 0, rng.integers(0, 3, y.size), rng.integers(3, 5, y.size))
+    noise = rng.integers(0, 5, y.size)
+    encoded = np.column_stack([X, *(level == k for k in range(5)), *(noise == k for k in range(5))]).astype(float)
+    names = ["a", "b", *(f"status={k}" for k in range(5)), *(f"home={k}" for k in range(5))]
+    sources = ["a", "b", *["status"] * 5, *["home"] * 5]
+    found = quick_warnings(
+        logged(encoded[:400], y[:400], np.full(400, True), 1.0), ob.Pool(encoded[400:], 1.0), names, sources
+    )
+    assert len(found) == 1
+    assert "Column 'status' alone tells the classes apart (100.0% right)" in found[0]
+
+
+@pytest.mark.parametrize("digits", [0, 6])
+def test_leaks_are_found_with_four_classes_too(digits):
+    rng, X, _ = world()
+    y = rng.integers(0, 4, len(X))
+    close = (y + 0.2 * rng.random(y.size)).round(digits)
+    for column, named in ((close, True), (y + rng.normal(size=y.size), False)):
+        both = np.column_stack([X[:, 0], column])
+        log = ob.LoggedData(both[:400], y[:400], 1.0)
+        found = quick_warnings(log, ob.Pool(both[400:], 1.0), ["a", "b"])
+        assert [text for text in found if "tells the classes apart" in text] == ([found[0]] if named else [])
+
+
+def test_a_day_for_each_row_is_not_an_id():
+    rng, _, y = world()
+    days = rng.permutation(800)[:, None]
+    log, pool = logged(days[:400], y[:400], np.full(400, True), 1.0), ob.Pool(days[400:], 1.0)
+    assert quick_warnings(log, pool, ["day"], ["day"], ["day"]) == []
+    assert len(quick_warnings(log, pool, ["day"], ["day"])) == 1
+
+
 def test_ids_are_named_and_many_columns_are_counted():
     rng, _, y = world()
     numbers = np.stack([rng.permutation(800) for _ in range(MOST_NAMED + 2)], axis=1)

@@ -59,7 +59,7 @@ class Spy(TransformerMixin, BaseEstimator):
 
 
 def rows_of(frame, begin, end):
-    return frame.iloc[begin:end] if hasattr(frame, "iloc") else frame.slice(begin, end - begin)
+    return frame.iloc[begin:end] if hasattr(frame, "iloc") else frame[begin:end]
 
 
 def world(frame, **how):
@@ -105,11 +105,16 @@ def test_text_categories_and_gaps_in_ordinary_pipelines():
     by_names = ob.run(*world(full), oracle, ob.CommitteeVC(forest, batch=20), label_budget=20)
     assert by_names.estimator.score(full, Y) > 0.95
     assert by_names.error_interval.low <= 0.05
+    assert by_names.estimator.feature_names_in_.tolist() == list(full.columns)
     numbers = PANDAS[["home", "income"]]
     trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=2, min_samples_leaf=3)
     native = ob.run(*world(numbers), oracle, ob.CommitteeVC(trees, members=2, batch=5), label_budget=5)
     assert native.estimator.named_estimators_["own"].estimator.is_categorical_.tolist() == [True, False]
     assert native.estimator.predict(numbers).shape == (N,)
+    assert native.estimator.feature_names_in_.tolist() == ["home", "income"]
+    X = np.linspace(-1, 1, 2 * N).reshape(N, 2)
+    with pytest.raises(InvalidInput, match="an array of numbers without column names"):
+        ob.run(*world(X), oracle, ob.CommitteeVC(make_pipeline(columns, LogisticRegression())), label_budget=5)
 
 
 def test_a_table_of_numbers_keeps_its_names_for_an_estimator_and_is_an_array_for_others():

@@ -10,12 +10,14 @@ import base64
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import observal as ob
 from observal.errors import InvalidInput
 from observal.notebook import Labeller
 from tests.page_server import make_loans
+from tests.test_parts import NEWTON, in_parts, make_tables
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 MODEL = """(state) => {
@@ -161,3 +163,21 @@ def test_the_widget_in_a_browser(open_page):
     assert {ledger.ids[p]: ledger.settings["classes"][code] for p, code in ledger.labels.items()} == told
     assert len(session.rounds) == 2  # it has learned from the first round
     assert page.locator(".counts").text_content() == "8 of 20 labels · Round 2"
+
+
+def test_rows_in_parquet_are_read_when_they_are_shown(tmp_path):
+    make_tables(tmp_path)
+    logged, pool = in_parts(tmp_path)
+    labeller = Labeller(ob.Session(logged, pool, NEWTON, label_budget=3))
+    raw = {row["name"]: row for row in pq.read_table(tmp_path / "pool.parquet").to_pylist()}
+    assert len(labeller.rows) == 3
+    for row in labeller.rows:
+        shown = {field["name"]: field["value"] for field in row["fields"]}
+        assert shown == {name: raw[row["id"]][name] for name in ("x0", "x1", "x2", "x3")}
+
+
+def test_features_between_0_and_1_are_shown():
+    X = np.linspace(0, 1, 40)[:, None]
+    logged = ob.LoggedData(X, np.where(X[:, 0] > 0.5, "yes", "no"), propensity=0.5)
+    labeller = Labeller(ob.Session(logged, ob.Pool(X, propensity=0.1), NEWTON, label_budget=1))
+    assert [field["name"] for field in labeller.rows[0]["fields"]] == ["x0"]

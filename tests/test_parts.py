@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import signal
 import tempfile
@@ -21,11 +23,12 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
-from observal.parts import Parts, Serial, Threads, executor_of, map_blocks
+from observal.parts import Parts, Serial, Threads, executor_of, files, map_blocks
 from observal.parts.executors import Watched
 from observal.parts.files import find_parts
 from observal.parts.ranks import order_statistics, quantiles
 from observal.parts.vectors import CodedLabels, LazyIds, Stacked
+from tests.clusters import without_dask
 
 LOG, POOL = 1500, 1200
 NEWTON = ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5)
@@ -157,6 +160,96 @@ def test_columns_that_cannot_be_used_are_refused_in_words(made, tmp_path):
         )
 
 
+def write(path, *, group=2, **columns):
+    """Write a small Parquet file; a pool with a feature and propensities, unless something else is said."""
+    n_rows = len(next(iter(columns.values()), [0.0] * 4))
+    usual = {"x": np.arange(n_rows, dtype=float), "q": [0.5] * n_rows}
+    pq.write_table(pa.table(usual | columns), path, row_group_size=group)
+    return path
+
+
+def test_whole_numbers_of_any_width_name_the_same_rows(tmp_path):
+    X = Parts.of(write(tmp_path / "a.parquet"), ["x"])
+    assert X[np.array([3])].tolist() == [[3.0]]
+    assert X[np.array([3, 0], dtype=np.int32)].tolist() == [[3.0], [0.0]]
+    with pytest.raises(IndexError, match="no row -100 among 4"):
+        X[np.array([2, -100])]
+    with pytest.raises(IndexError, match="whole numbers"):
+        X[np.array([1.0])]
+
+
+@pytest.mark.parametrize("id", [None, "name"])
+def test_ids_are_counted_from_the_end_as_rows_are(tmp_path, id):
+    path = write(tmp_path / "a.parquet", name=["a", "b", "c", "d"])
+    ids = ob.Pool.from_parquet(path, propensity="q", id=id, features=["x"]).ids
+    assert ids[-1] == ids[:][-1]
+    assert ids[np.array([-1, 0])].tolist() == [ids[:][3], ids[:][0]]
+    with pytest.raises(IndexError, match="no row 4"):
+        ids[4]
+
+
+def test_only_the_parts_that_hold_the_rows_are_read(tmp_path, monkeypatch):
+    X, read = Parts.of(write(tmp_path / "a.parquet"), ["x"]), []
+    tables = Parts.tables
+    monkeypatch.setattr(Parts, "tables", lambda self, k, columns=None: read.append(k) or tables(self, k, columns))
+    assert X.raw_rows([3]).to_pylist() == [{"x": 3.0, "q": 0.5}]
+    assert X.raw_rows([], ["q"]).column_names == ["q"]
+    assert read == [1]
+
+
+def test_columns_are_looked_for_in_every_file(tmp_path):
+    write(tmp_path / "a.parquet", y=[0, 1, None, None], i=[1, 2, 3, 4])
+    write(tmp_path / "b.parquet", z=[1.0, 2.0], i=["5", "6"])
+    with pytest.raises(InvalidInput, match=r"The log has no column 'y', its columns are \['x', 'q', 'i'\]"):
+        ob.LoggedData.from_parquet(tmp_path, label="y", propensity="q", features=["x"])
+    with pytest.raises(InvalidInput, match="'i' must hold the same kind of values in every file, but is int64 in one"):
+        ob.Pool.from_parquet(tmp_path, propensity="q", id="i", features=["x"])
+
+
+def test_files_are_listed_once(tmp_path, monkeypatch):
+    listed = []
+    monkeypatch.setattr("observal.parts.rows.find_parts", lambda source: listed.append(source) or find_parts(source))
+    ob.Pool.from_parquet(write(tmp_path / "a.parquet"), propensity="q")
+    assert len(listed) == 1
+
+
+def test_a_frame_is_refused_where_a_path_is_needed():
+    with pytest.raises(InvalidInput, match="a path, a pattern or a URL, but got Table; write the table to a Parquet"):
+        ob.Pool.from_parquet(pa.table({"x": [1.0], "q": [0.5]}), propensity="q")
+
+
+def test_two_columns_with_one_name_are_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["x", "x"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match="more than one column named 'x'"):
+        Parts.of(tmp_path / "a.parquet")
+
+
+def test_a_damaged_page_is_said_so_in_one_sentence(tmp_path):
+    path = write(tmp_path / "a.parquet", x=np.random.default_rng(0).normal(size=400), q=[0.5] * 400, group=400)
+    X = Parts.of(path, ["x"])
+    content = bytearray(path.read_bytes())
+    content[4:400] = bytes(396)
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
+        X[:]
+
+
+def test_files_at_an_address_are_read_again_only_if_they_were_written(tmp_path, monkeypatch):
+    system = fsspec.filesystem("memory")
+    url = "memory://again/a.parquet"
+    system.pipe("/again/a.parquet", write(tmp_path / "a.parquet").read_bytes())
+    X, summed = Parts.of(url, ["x"]).with_checksums(), []
+    monkeypatch.setattr(files, "checksum", lambda part: summed.append(part) or part.checksum)
+    assert X[:].tolist() == X[:].tolist() == [[0.0], [1.0], [2.0], [3.0]]
+    assert len(summed) == 2
+    system.pipe("/again/a.parquet", write(tmp_path / "b.parquet", x=[5.0, 6.0, 7.0, 8.0, 9.0]).read_bytes())
+    assert Parts.of(url, ["x"])[:].ravel().tolist() == [5.0, 6.0, 7.0, 8.0, 9.0]
+    system.rm("/again/a.parquet")
+    with pytest.raises(InvalidInput, match=r"a.parquet' cannot be read \(FileNotFoundError: .*put the file back"):
+        X[:]
+
+
 def test_labels_are_codes_and_ids_stay_in_the_file(made):
     folder, tables = made
     (logged, pool), (expected, expected_pool) = in_parts(folder), in_memory(tables)
@@ -168,6 +261,46 @@ def test_labels_are_codes_and_ids_stay_in_the_file(made):
     assert np.asarray(logged.y).tolist() == expected.y.tolist()
     assert isinstance(pool.ids, LazyIds)
     assert pool.ids[np.array([7, 3])].tolist() == expected_pool.ids[[7, 3]].tolist()
+
+
+# -- sessions and campaigns over them
+
+
+def test_a_session_names_its_columns_and_says_why_it_cannot_be_saved(made, tmp_path):
+    session = ob.Session(*in_parts(made[0]), NEWTON, label_budget=4)
+    assert session.settings["features"] == ["x0", "x1", "x2", "x3"]
+    with pytest.raises(
+        InvalidInput, match=r"stay in their Parquet files, so a session cannot store them; use Campaign.create"
+    ):
+        session.save(tmp_path / "session.zip")
+    assert not (tmp_path / "session.zip").exists()
+
+
+def test_log_and_pool_that_differ_are_told_by_the_columns_own_name(tmp_path):
+    income = np.random.default_rng(0).normal(size=80)
+    labels = ["a", "b", None, None] * 20
+    write(tmp_path / "log.parquet", income=income, y=labels, x=income**2, q=[0.5] * 80)
+    write(tmp_path / "pool.parquet", income=income + 5, x=income**2, q=[0.5] * 80)
+    logged = ob.LoggedData.from_parquet(tmp_path / "log.parquet", label="y", propensity="q")
+    pool = ob.Pool.from_parquet(tmp_path / "pool.parquet", propensity="q")
+    tables = [pq.read_table(tmp_path / f"{name}.parquet") for name in ("log", "pool")]
+    frames = (
+        ob.LoggedData.from_frame(tables[0], label="y", propensity="q"),
+        ob.Pool.from_frame(tables[1], propensity="q"),
+    )
+    for data in ((logged, pool), frames):
+        notes = ob.Session(*data, NEWTON, label_budget=4).settings["notes"]
+        assert notes[0].startswith("Log and pool differ: income is ")
+
+
+def test_rows_in_parquet_are_not_copied_into_a_campaign_from_arrays(made, tmp_path):
+    folder, tables = made
+    refused = pytest.raises(InvalidInput, match=r"use Campaign.create\(..., in_place=True\)")
+    with refused:
+        ob.Campaign.create_from_arrays(tmp_path / "a.db", *in_parts(folder))
+    campaign = ob.Campaign.create_from_arrays(tmp_path / "a.db", *in_memory(tables), method=NEWTON)
+    with pytest.raises(InvalidInput, match="a Pool with dense features in memory"):
+        campaign.extend(pool=in_parts(folder)[1])
 
 
 # -- the same answers
@@ -303,6 +436,37 @@ def test_quantiles_are_numpys(values):
 
 
 # -- a cluster
+
+
+def test_a_cluster_is_started_once_and_closed_when_nobody_needs_it(made, monkeypatch):
+    folder, started = made[0], without_dask(monkeypatch)
+    logged, pool = in_parts(folder, "local")
+    session = ob.Session(logged, pool, NEWTON, label_budget=4, executor="local")
+    session.ask(2)
+    assert len(started) == 1
+    assert pool.X.executor is session.problem.pool.X.executor
+    del logged, pool, session
+    gc.collect()
+    assert started[0].cluster.closed.wait(10)
+    executor_of("local")
+    assert len(started) == 2
+
+
+def test_a_cluster_that_was_closed_is_started_again(monkeypatch):
+    started = without_dask(monkeypatch)
+    first = executor_of("local")
+    assert executor_of("local") is first
+    started[0].close()
+    assert executor_of("local") is not first
+
+
+def test_dasks_own_messages_are_kept_back_only_while_it_connects(monkeypatch, caplog):
+    without_dask(monkeypatch)
+    logger = logging.getLogger("distributed.core")
+    level = logger.level
+    executor_of("local")
+    assert not caplog.records
+    assert logger.level == level != logging.CRITICAL
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import observal as ob
 import tests.command
 from observal import writing
 from observal.campaign import Campaign
-from observal.cli import app
 from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError
 from observal.journal.answers import read_answers
@@ -36,7 +34,7 @@ from tests.campaigns import METHOD, make_campaign
 
 
 def observal(*arguments, code=0, **options):
-    done = CliRunner().invoke(app, [str(a) for a in arguments], **options)
+    done = tests.command.invoke(*arguments, **options)
     if isinstance(done.exception, ObservalError | OSError):
         assert code == 1, done.exception
         return str(done.exception)

@@ -358,3 +358,10 @@ def test_a_number_that_no_two_rows_share_may_be_an_id(numbers, suspicious):
     encoder = TableEncoder.learn([table])
     assert ["if it names the rows" in note for note in encoder.notes] == [True] * suspicious
     assert "loan" in [rule.source for rule in encoder.rules]
+
+
+def test_spaces_around_labels_do_not_count():
+    for values in ([" yes", "no ", "  ", "", None], pa.array([" yes", "no ", "  ", "", None])):
+        labels, missing = read_labels(values)
+        assert labels.tolist() == ["yes", "no", None, None, None]
+        assert missing.tolist() == [False, False, True, True, True]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.cli import init
-from observal.errors import InvalidLabel
+from observal.errors import InvalidInput, InvalidLabel
+from observal.objectives import canonical
 from observal.tables.positive import obvious_positive, positive_last
 from tests.command import observal
 
@@ -68,6 +69,13 @@ def test_init_takes_the_positive_class_and_says_which(tmp_path, options, last, n
     out = observal(*tables(tmp_path), *options).stdout
     assert ob.Campaign.open(tmp_path / "c.db").settings["classes"][-1] == last
     assert ("Precision and recall are about 'default', the rarer class in the log" in out) == noted
+
+
+def test_more_than_two_classes_have_no_positive_one():
+    with pytest.raises(InvalidLabel, match="two classes, but there are 3"):
+        positive_last(["cat", "cow", "dog"], {}, "cat")
+    with pytest.raises(InvalidInput, match="two classes, but there are 3"):
+        canonical({"cat": 10}, ["cat", "cow", "dog"])
 
 
 def test_init_asks_on_a_terminal_until_it_gets_a_class(monkeypatch, capsys):

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observal.errors import ObservalError
+from observal.errors import InvalidInput, ObservalError
 from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 from observal.tables.formats import format_of
 from observal.tables.reading import read_tables
+from observal.tables.settling import settle
 from observal.tables.written import Written, guess, number_of
 from tests.test_tables import write
 
@@ -86,6 +87,14 @@ def test_another_table_settles_what_one_leaves_open(tmp_path):
     log = write(tmp_path, "log.csv", "d;x\n25/04/2024;0,5\n")
     pool = write(tmp_path, "pool.csv", "d;x\n03/04/2024;1,200\n")
     assert read_tables([log, pool])[1].to_pydict() == {"d": [dt.date(2024, 4, 3)], "x": [1.2]}
+
+
+def test_other_columns_settle_what_one_leaves_open():
+    rows = pa.table({"paid": ["$11,687", "$2,500"], "rate": ["6.42 %", "7.1 %"]})
+    assert settle([rows])[0].column("paid").to_pylist() == [11687.0, 2500.0]
+    mixed = pa.table({"paid": ["11,687"], "rate": ["6.42 %"], "tax": ["7,1"]})
+    with pytest.raises(InvalidInput, match=r"which may mean 11\.687 or 11687"):
+        settle([mixed])
 
 
 def test_words_for_missing(tmp_path):

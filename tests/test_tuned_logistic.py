@@ -16,6 +16,7 @@ from observal.learners.features import FeatureMap
 from observal.learners.tuned_logistic import (
     RIDGES,
     fit_logistic,
+    fit_ridges,
     leverages,
     near_boundary,
     nearness,
@@ -38,6 +39,21 @@ def some_rows(seed=0, n=80, d=3, noise=1.0):
     X = rng.standard_normal((n, d))
     signs = np.where(X[:, 0] + noise * rng.standard_normal(n) > 0.2, 1, -1)
     return X, signs, rng.uniform(0.2, 5.0, n)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 4.0])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_fits_of_several_ridges_are_those_of_one_each_to_the_last_bit(form, penalty):
+    X, signs, weights = some_rows()
+    start, seen = None, []
+    for i, fit in fit_ridges(form(X), signs, weights, (0.1, 1.0, 0.01), penalty, tol=1e-8):
+        alone = fit_logistic(form(X), signs, weights, (0.1, 1.0, 0.01)[i], penalty, start)
+        start = np.append(alone.coef, alone.intercept)
+        assert np.append(fit.coef, fit.intercept).tolist() == start.tolist()
+        assert fit.history.tolist() == alone.history.tolist()
+        assert (fit.hessian.size, alone.hessian.shape) == (0, (4, 4))
+        seen.append(i)
+    assert seen == [1, 0, 2]
 
 
 # -- one fit

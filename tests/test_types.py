@@ -137,7 +137,7 @@ def test_frames_of_either_library(library):
         ob.LoggedData.from_frame(frame, label="nope", propensity="q0")
     with_text = ob.LoggedData.from_frame(frame, label="bad", propensity="q0")
     with pytest.raises(
-        InvalidInput, match="AutoVC needs finite numbers as features, but column 'loan' has gaps or other values"
+        InvalidInput, match="AutoVC needs finite numbers as features, but column 'loan' has missing or other values"
     ):
         ob.Session(with_text, ob.Pool.from_frame(frame, propensity="q0", features=["loan", "age", "home"]))
 

@@ -220,6 +220,10 @@ class Campaign(LabelLoop):
         import pyarrow as pa
 
         problem = Problem(logged, pool)
+        if problem.in_parts:
+            raise InvalidInput(
+                "A campaign from arrays copies its rows, but these stay in Parquet; use Campaign.create(..., in_place=True)."
+            )
         problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
         goals = {
             "population": population,
@@ -259,7 +263,7 @@ class Campaign(LabelLoop):
             details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": stored.data_digest()}
             SqlTransaction(stored, str(where)).append(OBSERVAL, "created", {**settings, **details})
 
-        return cls(create_store(where, fill), executor)
+        return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
 
     @classmethod
     def open(cls, where: str | Path, executor: Any = None) -> Self:
@@ -413,9 +417,9 @@ class Campaign(LabelLoop):
             from observal.tables.more_rows import read_more_rows
 
             return read_more_rows(pool, settings, known, reading.pool_rows([]), propensity)
-        if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr"):
+        if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr") or hasattr(pool.X, "parts"):
             raise InvalidInput(
-                "The campaign was made from arrays, so its new rows must be a Pool with dense features; give one (pool=)."
+                "The campaign was made from arrays, so its new rows must be a Pool with dense features in memory; give one (pool=)."
             )
         if propensity is not None:
             raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")

@@ -45,9 +45,9 @@ def load_tables(
     `shown` are the folder of images, the column of images and the shape of pixels; the other parameters are those of
     :meth:`observal.Campaign.create`.
     """
-    from observal.tables.in_place import is_large
+    from observal.tables.in_place import can_stay, is_large
 
-    simple = not kept_only_labelled and propensity != "estimate" and len(logs) == 1 and not any(shown)
+    simple = not kept_only_labelled and not any(shown) and can_stay(logs, propensity, given)
     chosen = {
         "propensity": propensity,
         "classes": classes,
@@ -57,8 +57,8 @@ def load_tables(
     if in_place or (in_place is None and simple and is_large([*logs, pool])):
         if not simple:
             raise InvalidInput(
-                "Tables that stay in place need one complete log with a propensity column, and cannot show images; leave out "
-                "in_place (--in-place), or prepare such a log first."
+                "Tables that stay in place need one complete log with a propensity column, are used as they are in the files (without "
+                "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
             )
         return _in_place(logs[0], pool, roles, executor, chosen)
     estimated = {
@@ -131,7 +131,9 @@ def _about(loaded: Any, roles: TableRoles, columns: Sequence[str]) -> dict[str, 
     """Return what a campaign's settings say of its tables."""
     from observal.diagnosis.quick import quick_warnings
 
-    warnings = quick_warnings(loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources)
+    encoder = loaded.encoder
+    dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
+    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates)
     return {
         "id": roles.id or ("id" if "id" not in columns else "row"),
         "label": roles.label,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -247,6 +248,38 @@ def is_missing(value: Any) -> bool:
     return bool(value != value)
 
 
+def is_absent(value: Any) -> bool:
+    """Tell whether a value of any Python type stands for "not known".
+
+    Examples
+    --------
+    >>> is_absent(None), is_absent(float("nan")), is_absent(0)
+    (True, True, False)
+    """
+    try:
+        return is_missing(value)
+    except ArithmeticError:  # a decimal that signals "not a number" when compared
+        return True
+    except (TypeError, ValueError):  # a value that is itself an array
+        return False
+
+
+def plain_label(value: Any) -> Any:
+    """Return a label as bool, int, float, str or another plain value; None where it is missing, whole floats as whole numbers.
+
+    Examples
+    --------
+    >>> plain_label(1.0), plain_label(float("nan")), plain_label(float("inf")), plain_label("1")
+    (1, None, inf, '1')
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if is_absent(value):
+        return None
+    if isinstance(value, float | Decimal) and value == value // 1:
+        return int(value)
+    return value
+
+
 def missing_mask(values: NDArray[Any]) -> Bools:
     """Return which labels of an array mean "not known"."""
     if values.dtype.kind == "f":
@@ -287,6 +320,22 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
         ordered = sorted(seen, key=repr)
     out = np.empty(len(ordered), dtype=object)
     out[:] = ordered
+    return out
+
+
+def class_array(classes: list[Any]) -> NDArray[Any]:
+    """Return classes as an array: numbers as numbers, anything else as objects.
+
+    Examples
+    --------
+    >>> class_array([0, 1]), class_array(["bad", "good"])
+    (array([0, 1]), array(['bad', 'good'], dtype=object))
+    """
+    # Whole numbers that a float cannot represent exactly might become equal.
+    if all(isinstance(value, bool | int | float) and float(value) == value for value in classes):
+        return np.array(classes)
+    out = np.empty(len(classes), dtype=object)
+    out[:] = classes
     return out
 
 

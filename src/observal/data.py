@@ -290,12 +290,9 @@ def _rows_in_parts(
     from observal.parts import Parts
     from observal.parts.vectors import LazyIds
 
-    every = Parts.of(source, [], executor=executor)
-    names = every.names
-    for role in roles:
-        if role is not None and role not in names:
-            raise InvalidInput(f"{what} has no column {role!r}, its columns are {list(names)}; name an existing one.")
-    rows = Parts.of(source, features, [role for role in roles if role is not None], executor)
+    found = Parts.of(source, [], executor=executor)
+    found.require_columns(what, roles)
+    rows = found.with_features(features, [role for role in roles if role is not None])
     ids = LazyIds(rows, id)
     ids.require_distinct(what)
     return rows, ids

@@ -11,6 +11,7 @@ from observal.errors import InvalidInput, ObservalError
 from observal.frames import Frame
 from observal.journal.settings import ANYONE
 from observal.journal.status import CHOOSING, status_of
+from observal.parts import Parts
 from observal.server.images import load_image
 from observal.server.rows import Rows
 from observal.session import Session
@@ -181,6 +182,9 @@ def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) ->
     if rows is None and isinstance(source, Campaign):
         with source._journal.reading() as transaction:
             return Rows.of(transaction.stored, settings)
+    X = source.problem.pool.X
+    if rows is None and isinstance(X, Parts):
+        return Rows.in_parts(X, settings, X.columns)
     return Rows(_raw_rows(source, rows), settings)
 
 

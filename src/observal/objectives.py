@@ -40,6 +40,10 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
     ('recall=0.8', 'cost=1,10')
     """
     if isinstance(objective, Mapping):
+        if len(classes) != 2:
+            raise InvalidInput(
+                f"The cost of missing a class needs two classes, but there are {len(classes)}; leave it out."
+            )
         strange = next((name for name in objective if str(name) not in map(str, classes)), None)
         if strange is not None or not objective:
             raise InvalidInput(

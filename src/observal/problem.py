@@ -143,10 +143,12 @@ class Problem:
         """Return the problem with rows that are read and computed on by another executor; rows in memory stay as they are."""
         if executor is None or not self.in_parts:
             return self
-        logged, pool = copy(self.logged), copy(self.pool)
+        from observal.parts import executor_of
+
+        logged, pool, computing = copy(self.logged), copy(self.pool), executor_of(executor)
         for table in (logged, pool):
             if hasattr(table.X, "parts"):
-                object.__setattr__(table, "X", table.X.using(executor))
+                object.__setattr__(table, "X", table.X.using(computing))
         return replace(self, logged=logged, pool=pool)
 
     def in_memory(self) -> Problem:

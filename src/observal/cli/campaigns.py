@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from observal.cli.options import Annotator, Dask, Encoding, Missing, Separator, Where, executor, listed
+from observal.cli.options import Annotator, Dask, Encoding, Missing, Separator, Where, listed, open_campaign
 from observal.cli.output import (
     Force,
     Json,
@@ -57,7 +57,6 @@ def ask(
         raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
     if out is not None and out.exists():
         raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
-    from observal.campaign import Campaign
     from observal.tables.formats import format_from
     from observal.writing import check_target
 
@@ -65,7 +64,7 @@ def ask(
         check_target(out)
 
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
-        rows = Campaign.open(campaign, executor(dask, progress)).ask(n, annotator)
+        rows = open_campaign(campaign, dask, progress).ask(n, annotator)
     names, records = rows.to_fill_in(listed(columns))
     like = None if rows.written is None else format_from(rows.written)
     if as_json:
@@ -126,7 +125,9 @@ def tell(
         say(f"{'Standard input' if labels == '-' else labels} has no answers yet; nothing was stored.")
         return
     budget = f" of {status.label_budget}" if status.label_budget is not None else ""
-    say(f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} rows are open.")
+    say(
+        f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} {'row is' if status.open_rows == 1 else 'rows are'} open."
+    )
 
 
 def history(campaign: Where, as_json: Json = False) -> None:

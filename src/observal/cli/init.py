@@ -20,6 +20,7 @@ from observal.cli.options import (
     Missing,
     Separator,
     Where,
+    check_dask,
     executor,
     listed,
 )
@@ -135,16 +136,20 @@ def init(
     if bool(propensity) == estimate_propensity:
         raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
     chances: Any = "estimate" if estimate_propensity else propensity
+    chances = chances[0] if len(chances) == 1 else chances
     from observal.campaign import Campaign
     from observal.methods import AutoVC, NewtonVC
+    from observal.tables.formats import Format
 
+    given = Format(sep, decimal, encoding, tuple(missing or ()))  # type: ignore[arg-type]  # checked there
+    _check_dask(dask, logged, pool, chances, given, in_place)
     with progress_bar("reading", hidden=as_json) as progress:
         made = Campaign.create(
             campaign,
             list(logged),
             pool,
             label=label,
-            propensity=chances[0] if len(chances) == 1 else chances,
+            propensity=chances,
             id=id,
             label_budget=budget,
             features=listed(features),
@@ -163,10 +168,10 @@ def init(
             tolerance=tolerance or None,
             width=width,
             objective=_objective(target, cost_of_missing),
-            sep=sep,
-            decimal=decimal,  # type: ignore[arg-type]  # checked when the tables are read
-            encoding=encoding,
-            missing=missing or (),
+            sep=given.sep,
+            decimal=given.decimal,
+            encoding=given.encoding,
+            missing=given.missing,
             images=images,
             image_column=image_column,
             pixels=None if pixels is None else _picture(pixels),
@@ -177,6 +182,19 @@ def init(
     show_status(made.status(), as_json)
     if not as_json:
         say(f"Next: observal ask {quote(campaign)} -n {batch or FIRST_ROUND} --csv -o labels.csv")
+
+
+def _check_dask(
+    dask: str | None, logged: list[Path], pool: Path, chances: Any, given: Any, in_place: bool | None
+) -> None:
+    """Refuse a cluster for tables that will be copied: nothing would be computed on it."""
+    check_dask(dask, logged, pool, chances, given)
+    if dask is None or in_place:
+        return
+    from observal.tables.in_place import is_large
+
+    if in_place is False or not is_large([*logged, pool]):
+        raise typer.BadParameter("--dask is for tables that stay in place; add --in-place, or leave it out.")
 
 
 def _picture(text: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +45,29 @@ def listed(given: str | list[str] | None) -> list[str] | None:
     return [part.strip() for text in texts for part in text.split(",") if part.strip()] if texts else None
 
 
+def check_dask(dask: str | None, logged: list[Path], pool: Path, propensity: Any, given: Any) -> None:
+    """Refuse a cluster for tables that cannot stay in place: nothing would be computed on it."""
+    if dask is None:
+        return
+    from observal.tables.in_place import can_stay, is_parquet
+
+    if not (can_stay(logged, propensity, given) and is_parquet([*logged, pool])):
+        raise typer.BadParameter(
+            "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and without --missing and the like."
+        )
+
+
+def open_campaign(where: str, dask: str | None, progress: Any) -> Any:
+    """Return a campaign, with a cluster if one is named; refuse a cluster on which nothing would be computed."""
+    from observal.campaign import Campaign
+
+    if dask is not None and not Campaign.open(where).settings.get("in_place"):
+        raise typer.BadParameter(
+            "--dask is for campaigns whose tables stay in place, but this one has copies of them; leave it out."
+        )
+    return Campaign.open(where, executor(dask, progress))
+
+
 def executor(dask: str | None, progress: Any) -> Any:
     """Return what reads and computes on tables that stay in place, with progress if somebody sees it."""
     if dask is None and progress is None:
@@ -54,4 +78,8 @@ def executor(dask: str | None, progress: Any) -> Any:
     if dask is not None and dask != "local" and "://" not in dask:
         raise typer.BadParameter(f"--dask needs local or an address such as tcp://10.0.0.1:8786, but is {dask!r}.")
     made = executor_of(dask)
+    if dask is not None:
+        from observal.parts.cluster import silence
+
+        silence()  # what goes wrong is said in one sentence
     return made if progress is None else Watched(made, progress)

@@ -20,8 +20,10 @@ from observal.cli.options import (
     Missing,
     Separator,
     Where,
+    check_dask,
     executor,
     listed,
+    open_campaign,
 )
 from observal.cli.output import Force, Json, Seed, print_json, progress_bar, say
 
@@ -59,7 +61,7 @@ def diagnose(
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            log, rows, names, dates, notes = _of_campaign(str(logged[0]), executor(dask, progress))
+            log, rows, names, dates, notes = _of_campaign(str(logged[0]), dask, progress)
         else:
             chances: Any = "estimate" if estimate_propensity else (propensity or [])
             if not chances or (propensity and estimate_propensity):
@@ -88,26 +90,22 @@ def _of_tables(
     logged: list[Path], pool: Path, roles: Any, propensity: Any, given: Any, seed: int, dask: str | None, progress: Any
 ) -> Any:
     """Return log and pool; they stay in their files if these are large, or if a cluster reads them."""
-    from observal.parts.files import PARQUET
     from observal.tables import load_problem
-    from observal.tables.in_place import is_large, load_in_place
+    from observal.tables.in_place import can_stay, is_large, load_in_place
     from observal.tables.reading import read_tables
 
     tables = [*logged, pool]
-    alone = len(logged) == 1 and isinstance(propensity, str) and propensity != "estimate"
-    if dask is not None and not (alone and all(table.name.lower().endswith(PARQUET) for table in tables)):
-        raise typer.BadParameter("--dask needs one log and a pool in Parquet, with --propensity COLUMN.")
-    if dask is not None or (alone and is_large(tables)):
+    check_dask(dask, logged, pool, propensity, given)
+    if dask is not None or (can_stay(logged, propensity, given) and is_large(tables)):
         return load_in_place(logged[0], pool, roles, propensity=propensity, executor=executor(dask, progress))
     *logs, rest = read_tables(tables, roles.id, roles.label, given)
     return load_problem(logs, rest, roles, propensity=propensity, random_state=seed)
 
 
-def _of_campaign(where: str, computing: Any) -> tuple[Any, Any, Any, Any, Any]:
-    from observal.campaign import Campaign
+def _of_campaign(where: str, dask: str | None, progress: Any) -> tuple[Any, Any, Any, Any, Any]:
     from observal.tables.encoding import date_names
 
-    campaign = Campaign.open(where, computing)
+    campaign = open_campaign(where, dask, progress)
     problem, settings = campaign.problem, campaign.settings
     names, dates = settings["features"], date_names(settings["encoder"])
     return problem.logged, problem.pool, names, dates, campaign.status().notes

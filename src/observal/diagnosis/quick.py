@@ -25,7 +25,11 @@ MOST_NAMED = 5
 
 
 def quick_warnings(
-    logged: LoggedData, pool: Pool, names: Sequence[str], sources: Sequence[str] | None = None
+    logged: LoggedData,
+    pool: Pool,
+    names: Sequence[str],
+    sources: Sequence[str] | None = None,
+    dates: Sequence[str] = (),
 ) -> list[str]:
     """Return sentences on what is likely to be wrong with the data, most serious first.
 
@@ -37,6 +41,8 @@ def quick_warnings(
         Of the features.
     sources : sequence of str, optional
         The column of the table that each comes from; by default its name.
+    dates : sequence of str
+        Those of them that are dates: one for each row is nothing unusual.
 
     Examples
     --------
@@ -48,7 +54,7 @@ def quick_warnings(
     Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
     leaks = _leaks(logged, names, names if sources is None else sources)
-    return [f"Warning: {text}" for text in (*_propensities(logged), *leaks, *_ids(logged, pool, names))]
+    return [f"Warning: {text}" for text in (*_propensities(logged), *leaks, *_ids(logged, pool, names, dates))]
 
 
 def _propensities(logged: LoggedData) -> list[str]:
@@ -65,17 +71,61 @@ def _propensities(logged: LoggedData) -> list[str]:
 def _leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
     rows = _some(logged.X, np.flatnonzero(logged.revealed))
     codes = logged.codes[rows]
-    if len(logged.classes) != 2 or np.bincount(codes, minlength=2).min() < LEAST_OF_CLASS:
+    if len(rows) < 2 or np.sort(np.bincount(codes, minlength=2))[-2] < LEAST_OF_CLASS:
         return []
     X, found = logged.X[rows], []
-    for column, (name, source) in enumerate(zip(names, sources, strict=True)):
-        auc = alone(column_of(X, column), codes)
-        if auc >= LEAKY:
+    for source in dict.fromkeys(sources):
+        columns = [k for k, one in enumerate(sources) if one == source]
+        values = [column_of(X, column) for column in columns]
+        if len(values) > 1 and all(
+            np.isin(one, (0.0, 1.0)).all() for one in values
+        ):  # a category: one column for each value
+            values = [np.unique(np.stack(values), axis=1, return_inverse=True)[1].astype(np.float64)]
+            told = [_told_by_groups(values[0], codes)]
+        else:
+            told = [_told(one, codes, len(logged.classes)) for one in values]
+        if max(told) >= LEAKY:
+            how = (
+                f"AUC {max(told):.3f}"
+                if len(logged.classes) == 2 and len(values) == len(columns)
+                else f"{max(told):.1%} right"
+            )
+            name = source if len(values) < len(columns) else names[columns[int(np.argmax(told))]]
             found.append(
-                f"Column {name!r} alone tells the classes apart (AUC {auc:.3f}); if it is only known once the label is, leave it "
+                f"Column {name!r} alone tells the classes apart ({how}); if it is only known once the label is, leave it "
                 f"out with --exclude {quote(source)}."
             )
     return _few(found)
+
+
+def _told(values: Floats, codes: Ints, n_classes: int) -> float:
+    """Return how well one column of numbers tells the classes apart, 1 being perfectly."""
+    if n_classes == 2:
+        return alone(values, codes)
+    if np.unique(values).size <= values.size / 2:
+        return _told_by_groups(values, codes)
+    order = np.argsort(values, kind="stable")
+    ordered = np.concatenate([[-np.inf], values[order], [np.inf]])
+    before, after = ordered[1:-1] - ordered[:-2], ordered[2:] - ordered[1:-1]
+    nearest = np.where(before <= after, np.roll(codes[order], 1), np.roll(codes[order], -1))
+    return _share_right(nearest, codes[order])
+
+
+def _told_by_groups(values: Floats, codes: Ints) -> float:
+    """Return how often the commonest class among the other rows with the same value is right, the mean over classes."""
+    group = np.unique(values, return_inverse=True)[1]
+    counts = np.zeros((group.max() + 1, codes.max() + 1))
+    np.add.at(counts, (group, codes), 1.0)
+    others = counts[group]
+    others[np.arange(codes.size), codes] -= 1.0
+    guess = np.where(others.max(axis=1) > 0.0, others.argmax(axis=1), -1)  # nobody else has this value
+    return _share_right(guess, codes)
+
+
+def _share_right(guess: Ints, codes: Ints) -> float:
+    """Return the share of right guesses, the mean over the classes that have enough rows."""
+    counts = np.bincount(codes)
+    return float(np.mean([(guess[codes == k] == k).mean() for k in np.flatnonzero(counts >= LEAST_OF_CLASS)]))
 
 
 def alone(values: Floats, codes: Any) -> float:
@@ -92,14 +142,14 @@ def alone(values: Floats, codes: Any) -> float:
     return max(auc, 1.0 - auc)
 
 
-def _ids(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
+def _ids(logged: LoggedData, pool: Pool, names: Sequence[str], dates: Sequence[str]) -> list[str]:
     if hasattr(logged.X, "tocsr") or len(logged) + len(pool) < LEAST_DISTINCT:
         return []
     X = np.concatenate([of[_some(of, np.arange(of.shape[0]))] for of in (logged.X, pool.X)])
     found = []
     for column, name in enumerate(names):
         values = X[:, column]
-        if np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
+        if name not in dates and np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
             found.append(
                 f"Column {name!r} looks like an id: it has a different whole number in every row; leave it out with --exclude {quote(name)}."
             )
@@ -109,7 +159,7 @@ def _ids(logged: LoggedData, pool: Pool, names: Sequence[str]) -> list[str]:
 def _some(X: Any, rows: Ints) -> Ints:
     """Return a sample of these rows; those of a few parts, where rows are in files."""
     if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
-        part = np.searchsorted(X.ends, rows, side="right") - 1
+        part = np.searchsorted(X.edges, rows, side="right") - 1
         rows = rows[np.isin(part, np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64))]
     return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
 

@@ -18,6 +18,7 @@ from observal.journal.replay import Replay
 from observal.journal.results import Entry, Status
 from observal.journal.status import status_of
 from observal.methods.measures import judged_by
+from observal.parts.executors import executor_of
 from observal.problem import Problem
 from observal.table import Table
 from observal.types import ACTION_NAMES, Plan, Recorded, Round, RunResult
@@ -88,7 +89,7 @@ class JournalReader:
         """Log and pool."""
         with self._journal.reading() as transaction:
             problem: Problem = transaction.problem(self._follow(transaction).settings)
-            return problem.using(self._executor)
+            return self._computed(problem)
 
     @property
     def labels(self) -> int:
@@ -233,11 +234,18 @@ class JournalReader:
         settings = self._ledger.settings
         if self._replay is None or len(self._replay.problem.pool) != settings["pool_rows"]:
             problem = transaction.problem(settings, with_ids=False)
-            self._replay = replay_of(problem.using(self._executor), settings)
+            self._replay = replay_of(self._computed(problem), settings)
         elif self._replay.label_budget != settings["label_budget"]:  # it was raised
             self._replay = replay_of(self._replay.problem, settings)
         self._replay.follow(self._ledger.plans, self._ledger.labels, self._ledger.bases)
         return self._replay
+
+    def _computed(self, problem: Problem) -> Problem:
+        """Return the problem with whoever reads and computes on rows that stay in Parquet; a cluster is started once, if it is needed."""
+        if self._executor is None or not problem.in_parts:
+            return problem
+        self._executor = executor_of(self._executor)
+        return problem.using(self._executor)
 
 
 def replay_of(problem: Problem, settings: Mapping[str, Any]) -> Replay:

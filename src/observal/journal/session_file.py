@@ -36,6 +36,10 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
 
     What the log, the pool and the method already contain is not written a second time.
     """
+    if problem.in_parts:
+        raise InvalidInput(
+            "The rows stay in their Parquet files, so a session cannot store them; use Campaign.create(..., in_place=True)."
+        )
     first, *later = events
     settings = {"random_state": first.payload["seed"]} | {
         n: first.payload[n] for n in ("label_budget", "overlap", "pool_rows")

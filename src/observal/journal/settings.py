@@ -12,9 +12,9 @@ from typing import Any
 from observal.checks import check_whole
 from observal.data import Pool
 from observal.errors import InvalidInput
-from observal.frames import Frame
 from observal.methods import AutoVC, Method
 from observal.objectives import canonical
+from observal.parts import Parts
 from observal.problem import Problem
 from observal.shift import strong_shift
 from observal.types import Goals
@@ -54,7 +54,8 @@ def new_settings(
     if isinstance(method, type) or not hasattr(method, "begin"):
         raise InvalidInput(f"method must be a method such as AutoVC(), but is {method!r}; pass an instance.")
     logged, pool = problem.logged, problem.pool
-    unnamed = {"id": "id", "label": "label", "features": _feature_names(pool)}
+    names = _feature_names(pool)
+    unnamed = {"id": "row" if "id" in names else "id", "label": "label", "features": names}
     entries = {**unnamed, "encoder": None, "notes": [], **(about or {})}
     chosen = dict(goals or {})
     if chosen.get("population") is None:
@@ -84,9 +85,12 @@ def new_settings(
 
 def _feature_names(pool: Pool) -> list[str]:
     """Return the names of a table's columns; those of an array have numbers."""
-    return (
-        [str(name) for name in pool.X.names] if isinstance(pool.X, Frame) else [f"x{k}" for k in range(pool.X.shape[1])]
-    )
+    named = [] if pool.frame is None else [str(name) for name in pool.frame.names]
+    if named and len(set(named)) == len(named):
+        return named
+    if isinstance(pool.X, Parts) and pool.X.decode is None:
+        return list(pool.X.columns)
+    return [f"x{k}" for k in range(pool.X.shape[1])]
 
 
 def _population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:

@@ -20,7 +20,9 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
     """Return why there is no row for an annotator, in words."""
     if ledger.stopped:
         return f"Nothing is left to ask: {ledger.stopped}."
-    return f"There is no row for {annotator} now: of the {len(ledger.open_rows)} open rows, {_holders(ledger, ledger.open_rows)}."
+    rows = len(ledger.open_rows)
+    said = f"There is no row for {annotator} now: of the {rows} open {'row' if rows == 1 else 'rows'}, {_holders(ledger, ledger.open_rows)}."
+    return said if ledger.to_buy != 0 else f"{said} They use up the label budget; raise it with observal extend."
 
 
 def why_ahead(ledger: Ledger, round_: int) -> str:

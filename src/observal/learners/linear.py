@@ -11,7 +11,7 @@ from observal.learners.kernel import LinearChances, fit_ridge
 from observal.learners.labelled import Fitted, Labelled
 from observal.learners.newton import NewtonFit
 from observal.learners.population import Population
-from observal.learners.tuned_logistic import fit_logistic, near_boundary
+from observal.learners.tuned_logistic import fit_logistic, fit_ridges, near_boundary
 
 LOOSE = 1e-4  # the decrease of the objective that is not worth another step of a fit that only judges rows
 
@@ -51,12 +51,9 @@ def _best_ridge(labelled: Labelled) -> float:
     """Return the ridge with the least weighted log loss out of fold; each fit starts from that of the next larger."""
     losses = np.zeros(len(LOGISTIC_RIDGES))
     for fold in np.unique(labelled.folds):
-        out, start = labelled.folds == fold, None
+        out = labelled.folds == fold
         inside = labelled.taken(~out)
-        for i in reversed(range(len(LOGISTIC_RIDGES))):
-            signs = 2 * inside.codes - 1
-            fit = fit_logistic(inside.rows, signs, inside.weights, LOGISTIC_RIDGES[i], 0.0, start, tol=LOOSE)
-            start = np.append(fit.coef, fit.intercept)
+        for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=LOOSE):
             margins = (2 * labelled.codes[out] - 1) * _margins(labelled, out, fit)
             losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
     return LOGISTIC_RIDGES[int(np.argmin(losses))]
@@ -65,9 +62,9 @@ def _best_ridge(labelled: Labelled) -> float:
 def _near(population: Population, labelled: Labelled, ridge: float, tol: float = 1e-8) -> NewtonFit:
     """Fit, and fit twice again near the boundary."""
     signs = 2 * labelled.codes - 1
-    fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol)
+    fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol, with_hessian=False)
     settings = labelled.rows, signs, labelled.weights, ridge, 0.0
-    return near_boundary(fit, *settings, population=population.typical)[0]
+    return near_boundary(fit, *settings, population=population.typical, with_hessian=False)[0]
 
 
 def _margins(labelled: Labelled, rows: Bools, fit: NewtonFit) -> Floats:

@@ -116,9 +116,12 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
     names = ["own", *(f"member {1 + k}" for k in range(len(members)))]
     voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
     vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
-    return vote.fit(
+    vote.fit(
         rows_of(X, slice(0, own.classes_.size)), own.classes_
-    )  # the voters are already fitted; this only tells it the classes
+    )  # the voters are fitted: this only tells it the classes
+    if hasattr(own, "feature_names_in_"):
+        vote.feature_names_in_ = own.feature_names_in_
+    return vote
 
 
 def margins_of(shares: Floats, judges: Any = True) -> Floats:

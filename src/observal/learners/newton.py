@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.special import expit
 
 from observal.checks import Floats
@@ -35,7 +35,7 @@ from observal.errors import InvalidInput
 
 Loss = Literal["logistic", "squared"]
 Regulariser = Literal["second_moment", "variance"]
-Factor = tuple[tuple[Floats, bool], Floats]
+Factor = tuple[Floats, Floats]
 
 _SUFFICIENT = 1e-4  # the share of the slope's decrease that a step must bring (Armijo)
 _SIZES = tuple(0.5**k for k in range(60))  # a step of 2^-60 is a step of nothing
@@ -54,7 +54,8 @@ class NewtonFit:
     objective : float
         F(w, b).
     hessian : array of shape (features + 1, features + 1), or (features, features) without an intercept
-        ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser.
+        ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser. Empty where it
+        was not asked for.
     converged : bool
         Whether the last step promised a decrease of at most `tol`, or less than floats can tell.
     n_iter : int
@@ -133,20 +134,25 @@ class Objective:
             spread = (float(self.counts @ (u - mean) ** 2) + absent * mean**2) / self.n_rows
         return mean, centre, float(np.sqrt(self.penalty / self.n_rows * spread))
 
-    def derivatives(self, theta: Floats, majoriser: bool = False) -> tuple[Floats, Floats]:
+    def derivatives(
+        self, theta: Floats, majoriser: bool = False, margins: Floats | None = None
+    ) -> tuple[Floats, Floats]:
         """Return ∇F and ∇²F at θ, or instead of ∇²F the curvature of the majoriser there, without negative parts."""
-        z = self.margins(theta)
+        z = self.margins(theta) if margins is None else margins
         a, s = self.weights, self.counts / self.n_rows
-        u = a * _loss(self.loss, z)
         slope, bend = _slopes(self.loss, z)
+        along = self.signs * a * slope
+        if self.regulariser is None or self.penalty == 0.0:
+            gradient, hessian = self._rmatvec(s * along), self._gram(s * (a * bend))
+            self._add_ridge(theta, gradient, hessian)
+            return gradient, hessian
+        u = a * _loss(self.loss, z)
         _, centre, root = self._moments(u)
         kappa = self.penalty / (self.n_rows * root) if root > 0.0 else 0.0
         pull = 1.0 + kappa * (u - centre)
-        along = self.signs * a * slope
         gradient = self._rmatvec(s * pull * along)
-        gradient[: self.n_features] += self.ridge * theta[: self.n_features]
         hessian = self._gram(s * ((np.maximum(pull, 0.0) if majoriser else pull) * a * bend + kappa * along**2))
-        hessian.flat[: self.n_features * (theta.size + 1) : theta.size + 1] += self.ridge
+        self._add_ridge(theta, gradient, hessian)
         if kappa > 0.0 and not majoriser:
             of_root = self._rmatvec(s * kappa * (u - centre) * along)
             hessian -= np.outer(of_root, of_root) / root
@@ -154,6 +160,10 @@ class Objective:
                 of_mean = self._rmatvec(s * along)
                 hessian -= kappa * np.outer(of_mean, of_mean)
         return gradient, hessian
+
+    def _add_ridge(self, theta: Floats, gradient: Floats, hessian: Floats) -> None:
+        gradient[: self.n_features] += self.ridge * theta[: self.n_features]
+        hessian.flat[: self.n_features * (theta.size + 1) : theta.size + 1] += self.ridge
 
     # SciPy takes longer to make a sparse matrix than to multiply small ones, so these are made once.
     @cached_property
@@ -257,7 +267,12 @@ def make_objective(
 
 
 def solve(
-    objective: Objective, start: ArrayLike | None = None, *, max_iter: int = 100, tol: float = 1e-10
+    objective: Objective,
+    start: ArrayLike | None = None,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-10,
+    with_hessian: bool = True,
 ) -> NewtonFit:
     """Minimise an objective by Newton's method with backtracking.
 
@@ -270,6 +285,8 @@ def solve(
         (w, b), or w without an intercept: the solution of a similar problem saves steps.
     max_iter, tol
         Stop when the decrease that a step promises, ½·∇Fᵀ(∇²F)⁻¹∇F, is at most `tol` and that step is taken.
+    with_hessian : bool
+        Whether the fit has its Hessian. Without it the last of about five systems need not be computed.
 
     Examples
     --------
@@ -287,29 +304,36 @@ def solve(
     theta = np.zeros(n_theta) if start is None else np.array(start, dtype=np.float64)
     if theta.shape != (n_theta,) or not np.isfinite(theta).all():
         raise InvalidInput(f"start must be {n_theta} finite numbers, but has shape {theta.shape} or a NaN.")
-    value = objective.value(theta)
+    margins = objective.margins(theta)
+    value = objective.value(theta, margins)
     history = [value]
     converged = False
-    gradient, hessian, factor = _newton_system(objective, theta)
+    gradient, hessian, factor = _newton_system(objective, theta, margins)
     while not converged and len(history) <= max_iter:
         step = -_solve(factor, gradient)
         promise = -0.5 * float(gradient @ step)
         converged = promise <= tol
-        size, value = _backtrack(objective, theta, step, value, promise)
+        size, value = _backtrack(objective, theta, margins, step, value, promise)
         if size == 0.0:  # a smaller F is beyond what floats can tell
             converged = promise <= max(tol, 1e-9 * abs(value))
             break
         theta = theta + size * step
         history.append(value)
-        gradient, hessian, factor = _newton_system(objective, theta)
+        if converged and not with_hessian:
+            break
+        margins = objective.margins(theta)
+        gradient, hessian, factor = _newton_system(objective, theta, margins)
+    hessian = hessian if with_hessian else np.empty((0, 0))
     intercept = float(theta[-1]) if objective.fit_intercept else 0.0
     coef = theta[: objective.n_features]
     return NewtonFit(coef, intercept, value, hessian, converged, len(history) - 1, np.array(history))
 
 
-def _backtrack(objective: Objective, theta: Floats, step: Floats, value: float, promise: float) -> tuple[float, float]:
-    """Return the largest of 1, ½, ¼, … that lowers F enough along `step`, or 0, and F there."""
-    here, ahead = objective.margins(theta), objective.margins(step)
+def _backtrack(
+    objective: Objective, theta: Floats, here: Floats, step: Floats, value: float, promise: float
+) -> tuple[float, float]:
+    """Return the largest of 1, ½, ¼, … that lowers F enough along `step`, or 0, and F there; `here` are the margins at θ."""
+    ahead = objective.margins(step)
     rounding = 8.0 * float(np.finfo(np.float64).eps) * abs(value) if promise <= 1e-6 * abs(value) else 0.0
     for size in _SIZES:
         reached = objective.value(theta + size * step, here + size * ahead)
@@ -318,17 +342,17 @@ def _backtrack(objective: Objective, theta: Floats, step: Floats, value: float, 
     return 0.0, value
 
 
-def _newton_system(objective: Objective, theta: Floats) -> tuple[Floats, Floats, Factor]:
+def _newton_system(objective: Objective, theta: Floats, margins: Floats) -> tuple[Floats, Floats, Factor]:
     """Return ∇F, a positive definite curvature, and its factor."""
-    gradient, hessian = objective.derivatives(theta)
+    gradient, hessian = objective.derivatives(theta, margins=margins)
     factor = _factor(hessian)
     if factor is None and objective.regulariser is not None:
-        hessian = objective.derivatives(theta, majoriser=True)[1]
+        hessian = objective.derivatives(theta, majoriser=True, margins=margins)[1]
     for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-3):
         factor = _factor(hessian, jitter) if factor is None else factor
     if factor is None:
         hessian = np.eye(theta.size)
-        factor = (hessian, True), np.ones(theta.size)
+        factor = hessian, np.ones(theta.size)
     return gradient, hessian, factor
 
 
@@ -338,15 +362,14 @@ def _factor(hessian: Floats, jitter: float = 0.0) -> Factor | None:
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = hessian * scale[:, None] * scale
     scaled.flat[:: scaled.shape[0] + 1] += jitter
-    try:
-        return cho_factor(scaled, lower=True, overwrite_a=True, check_finite=False), scale
-    except np.linalg.LinAlgError:
-        return None
+    # LAPACK itself: checking its arguments would take SciPy longer than these small systems take.
+    cholesky, failed = dpotrf(scaled, lower=1, clean=0, overwrite_a=1)
+    return None if failed else (cholesky, scale)
 
 
 def _solve(factor: Factor, right: Floats) -> Floats:
     cholesky, scale = factor
-    return np.asarray(scale * cho_solve(cholesky, scale * right, check_finite=False))
+    return np.asarray(scale * dpotrs(cholesky, scale * right, lower=1)[0])
 
 
 def _loss(loss: Loss, z: Floats) -> Floats:

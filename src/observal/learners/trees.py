@@ -5,6 +5,7 @@ They are the same on every machine and for every version of the libraries that g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -157,15 +158,15 @@ def from_lightgbm(
     view : TreeView, optional
         How the rows were shown to LightGBM; the arrays are about the rows themselves.
     """
-    trees = [_fields(part) for part in text.split("\nTree=")[1:]]
+    text = text.split("\nend of trees", maxsplit=1)[0]
     own = classes[1:] if classes.size == 2 else classes
-    leaves = np.array([int(tree["num_leaves"]) for tree in trees], dtype=np.int64)
-    splits = leaves - 1
 
     def numbers(name: str, kind: Any) -> NDArray[Any]:
-        """Return a field of all trees, one after the other."""
-        return np.array(" ".join(tree.get(name, "") for tree in trees).split(), dtype=kind)
+        """Return a field of all trees, one after the other; a tree of one leaf does not have every field."""
+        return np.array(" ".join(re.findall(f"\n{name}=(.*)", text)).split(), dtype=kind)
 
+    leaves = numbers("num_leaves", np.int64)
+    splits = leaves - 1
     of_tree = np.repeat(np.arange(leaves.size), splits)
     split_feature, split_threshold = numbers("split_feature", np.int64), numbers("threshold", np.float64)
     if view is None:
@@ -199,7 +200,7 @@ def from_lightgbm(
         links[at_node] = np.where(side == NEXT, at_node + 1, ways[np.minimum(side, RIGHT), owner])
     start = np.full((1, n_classes), NEVER)
     start[0, classes] = 0.0
-    column = np.tile(own, -(-len(trees) // own.size))[: len(trees)]
+    column = np.tile(own, -(-leaves.size // own.size))[: leaves.size]
     return TreeChances(roots, column, feature, threshold, left, right, value, start, True, n_features)
 
 
@@ -220,8 +221,3 @@ def _codes_left(numbers: Callable[[str, Any], NDArray[Any]], of_tree: Ints, of_c
     bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 32)
     out[of_split, place] = bits[np.repeat(begin, end - begin) + place]
     return out.reshape(tree.size, 32 * out.shape[1])[:, :n_codes]
-
-
-def _fields(part: str) -> dict[str, str]:
-    lines = part.split("\n\n", maxsplit=1)[0].splitlines()
-    return dict(line.split("=", maxsplit=1) for line in lines if "=" in line)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from observal.checks import Floats, Ints, stack_rows
-from observal.learners.newton import NewtonFit, make_objective, solve
+from observal.learners.newton import NewtonFit, Objective, make_objective, solve
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
 FOLDS = 5
+STEPS = 50  # of Newton's method, at most
 NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
 
 
@@ -29,6 +32,7 @@ def fit_logistic(
     penalty: float = 0.0,
     start: Floats | None = None,
     tol: float = 1e-8,
+    with_hessian: bool = True,
 ) -> NewtonFit:
     """Fit logistic regression with half a row of each class added at the origin, so one class is enough.
 
@@ -46,6 +50,8 @@ def fit_logistic(
         (w, b) to start from.
     tol : float
         Stop when another step would lower the objective by less than this.
+    with_hessian : bool
+        Whether the fit has its Hessian; without it the fit takes less time.
 
     Examples
     --------
@@ -54,16 +60,34 @@ def fit_logistic(
     >>> bool(fit.coef[0] > 0)
     True
     """
-    a = _with_centre(weights)
-    objective = make_objective(
-        stack_rows(X, _centre(X)),
-        np.concatenate([signs, [-1, 1]]),
-        a,
-        regulariser="second_moment" if penalty else None,
-        penalty=penalty,
-        ridge=ridge,
-    )
-    return solve(objective, start, max_iter=50, tol=tol)
+    objective = _objective(X, signs, weights, ridge, penalty)
+    return solve(objective, start, max_iter=STEPS, tol=tol, with_hessian=with_hessian)
+
+
+def fit_ridges(
+    X: Any, signs: Ints, weights: Floats, ridges: Sequence[float], penalty: float = 0.0, *, tol: float
+) -> Iterator[tuple[int, NewtonFit]]:
+    """Yield a fit without its Hessian for the place of each ridge, the largest first; each starts from the one before.
+
+    Parameters
+    ----------
+    X, signs, weights, penalty, tol
+        As for :func:`fit_logistic`.
+    ridges : sequence of float
+        In any order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fits = dict(fit_ridges(np.array([[-1.0], [1.0]]), np.array([-1, 1]), np.ones(2), [0.01, 1.0], tol=1e-8))
+    >>> list(fits), bool(fits[0].coef[0] > fits[1].coef[0])
+    ([1, 0], True)
+    """
+    objective, start = _objective(X, signs, weights, 0.0, penalty), None
+    for i in np.argsort(ridges)[::-1].tolist():
+        fit = solve(replace(objective, ridge=ridges[i]), start, max_iter=STEPS, tol=tol, with_hessian=False)
+        start = np.append(fit.coef, fit.intercept)
+        yield i, fit
 
 
 def nearness(margins: Floats, typical: float) -> Floats:
@@ -88,7 +112,15 @@ def nearness(margins: Floats, typical: float) -> Floats:
 
 
 def near_boundary(
-    fit: NewtonFit, X: Any, signs: Ints, weights: Floats, ridge: float, penalty: float, *, population: Any
+    fit: NewtonFit,
+    X: Any,
+    signs: Ints,
+    weights: Floats,
+    ridge: float,
+    penalty: float,
+    *,
+    population: Any,
+    with_hessian: bool = True,
 ) -> tuple[NewtonFit, Floats]:
     """Fit two more times, up-weighting rows near the last boundary; return the last fit and its weights.
 
@@ -104,6 +136,8 @@ def near_boundary(
         As for :func:`fit_logistic`.
     population : array or CSR matrix of shape (any, features)
         Rows that represent the population; the typical distance is the root mean square of theirs.
+    with_hessian : bool
+        Whether the last fit has its Hessian.
 
     Examples
     --------
@@ -119,10 +153,11 @@ def near_boundary(
     [0.33, 0.23]
     """
     near = weights
-    for _ in range(NEAR_FITS):
+    for more in reversed(range(NEAR_FITS)):
         typical = float(np.sqrt(np.mean(np.square(population @ fit.coef + fit.intercept))))
         near = weights * nearness(X @ fit.coef + fit.intercept, typical)
-        fit = fit_logistic(X, signs, near, ridge, penalty, np.append(fit.coef, fit.intercept))
+        start = np.append(fit.coef, fit.intercept)
+        fit = fit_logistic(X, signs, near, ridge, penalty, start, with_hessian=with_hessian and not more)
     return fit, near
 
 
@@ -168,10 +203,7 @@ def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGE
     folds = random_ranks(signs, np.random.default_rng(0)) % FOLDS
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
-        start = None
-        for i in order:
-            fit = fit_logistic(X[inside], signs[inside], weights[inside], ridges[i], penalty, start, tol=1e-5)
-            start = np.append(fit.coef, fit.intercept)
+        for i, fit in fit_ridges(X[inside], signs[inside], weights[inside], ridges, penalty, tol=1e-5):
             margins[i, outside] = signs[outside] * (X[outside] @ fit.coef + fit.intercept)
     losses = np.logaddexp(0.0, -margins)
     least = min(order, key=lambda i: float(losses[i] @ weights))
@@ -209,6 +241,17 @@ def leverages(X: Any, hessian: Floats) -> Floats:
     projected = np.asarray(X @ root[:, :-1].T)
     projected += root[:, -1]  # in place: allocating another array of this size would take longer than the sum
     return np.asarray(np.einsum("ij,ij->i", projected, projected))
+
+
+def _objective(X: Any, signs: Ints, weights: Floats, ridge: float, penalty: float) -> Objective:
+    return make_objective(
+        stack_rows(X, _centre(X)),
+        np.concatenate([signs, [-1, 1]]),
+        _with_centre(weights),
+        regulariser="second_moment" if penalty else None,
+        penalty=penalty,
+        ridge=ridge,
+    )
 
 
 def _with_centre(weights: Floats) -> Floats:

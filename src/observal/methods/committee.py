@@ -256,8 +256,9 @@ class CommitteeVC:
             given = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
             return fit.fit(rows_of(X, used), y[used], **given)
         except ValueError as error:
+            given_as = "" if hasattr(type(X), "columns") else ", each an array of numbers without column names"
             raise InvalidInput(
-                f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows ({error}); choose an "
+                f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows{given_as} ({error}); choose an "
                 "estimator that can, or begin with more labels."
             ) from error
 

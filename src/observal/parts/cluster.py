@@ -8,8 +8,11 @@ given; such tasks are submitted again here, up to `retries` times.
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from observal.errors import ClusterUnavailable, InvalidInput
@@ -17,6 +20,8 @@ from observal.parts.executors import alone
 
 RETRIES = 20
 CONNECT_SECONDS = 10
+_in_use: weakref.WeakValueDictionary[str, Cluster] = weakref.WeakValueDictionary()
+_connecting = threading.Lock()
 
 
 class Cluster:
@@ -41,21 +46,32 @@ class Cluster:
         self.client, self.retries = client, retries
 
     @classmethod
-    def at(cls, where: str) -> Self:
-        """Connect to a scheduler's address, or start a cluster on this machine with ``"local"``: a worker for each core."""
+    def at(cls, where: str) -> Cluster:
+        """Return the cluster at a scheduler's address, or with ``"local"`` one that is started on this machine: a worker for each core.
+
+        Everything that names the same one shares it. It is closed when nothing uses it any more.
+        """
+        with _connecting:
+            found = _in_use.get(where)
+            if found is None or found.client.status != "running":
+                found = _in_use[where] = cls._connect(where)
+                weakref.finalize(found, _close_later, found.client).atexit = False  # Dask does it when Python ends
+            return found
+
+    @classmethod
+    def _connect(cls, where: str) -> Self:
         try:
             import distributed
         except ImportError:
             raise InvalidInput(
                 "A Dask cluster needs the package distributed; install it with pip install 'observal[dask]'."
             ) from None
-        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is said in one sentence here
         try:
-            if where == "local":
-                made = distributed.LocalCluster(threads_per_worker=1, dashboard_address=":0", memory_limit=0)  # type: ignore[no-untyped-call]
-                return cls(distributed.Client(made))  # type: ignore[no-untyped-call]
-            return cls(distributed.Client(where, timeout=CONNECT_SECONDS))  # type: ignore[no-untyped-call]
+            with silenced():
+                if where == "local":
+                    made = distributed.LocalCluster(threads_per_worker=1, dashboard_address=":0", memory_limit=0)  # type: ignore[no-untyped-call]
+                    return cls(distributed.Client(made))  # type: ignore[no-untyped-call]
+                return cls(distributed.Client(where, timeout=CONNECT_SECONDS))  # type: ignore[no-untyped-call]
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterUnavailable(
                 f"The Dask scheduler at {where} cannot be reached ({type(error).__name__}); start it, or leave out the cluster."
@@ -105,10 +121,7 @@ class Cluster:
 
     def close(self) -> None:
         """Disconnect; a cluster that was started here ends."""
-        cluster = self.client.cluster
-        self.client.close()
-        if cluster is not None:
-            cluster.close()
+        _close(self.client)
 
 
 def _given(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -117,3 +130,40 @@ def _given(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _call(item: Any, shared: Callable[[Any], Any]) -> Any:
     return alone(shared, item)
+
+
+def _close(client: Any) -> None:
+    cluster = client.cluster
+    client.close()
+    if cluster is not None:
+        cluster.close()
+
+
+def _close_later(client: Any) -> None:
+    """Close a client in a thread of its own, for which Python waits: the thread that drops the last reference may be one of Dask's."""
+
+    def close() -> None:
+        with _connecting, silenced(), suppress(Exception):  # it may have gone by itself
+            _close(client)
+
+    threading.Thread(target=close, name="observal-close", daemon=False).start()
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Keep Dask's own messages back inside a ``with`` block; what goes wrong there is said in one sentence."""
+    before = silence()
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def silence() -> dict[str, int]:
+    """Keep Dask's own messages back from now on; return the levels that its loggers had."""
+    before = {}
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        before[name] = logging.getLogger(name).level
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from observal.errors import InvalidInput, PartsChanged
 PARQUET = (".parquet", ".pq")
 _AT_ONCE = 1 << 22  # bytes that are read at once for a checksum
 _BUFFER = 1 << 20  # bytes of each column that are read ahead
+_CHANGING = ("etag", "md5hash", "contentmd5", "generation", "mtime", "lastmodified", "modified", "updated", "created")
 _checked: set[tuple[Any, ...]] = set()  # parts whose bytes this process has compared with their checksum
 
 
@@ -66,7 +68,7 @@ def find_parts(source: Any) -> tuple[Part, ...]:
 def _paths(source: Any) -> list[str]:
     if isinstance(source, list | tuple):
         return [path for one in source for path in _paths(one)]
-    name = os.fspath(source)
+    name = name_of(source)
     if "://" in name:
         return _remote_paths(name)
     if os.path.isdir(name):
@@ -80,6 +82,22 @@ def _paths(source: Any) -> list[str]:
             f"There is no Parquet file at {name!r}; give a file, a folder or a pattern such as 'log/*.parquet'."
         )
     return paths
+
+
+def name_of(source: Any) -> str:
+    """Return a path or URL as text; refuse anything else, such as a frame.
+
+    Examples
+    --------
+    >>> name_of(Path("log.parquet"))
+    'log.parquet'
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidInput(
+            f"Rows that stay in Parquet must be given as a path, a pattern or a URL, but got {type(source).__name__}; write the table to a "
+            "Parquet file first."
+        )
+    return str(os.fspath(source))
 
 
 def _remote_paths(url: str) -> list[str]:
@@ -118,16 +136,15 @@ def _said(error: BaseException) -> str:
 @contextmanager
 def opened(path: str) -> Iterator[Any]:
     """Yield a file, local or remote, for reading."""
-    if "://" in path:
-        system, name = _file_system(path)
-        stream = system.open(name, "rb")
-    else:
-        try:
+    try:
+        if "://" in path:
+            system, name = _file_system(path)
+            stream = system.open(name, "rb")
+        else:
             stream = open(path, "rb")  # noqa: SIM115
-        except OSError as error:
-            raise InvalidInput(
-                f"{path!r} cannot be read ({error.strerror}); put the file back, or check your access."
-            ) from None
+    except OSError as error:
+        said = error.strerror or f"{type(error).__name__}: {_said(error)}"
+        raise InvalidInput(f"{path!r} cannot be read ({said}); put the file back, or check your access.") from None
     with stream as file:
         yield file
 
@@ -135,12 +152,23 @@ def opened(path: str) -> Iterator[Any]:
 def stamp(path: str) -> tuple[Any, ...]:
     """Return what changes when a file is written again; empty where that cannot be told."""
     if "://" in path:
-        return ()
+        return _remote_stamp(path)
     try:
         found = os.stat(path)
     except OSError:
         return ()
     return found.st_size, found.st_mtime_ns
+
+
+def _remote_stamp(url: str) -> tuple[Any, ...]:
+    system, name = _file_system(url)
+    try:
+        system.invalidate_cache(name)
+        found = {str(key).lower().replace("_", "").replace("-", ""): value for key, value in system.info(name).items()}
+    except Exception:  # each file system has its own errors; whoever opens the file says what is wrong
+        return ()
+    changing = tuple(str(found[key]) for key in _CHANGING if found.get(key) is not None)
+    return (found.get("size"), *changing) if changing else ()
 
 
 @contextmanager
@@ -149,11 +177,35 @@ def parquet(path: str) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with opened(path) as file:
-        yield pq.ParquetFile(file, metadata=_metadata(path, stamp(path)), pre_buffer=False, buffer_size=_BUFFER)
+        yield pq.ParquetFile(file, metadata=_metadata(path), pre_buffer=False, buffer_size=_BUFFER)
+
+
+def read_batches(file: Any, part: Part, rows: int, columns: list[str] | None) -> Iterator[Any]:
+    """Yield a part's rows from its open file, as Arrow batches."""
+    import pyarrow as pa
+
+    try:
+        yield from file.iter_batches(rows, row_groups=[part.group], columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(part.path, error) from None
+
+
+def _damaged(path: str, error: BaseException) -> InvalidInput:
+    return InvalidInput(f"{path!r} cannot be read as Parquet ({_said(error)}); give an undamaged Parquet file.")
+
+
+def _metadata(path: str) -> Any:
+    """Return a file's footer; it is read again where nothing tells whether the file was written meanwhile."""
+    stamped = stamp(path)
+    return _kept_metadata(path, stamped) if stamped else _read_metadata(path)
 
 
 @lru_cache(maxsize=4096)
-def _metadata(path: str, stamped: tuple[Any, ...]) -> Any:
+def _kept_metadata(path: str, stamped: tuple[Any, ...]) -> Any:
+    return _read_metadata(path)
+
+
+def _read_metadata(path: str) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -161,18 +213,21 @@ def _metadata(path: str, stamped: tuple[Any, ...]) -> Any:
         try:
             return pq.read_metadata(file)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InvalidInput(
-                f"{path!r} cannot be read as Parquet ({_said(error)}); give an undamaged Parquet file."
-            ) from None
+            raise _damaged(path, error) from None
 
 
 def schema_of(part: Part) -> Any:
     """Return the Arrow schema of a part's file."""
-    return _metadata(part.path, stamp(part.path)).schema.to_arrow_schema()
+    return _metadata(part.path).schema.to_arrow_schema()
 
 
 def _parts_of(path: str) -> Iterator[Part]:
-    metadata = _metadata(path, stamp(path))
+    metadata = _metadata(path)
+    names = Counter(metadata.schema.to_arrow_schema().names)
+    if names and max(names.values()) > 1:
+        raise InvalidInput(
+            f"{path!r} has more than one column named {names.most_common(1)[0][0]!r}; rename or drop the duplicates."
+        )
     for group in range(metadata.num_row_groups):
         described = metadata.row_group(group)
         columns = [described.column(k) for k in range(described.num_columns)]
@@ -200,13 +255,16 @@ def summed(part: Part) -> Part:
     return replace(part, checksum=checksum(part))
 
 
-def require_unchanged(part: Part) -> None:
-    """Raise PartsChanged if a part's bytes are not those of its checksum; a file that nobody has written to is read once."""
+def require_unchanged(part: Part, again: bool = False) -> None:
+    """Raise PartsChanged if a part's bytes are not those of its checksum.
+
+    A file whose size and time are the same is read once, and with `again` each time.
+    """
     if not part.checksum:
         return
     stamped = stamp(part.path)
     key = (part.path, part.group, part.checksum, stamped)
-    if stamped and key in _checked:
+    if stamped and key in _checked and not again:
         return
     if checksum(part) != part.checksum:
         raise PartsChanged(

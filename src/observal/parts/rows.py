@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from observal.checks import Ints
 from observal.errors import InvalidInput
 from observal.parts.executors import Executor, Threads, executor_of
-from observal.parts.files import Part, find_parts, parquet, require_unchanged, schema_of, summed
+from observal.parts.files import Part, find_parts, parquet, read_batches, require_unchanged, schema_of, summed
 from observal.threads import one_thread
 
 BLOCK_ROWS = 16_384
@@ -70,29 +70,58 @@ class Parts:
         cls, source: Any, features: Sequence[str] | None = None, exclude: Sequence[str] = (), executor: Any = None
     ) -> Self:
         """Return the rows at a path, folder, glob or URL; `features` are all columns by default, without those to `exclude`."""
-        parts = find_parts(source)
-        names, dtype = _numeric_columns(parts, features, exclude)
-        return cls(parts, names, len(names), dtype, executor=executor_of(executor))
+        found = cls(find_parts(source), (), 0, np.dtype(np.float64), executor=executor_of(executor))
+        return found.with_features(features, exclude)
+
+    def with_features(self, features: Sequence[str] | None, exclude: Sequence[str] = ()) -> Self:
+        """Return the same rows with other columns of numbers as features; all columns by default, without those to `exclude`."""
+        names, dtype = _numeric_columns(self.parts, features, exclude)
+        return replace(self, columns=names, width=len(names), dtype=dtype, _kept={})
+
+    def require_columns(self, what: str, names: Iterable[str | None]) -> None:
+        """Refuse columns that a file does not have, or whose values are of another type in another file; None is no column."""
+        import pyarrow as pa
+
+        for name in (name for name in names if name is not None):
+            if name not in self.names:
+                raise InvalidInput(
+                    f"{what} has no column {name!r}, its columns are {list(self.names)}; name an existing one."
+                )
+            fields = [schema.field(name) for schema in self._schemas]
+            try:
+                pa.unify_schemas([pa.schema([field]) for field in fields], promote_options="permissive")
+            except pa.ArrowException:
+                types = list(dict.fromkeys(str(field.type) for field in fields))
+                raise InvalidInput(
+                    f"Column {name!r} must hold the same kind of values in every file, but is {types[0]} in one and {types[1]} in another; "
+                    "make them the same."
+                ) from None
 
     # -- like an array ------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
-        return int(self.ends[-1]), self.width
+        return int(self.edges[-1]), self.width
 
     @property
     def ndim(self) -> int:
         """Two."""
         return 2
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        """All columns of the files, features or not."""
-        return tuple(schema_of(self.parts[0]).names)
+        """The columns that every file has, features or not."""
+        found = [schema.names for schema in self._schemas]
+        return tuple(name for name in found[0] if all(name in names for names in found))
 
     @cached_property
-    def ends(self) -> Ints:
+    def _schemas(self) -> list[Any]:
+        """The Arrow schema of each file."""
+        return [schema_of(part) for part in {part.path: part for part in self.parts}.values()]
+
+    @cached_property
+    def edges(self) -> Ints:
         """The first row of each part, and the number of rows."""
         return np.cumsum([0, *(part.rows for part in self.parts)])
 
@@ -127,15 +156,13 @@ class Parts:
         """Return some rows, in the order given; each part that holds some of them is read once."""
         if rows.size == 0:
             return np.empty((0, self.width), dtype=self.dtype)
-        rows = np.where(rows < 0, rows + len(self), rows)
-        if rows.min() < 0 or rows.max() >= len(self):
-            raise IndexError(f"There is no row {int(rows.max())} among {len(self)}.")
+        rows = self.positions(rows)
         key = rows.tobytes()
         if key not in self._kept:
             out = np.empty((rows.size, self.width), dtype=self.dtype)
             order = np.argsort(rows, kind="stable")
-            cuts = np.searchsorted(rows[order], self.ends)
-            wanted = [(k, rows[order[a:b]] - self.ends[k]) for k, (a, b) in enumerate(pairwise(cuts)) if a < b]
+            cuts = np.searchsorted(rows[order], self.edges)
+            wanted = [(k, rows[order[a:b]] - self.edges[k]) for k, (a, b) in enumerate(pairwise(cuts)) if a < b]
             for (k, _), found in zip(wanted, self.executor.map(partial(_taken, self.bare), wanted), strict=True):
                 out[order[cuts[k] : cuts[k + 1]]] = found
             if out.nbytes + len(key) > _KEPT_BYTES // 2:
@@ -144,6 +171,18 @@ class Parts:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[key] = out
         return self._kept[key].copy()
+
+    def positions(self, rows: Any) -> Ints:
+        """Return rows as positions from 0 on: −1 is the last row."""
+        given = np.asarray(rows)
+        if given.size and given.dtype.kind not in "iu":
+            raise IndexError(f"Rows must be whole numbers, but are {given.dtype}.")
+        given = given.astype(np.int64, copy=False)
+        found: Ints = np.where(given < 0, given + len(self), given)
+        wrong = (found < 0) | (found >= len(self))
+        if wrong.any():
+            raise IndexError(f"There is no row {int(given[wrong][0])} among {len(self)}.")
+        return found
 
     def _of_columns(self, columns: Any) -> NDArray[Any]:
         found = [np.atleast_2d(block) for block in map_blocks(partial(_columns, columns=columns), self)]
@@ -195,7 +234,7 @@ class Parts:
         wanted = None if columns is None else list(columns)
         with parquet(part.path) as file:
             left: list[Any] = []
-            for batch in file.iter_batches(BLOCK_ROWS, row_groups=[part.group], columns=wanted, use_threads=False):
+            for batch in read_batches(file, part, BLOCK_ROWS, wanted):
                 left.append(batch)
                 if sum(one.num_rows for one in left) >= BLOCK_ROWS:  # batches may be short where pages end
                     table = pa.Table.from_batches(left)
@@ -208,13 +247,14 @@ class Parts:
         """Return some rows as they are in the files, all columns by default, as an Arrow table in the order given."""
         import pyarrow as pa
 
-        wanted = np.asarray(rows, dtype=np.int64)
-        at = np.searchsorted(self.ends, wanted, side="right") - 1
-        found, places = [next(self.tables(0, columns)).slice(0, 0)], [np.empty(0, dtype=np.int64)]
+        wanted = self.positions(rows)
+        at = np.searchsorted(self.edges, wanted, side="right") - 1
+        nothing = schema_of(self.parts[0]).empty_table()
+        found, places = [nothing if columns is None else nothing.select(columns)], [np.empty(0, dtype=np.int64)]
         for k in np.unique(at).tolist():  # one part in memory at a time
             here = np.flatnonzero(at == k)
             table = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
-            found.append(table.take(wanted[here] - int(self.ends[k])))
+            found.append(table.take(wanted[here] - int(self.edges[k])))
             places.append(here)
         whole = pa.concat_tables(found, promote_options="permissive")
         return whole.take(np.argsort(np.concatenate(places))).combine_chunks()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, distinct_labels, frozen, sealed
+from observal.checks import Bools, Floats, Ints, class_array, distinct_labels, frozen, plain_label, sealed
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parts.rows import Parts
 
@@ -87,8 +87,7 @@ class LazyIds:
         if isinstance(which, slice):
             which = np.arange(*which.indices(len(self)))
         at: Ints = np.asarray(which)
-        if at.dtype == bool:
-            at = np.flatnonzero(at)
+        at = self.rows.positions(np.flatnonzero(at) if at.dtype == bool else at)
         if self.column is None:
             return at + self.first
         if at.ndim == 0:
@@ -180,13 +179,23 @@ def _floats(column: Any, name: str, role: str, what: str) -> Floats:
     return values
 
 
-def read_coded_labels(rows: Parts, name: str, classes: Sequence[Any] | None) -> CodedLabels:
-    """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers."""
+def read_coded_labels(
+    rows: Parts,
+    name: str,
+    classes: Sequence[Any] | None,
+    as_label: Callable[[Any, Sequence[Any] | None], Any] | None = None,
+) -> CodedLabels:
+    """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers.
+
+    `as_label` returns what a value and the classes make the label, None if it is missing; by default labels are taken as they are.
+    """
     seen: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
     codes = np.empty(len(rows), dtype=np.int8)
     done = 0
     for values, places in rows.executor.map(partial(_labels_of_part, rows.bare, name), range(len(rows.parts))):
-        for value in values:
+        if as_label is not None:
+            values = [as_label(value, classes) for value in values]  # noqa: PLW2901
+        for value in (value for value in values if value is not None):
             if classes is not None and value not in seen:
                 raise InvalidLabel(
                     f"A label of the log must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or "
@@ -197,7 +206,7 @@ def read_coded_labels(rows: Parts, name: str, classes: Sequence[Any] | None) -> 
                     f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
                 )
             seen.setdefault(value, len(seen))
-        lookup = np.array([*(seen[value] for value in values), -1], dtype=np.int8)
+        lookup = np.array([*(-1 if value is None else seen[value] for value in values), -1], dtype=np.int8)
         codes[done : done + places.size] = lookup[places]
         done += places.size
     listed = np.empty(len(seen), dtype=object)
@@ -207,7 +216,7 @@ def read_coded_labels(rows: Parts, name: str, classes: Sequence[Any] | None) -> 
         place = {value: code for code, value in enumerate(ordered.tolist())}
         moved = np.array([*(place[value] for value in seen), -1], dtype=np.int8)
         codes, listed = moved[codes], ordered
-    return CodedLabels(frozen(codes), _as_array(listed.tolist()))
+    return CodedLabels(frozen(codes), class_array(listed.tolist()))
 
 
 def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[np.int8]]:
@@ -216,8 +225,9 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
     out = []
     for table in rows.tables(k, [name]):
         column = table.column(0).combine_chunks()
+        _require_label_type(column.type, name)
         column = column if hasattr(column, "indices") else column.dictionary_encode()
-        values = [_plain(value) for value in column.dictionary.to_pylist()]
+        values = [plain_label(value) for value in column.dictionary.to_pylist()]
         if len(values) > MOST_CLASSES:
             raise InvalidLabel(
                 f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
@@ -229,19 +239,21 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
     return list(seen), np.concatenate(out).astype(np.int8)
 
 
-def _plain(value: Any) -> Any:
-    """Return a label as a plain value: None where it is missing, whole floats as whole numbers."""
-    if value is None or value != value:
-        return None
-    return int(value) if isinstance(value, float) and value == int(value) else value
+def _require_label_type(kind: Any, name: str) -> None:
+    from pyarrow import types
 
-
-def _as_array(classes: list[Any]) -> NDArray[Any]:
-    if all(isinstance(value, bool | int | float) for value in classes):
-        return np.array(classes)
-    out = np.empty(len(classes), dtype=object)
-    out[:] = classes
-    return out
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    if not (
+        types.is_primitive(plain)  # numbers, booleans, dates and times
+        or types.is_null(plain)
+        or types.is_decimal(plain)
+        or types.is_string(plain)
+        or types.is_large_string(plain)
+        or types.is_string_view(plain)
+    ):
+        raise InvalidLabel(
+            f"Labels must be numbers, text, booleans or dates, but column {name!r} has type {kind}; name another column."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,8 +93,10 @@ def draw(
         if handles:
             options: Any = {"loc": "outside lower center", "ncols": 2} if below else {}
             (figure if below else axes).legend(handles, labels, **options)
-        layout.execute(figure)  # once: left to savefig, it would draw the whole chart twice
-        figure.set_layout_engine("none")
+        layout.execute(
+            figure
+        )  # once: left to savefig, it would draw the whole chart twice, and so would it with "none"
+        figure.set_layout_engine(None)
         buffer = StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return Chart(_for_page(buffer.getvalue(), name, alt), alt, caption)

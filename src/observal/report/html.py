@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from observal.diagnosis.words import number, percent
 from observal.report import sections
@@ -12,6 +14,9 @@ from observal.report.headline import headline
 from observal.report.measures import is_known
 from observal.report.rounds import rounds_table
 from observal.writing import check_target, write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 __all__ = ["ReportContent", "render_report", "write_report"]
 
@@ -66,17 +71,7 @@ def render_report(content: ReportContent) -> str:
     >>> render_report(ReportContent("<b>", logged, pool, result)).count("<h1>&lt;b&gt;</h1>")
     1
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("observal.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, percent=percent, cell=sections.cell, blocks=blocks)
-    return environment.get_template("report.html").render(
+    return _template().render(
         content=content,
         headline=headline(content),
         error_known=is_known(content.error),
@@ -116,3 +111,19 @@ def blocks(sentences: Sequence[str]) -> list[str | list[str]]:
         else:
             found.append(sentence)
     return found
+
+
+@cache
+def _template() -> Template:
+    """Return the page's template; compiling it takes as long as drawing a chart."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("observal.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, percent=percent, cell=sections.cell, blocks=blocks)
+    return environment.get_template("report.html")

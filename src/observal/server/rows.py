@@ -7,6 +7,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.in_place import is_in_place, pool_in_place
 from observal.journal.sql.store import Transaction
 from observal.journal.sql.stored_problem import ROWS
+from observal.parts import Parts
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
 from observal.tables.encoding import TableEncoder
@@ -73,8 +75,13 @@ class Rows:
         """Return the pool of a stored campaign; of one in place, rows are read when they are shown."""
         if not is_in_place(transaction):
             return cls(read_whole_table(transaction, ROWS), settings)
-        pool = pool_in_place(transaction)
-        return cls(pool.raw_rows(_spread(len(pool))), settings, len(pool), pool.raw_rows)
+        return cls.in_parts(pool_in_place(transaction), settings)
+
+    @classmethod
+    def in_parts(cls, pool: Parts, settings: Mapping[str, Any], columns: Sequence[str] | None = None) -> Self:
+        """Return a pool that stays in Parquet, all its columns by default; rows are read when they are shown."""
+        read = partial(pool.raw_rows, columns=columns)
+        return cls(read(_spread(len(pool))), settings, len(pool), read)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -231,7 +238,8 @@ def _propensities(table: Any, settings: Mapping[str, Any]) -> list[str]:
     named = settings.get("propensity")
     if "propensity" in settings:
         return named if isinstance(named, list) else [named or ""]
-    features = set() if settings["encoder"] is None else set(TableEncoder.from_dict(settings["encoder"]).sources)
+    encoder = settings["encoder"]
+    features = set(settings["features"] if encoder is None else TableEncoder.from_dict(encoder).sources)
     names = [name for name in table.column_names if name not in features]
     numbers = [name for name in names if column_kind(table.schema.field(name).type) == "number"]
     values = {name: to_floats(table.column(name)) for name in numbers}

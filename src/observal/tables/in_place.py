@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from observal import propensity as chances
 from observal.checks import Ints, check_propensity, frozen
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
-from observal.parts import Parts
-from observal.parts.files import PARQUET, schema_of
+from observal.parts import Executor, Parts, executor_of
+from observal.parts.files import PARQUET, name_of
 from observal.parts.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
+from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
 from observal.tables.encoding import TableEncoder
+from observal.tables.formats import Format
 from observal.tables.learning import learn_rules
 from observal.tables.positive import Positive, positive_last
-from observal.tables.problem import LoadedProblem, TableRoles
+from observal.tables.problem import ESTIMATE, LoadedProblem, TableRoles
+from observal.tables.reading import SUFFIXES
+from observal.tables.roles import as_label
 
+WHATS = ("The log", "The pool")
+_NOT_PARQUET = tuple(suffix for suffix in SUFFIXES if suffix not in PARQUET)
 LARGE = 1 << 30
 """Bytes of Parquet from which on a campaign leaves its tables where they are by default."""
 
@@ -48,23 +52,51 @@ class ColumnTable:
         """The number of rows."""
         return len(self._rows)
 
-    @cached_property
+    @property
     def column_names(self) -> list[str]:
         """The columns that every file has."""
-        paths = {part.path: part for part in self._rows.parts}
-        found = [list(schema_of(part).names) for part in paths.values()]
-        return [name for name in found[0] if all(name in names for names in found)]
+        return list(self._rows.names)
 
     def column(self, name: str) -> Any:
         """Return a column of all rows."""
         import pyarrow as pa
 
         tables = (table for k in range(len(self._rows.parts)) for table in self._rows.tables(k, [name]))
-        return pa.concat_tables(tables, promote_options="permissive").column(0)
+        try:
+            return pa.concat_tables(tables, promote_options="permissive").column(0)
+        except pa.ArrowException as error:
+            said = " ".join(str(error).split())[:120].rstrip(".")
+            raise InvalidInput(
+                f"Column {name!r} cannot be put together from the row groups ({said}); make its type the same everywhere."
+            ) from None
+
+
+def can_stay(logs: Sequence[Any], propensity: Any, given: Format) -> bool:
+    """Tell whether tables can stay in place: one log, a column of propensities, and nothing is said of how they are written.
+
+    Examples
+    --------
+    >>> can_stay(["log.parquet"], "q0", Format()), can_stay(["log.parquet"], 0.4, Format())
+    (True, False)
+    """
+    return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and given == Format()
+
+
+def is_parquet(source: Any) -> bool:
+    """Tell whether a table can be Parquet: a path, pattern or URL, or several, none of which names another kind of file.
+
+    Examples
+    --------
+    >>> is_parquet("log/"), is_parquet("log.csv")
+    (True, False)
+    """
+    if isinstance(source, list | tuple):
+        return all(is_parquet(one) for one in source)
+    return isinstance(source, str | os.PathLike) and not str(os.fspath(source)).lower().endswith(_NOT_PARQUET)
 
 
 def is_large(sources: Sequence[Any]) -> bool:
-    """Tell whether tables are Parquet files on this machine, and large enough to stay where they are.
+    """Tell whether tables are Parquet files on this machine, together large enough to stay where they are.
 
     Examples
     --------
@@ -105,61 +137,71 @@ def load_in_place(
     executor : optional
         What reads and computes: see :func:`observal.parts.executor_of`.
     """
-    if not isinstance(propensity, str) or propensity == "estimate":
+    _require_stays(logged, pool, propensity)
+    rows = _found(logged, pool, roles, propensity, executor_of(executor))
+    tables = [ColumnTable(one) for one in rows]
+    check_excluded(tables, roles.exclude)
+    labels, guessed = _labels(rows[0], roles.label, classes, positive)
+    rules, notes = learn_rules(tables, roles.features, (*roles.named, propensity), max_categories)
+    encoder = TableEncoder(tuple(rules), tuple(notes))
+    q_log, q_pool = (
+        check_propensity(read_floats(one, propensity, "propensity", what), len(one), what)
+        for one, what in zip(rows, WHATS, strict=True)
+    )
+    q_log, q_pool, raised = floored(q_log, q_pool, propensity_floor)
+    cost_log, cost_pool = (
+        None if roles.cost is None else read_floats(one, roles.cost, "cost", what)
+        for one, what in zip(rows, WHATS, strict=True)
+    )
+    X_log, X_pool = (encoded(one, encoder) for one in rows)
+    ids = LazyIds(X_log, roles.id, len(X_pool) if roles.id is None else 0), LazyIds(X_pool, roles.id)
+    _require_own_ids(*ids)
+    made = LoggedData(X_log, labels, q_log, ids[0], None, cost_log, encoder.groups)
+    said = [
+        *guessed,
+        *notes,
+        *([numbered(len(X_pool))] if roles.id is None else []),
+        *raised,
+        *doubts(made, tables[1], roles.label),
+        f"The tables stay where they are ({len(X_log.parts)} and {len(X_pool.parts)} row groups): keep the files, the campaign reads "
+        "them and notices if they change.",
+    ]
+    return LoadedProblem(made, Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups), encoder, tuple(said))
+
+
+def _require_stays(logged: Any, pool: Any, propensity: Any) -> None:
+    for source in (logged, pool):
+        if not is_parquet(source):
+            name = repr(os.fspath(source)) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
+            raise InvalidInput(
+                f"Tables that stay in place must be Parquet, but {name} is not; write it as Parquet, or leave out in_place (--in-place)."
+            )
+    if not isinstance(propensity, str) or propensity == ESTIMATE:
         raise InvalidInput(
             f"Tables that stay in place need a column with propensities, but {propensity!r} was given; write estimated propensities "
             "into a column first."
         )
-    sources = [Parts.of(_absolute(source), [], executor=executor).with_checksums() for source in (logged, pool)]
-    tables = [ColumnTable(rows) for rows in sources]
-    for name, what, table in (
-        (roles.label, "The log", tables[0]),
-        *(
-            (name, what, table)
-            for name in (propensity, roles.id, roles.cost)
-            for what, table in zip(("The log", "The pool"), tables, strict=True)
-        ),
-    ):
-        if name is not None and name not in table.column_names:
-            raise InvalidInput(
-                f"{what} has no column {name!r}, its columns are {table.column_names}; name an existing one."
-            )
-    rules, notes = learn_rules(tables, roles.features, (*roles.named, propensity), max_categories)
-    encoder = TableEncoder(tuple(rules), tuple(notes))
-    rows_log, rows_pool = (encoded(rows, encoder) for rows in sources)
-    labels = read_coded_labels(rows_log, roles.label, classes)
-    said: list[str] = []
-    if classes is None or not (positive is None or callable(positive)):
-        labels, said = _positive_last(labels, positive)
-    q_log, q_pool = (
-        check_propensity(read_floats(rows, propensity, "propensity", what), len(rows), what)
-        for rows, what in ((rows_log, "The log"), (rows_pool, "The pool"))
-    )
-    if propensity_floor is not None:
-        floored = [
-            chances.apply_floor(q, propensity_floor, what) for q, what in ((q_log, "The log"), (q_pool, "The pool"))
-        ]
-        q_log, q_pool = floored[0].propensity, floored[1].propensity
-        said += [one.warning for one in floored if one.warning is not None]
-    ids = LazyIds(rows_log, roles.id, len(rows_pool) if roles.id is None else 0), LazyIds(rows_pool, roles.id)
-    keys = [one.require_distinct(what) for one, what in zip(ids, ("The log", "The pool"), strict=True)]
-    if roles.id is not None and _share_any(*keys):
-        raise InvalidInput(
-            f"Every row needs an id of its own, but some in column {roles.id!r} are both in the log and in the pool; leave these rows out of one "
-            "of them."
-        )
-    costs = [
-        None if roles.cost is None else read_floats(rows, roles.cost, "cost", what)
-        for rows, what in ((rows_log, "The log"), (rows_pool, "The pool"))
-    ]
-    made = LoggedData(rows_log, labels, q_log, ids[0], None, costs[0], encoder.groups)
-    stays = (
-        f"The tables stay where they are ({len(rows_log.parts)} and {len(rows_pool.parts)} row groups): keep the files, the campaign reads "
-        "them and notices if they change."
-    )
-    return LoadedProblem(
-        made, Pool(rows_pool, q_pool, ids[1], costs[1], encoder.groups), encoder, (*notes, *said, stays)
-    )
+
+
+def _found(logged: Any, pool: Any, roles: TableRoles, propensity: str, executor: Executor) -> tuple[Parts, Parts]:
+    """Return log and pool with checksums and without features; they have the columns that play a role."""
+    of_both = (propensity, roles.id, roles.cost)
+    found = [Parts.of(_absolute(source), [], executor=executor) for source in (logged, pool)]
+    for rows, names, what in zip(found, ((roles.label, *of_both), of_both), WHATS, strict=True):
+        rows.require_columns(what, names)
+        rows.require_columns(what, rows.names)  # people see rows from several files together
+    return found[0].with_checksums(), found[1].with_checksums()
+
+
+def _labels(
+    rows: Parts, label: str, classes: Sequence[Any] | None, positive: Positive
+) -> tuple[CodedLabels, list[str]]:
+    """Return the labels of the log with the positive class last, and a note if it had to be guessed."""
+    labels = read_coded_labels(rows, label, classes, as_label)
+    check_classes(labels.classes.tolist(), label, int(labels.revealed.sum()), classes is not None)
+    if classes is not None and (positive is None or callable(positive)):
+        return labels, []
+    return _positive_last(labels, positive)
 
 
 def encoded(rows: Parts, encoder: TableEncoder) -> Parts:
@@ -186,6 +228,15 @@ def _positive_last(labels: CodedLabels, positive: Positive) -> tuple[CodedLabels
     return CodedLabels(frozen(moved[labels.codes]), listed), said
 
 
+def _require_own_ids(log: LazyIds, pool: LazyIds) -> None:
+    """Refuse ids that two rows of log and pool have; what is compared is not kept."""
+    if _share_any(log.require_distinct("The log"), pool.require_distinct("The pool")):
+        raise InvalidInput(
+            f"Every row needs an id of its own, but some in column {pool.column!r} are both in the log and in the pool; leave these rows out of "
+            "one of them."
+        )
+
+
 def _share_any(a: Ints, b: Ints) -> bool:
     """Tell whether two sorted vectors have a value in common."""
     return any(
@@ -197,4 +248,5 @@ def _share_any(a: Ints, b: Ints) -> bool:
 def _absolute(source: Any) -> Any:
     if isinstance(source, list | tuple):
         return [_absolute(one) for one in source]
-    return source if "://" in os.fspath(source) else os.path.abspath(source)
+    name = name_of(source)
+    return name if "://" in name else os.path.abspath(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -198,8 +199,11 @@ def _learn_categories(
             f"Column {name!r} has one value where it has any, so only '{name} is missing' is used ({n_missing} of {n_rows})."
         ]
     which = "one for each value" if len(kept) == len(counts) else f"for the most frequent of its {len(counts)} values"
+    names = (
+        "" if len(kept) == len(counts) else f"; if it names people or things, leave it out with --exclude {quote(name)}"
+    )
     return ColumnRule(name, "category", 0.0, kept, indicator=n_missing > 0), [
-        f"Column {name!r} became {len(kept)} columns, {which}; any other value is 0 in all of them{missing_note}."
+        f"Column {name!r} became {len(kept)} columns, {which}; any other value is 0 in all of them{missing_note}{names}."
     ]
 
 

@@ -44,6 +44,10 @@ def positive_last(
     >>> classes, notes[0]
     (['paid', 'default'], "Precision and recall are about 'default', the rarer class in the log; name another with --positive (positive=).")
     """
+    if positive is not None and len(classes) != 2 and not callable(positive):
+        raise InvalidLabel(
+            f"A positive class is for two classes, but there are {len(classes)}; leave out --positive (positive=)."
+        )
     if positive is not None and not callable(positive):
         return _last(classes, _named(classes, positive)), []
     if len(classes) != 2:

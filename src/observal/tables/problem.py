@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,15 @@ from numpy.typing import NDArray
 from observal import propensity as chances
 from observal.checks import Bools, Floats, check_propensity, distinct_labels
 from observal.data import LoggedData, Pool
-from observal.errors import InvalidInput, InvalidLabel
+from observal.errors import InvalidInput
+from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
 from observal.tables.encoding import TableEncoder
 from observal.tables.formats import format_of
 from observal.tables.positive import Positive, positive_last
 from observal.tables.reading import read_tables
 from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
-from observal.tables.written import PLACEHOLDERS
 
 ESTIMATE = "estimate"
-MOST_CLASSES = 20  # a column with more values than this, and few labels of each, does not hold classes
-_UNLIKELY = -10.0  # the log of a chance that is no accident
 _HOW = (
     "name a column, give a policy, or estimate them with propensity='estimate'; "
     "a propensity is the chance that a row's label was revealed"
@@ -156,7 +153,7 @@ def load_problem(
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = tuple(source for source in sources if isinstance(source, str) and source != ESTIMATE)
-    _check_excluded([*logs, pool], roles.exclude)
+    check_excluded([*logs, pool], roles.exclude)
     labels, missing, found = _labels_of(logs, roles.label, classes, names)
     if classes is None or not (positive is None or callable(positive)):
         found, guessed = positive_last(found, Counter(labels[~missing].tolist()), positive)
@@ -177,12 +174,8 @@ def load_problem(
         sizes = _log_sizes(given, [log.num_rows for log in logs], kept_only_labelled)
         mixed = chances.mixture_propensity(given, sizes) if len(given) > 1 else given[0]
         q_log, q_pool = mixed[: X_log.shape[0]], mixed[X_log.shape[0] :]
-    if propensity_floor is not None:
-        floored = [
-            chances.apply_floor(q, propensity_floor, what) for q, what in ((q_log, "The log"), (q_pool, "The pool"))
-        ]
-        q_log, q_pool = floored[0].propensity, floored[1].propensity
-        notes += [one.warning for one in floored if one.warning is not None]
+    q_log, q_pool, raised = floored(q_log, q_pool, propensity_floor)
+    notes += raised
     logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), found, cost_log, encoder.groups)
     loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups)
     if kept_only_labelled:
@@ -193,18 +186,9 @@ def load_problem(
         *_reading_notes([*logs, pool], names),
         *encoder.notes,
         *notes,
-        *_doubts(logged, pool, roles.label),
+        *doubts(logged, pool, roles.label),
     ]
     return LoadedProblem(logged, loaded_pool, encoder, tuple(notes))
-
-
-def _check_excluded(tables: Sequence[Any], exclude: Sequence[str]) -> None:
-    everywhere = {name for table in tables for name in table.column_names}
-    strange = next((name for name in exclude if name not in everywhere), None)
-    if strange is not None:
-        raise InvalidInput(
-            f"There is no column {strange!r} to exclude, the columns are {sorted(everywhere)}; name existing ones."
-        )
 
 
 def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
@@ -284,31 +268,8 @@ def _labels_of(
     named = classes is not None
     if classes is None:
         classes = distinct_labels(labels[~missing]).tolist()
-        _refuse_placeholders(classes, label)
-    if len(classes) < 2:
-        shown = ", ".join(repr(value) for value in classes)
-        raise InvalidLabel(
-            f"The label column {label!r} must show two classes or more, but shows {len(classes)} "
-            f"({shown or 'every label is missing'}); name all classes (classes= or --classes)."
-        )
-    n_labels = int((~missing).sum())
-    if not named and len(classes) > max(MOST_CLASSES, n_labels / 2):
-        raise InvalidLabel(
-            f"The label column {label!r} shows {len(classes)} different values in {n_labels} labels, too many for "
-            "classes; name another column, merge values into classes, or name all classes (classes= or --classes)."
-        )
+    check_classes(classes, label, int((~missing).sum()), named)
     return labels, missing, classes
-
-
-def _refuse_placeholders(classes: Sequence[Any], label: str) -> None:
-    """Refuse a label that often means "not known", such as ``?``, until somebody says what it means."""
-    doubtful = [value for value in classes if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS]
-    if doubtful:
-        words = " ".join(f"--missing {quote(value)}" for value in doubtful)
-        raise InvalidLabel(
-            f"The label column {label!r} has the value {doubtful[0]!r}, which may mean that the label is not known; if so, use "
-            f"{words} (missing={doubtful}), and otherwise name the classes (--classes, classes=)."
-        )
 
 
 def _ids_of(tables: Sequence[Any], id: str | None, names: Sequence[str]) -> tuple[list[NDArray[Any]], list[str]]:
@@ -317,20 +278,7 @@ def _ids_of(tables: Sequence[Any], id: str | None, names: Sequence[str]) -> tupl
     n_pool = tables[-1].num_rows
     ends = np.cumsum([n_pool, *(log.num_rows for log in tables[:-1])])
     ids = [np.arange(start, end) for start, end in pairwise(ends)]
-    note = f"No id column was named: pool rows are numbered from 0 in their order, and log rows from {n_pool} on."
-    return [*ids, np.arange(n_pool)], [note]
-
-
-def _doubts(logged: LoggedData, pool: Any, label: str) -> list[str]:
-    doubts = []
-    if label in pool.column_names and pool.column(label).null_count < pool.num_rows:
-        doubts.append(f"The pool's column {label!r} was not used: labels of pool rows are bought and not read.")
-    if logged.revealed.all() and float(np.log(logged.propensity).sum()) < _UNLIKELY:
-        doubts.append(
-            f"Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
-            "kept only its labelled rows, say so, because the missing rows must be counted."
-        )
-    return doubts
+    return [*ids, np.arange(n_pool)], [numbered(n_pool)]
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -12,18 +12,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from observal.checks import is_missing
+from observal.checks import is_absent
 from observal.errors import InvalidInput
+from observal.parts.files import PARQUET
 from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
 from observal.tables.settling import settle, with_missing
 from observal.tables.written import MISSING
 from observal.workbooks import cell_text, read_workbook
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
 _EXCEL = (".xlsx", ".xlsm")
-SUFFIXES = (*_CSV, *_EXCEL, *_PARQUET, *_ARROW)
+SUFFIXES = (*_CSV, *_EXCEL, *PARQUET, *_ARROW)
 
 
 def read_table(
@@ -119,7 +119,7 @@ def _read_file(path: Path, id: str | None, given: Format) -> Any:
             return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, given)
         if suffix in _EXCEL:
             return with_missing(_read_excel(path, id), given.missing)
-        if suffix in _PARQUET:
+        if suffix in PARQUET:
             import pyarrow.parquet as pq
 
             return with_missing(unattached(pq.read_table(path)), given.missing)
@@ -127,7 +127,7 @@ def _read_file(path: Path, id: str | None, given: Format) -> Any:
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise
-        kind = "CSV" if suffix in _CSV else "Parquet" if suffix in _PARQUET else "Arrow"
+        kind = "CSV" if suffix in _CSV else "Parquet" if suffix in PARQUET else "Arrow"
         raise InvalidInput(
             f"File {str(path)!r} cannot be read as {kind} ({_one_line(error)}); check that it is complete and of that kind."
         ) from None
@@ -285,23 +285,6 @@ def _arrow_column(series: Any, name: str) -> Any:
             except failures:
                 continue  # whole numbers of more digits than Arrow has, say: the next way loses some of them
     raise InvalidInput(f"Column {name!r} has values that are neither numbers nor text; correct it or leave it out.")
-
-
-def is_absent(value: Any) -> bool:
-    """Tell whether a value of any Python type stands for "not known".
-
-    Examples
-    --------
-    >>> from observal.tables.reading import is_absent
-    >>> is_absent(None), is_absent(float("nan")), is_absent(0)
-    (True, True, False)
-    """
-    try:
-        return is_missing(value)
-    except ArithmeticError:  # a decimal that signals "not a number" when compared
-        return True
-    except (TypeError, ValueError):  # a value that is itself an array
-        return False
 
 
 def _to_float(value: Any) -> float:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, missing_mask
+from observal.checks import Bools, Floats, missing_mask, plain_label
 from observal.errors import InvalidInput, InvalidLabel
 from observal.tables.columns import column_kind, text_column, to_floats
-from observal.tables.reading import is_absent
 
 _INT64 = 2**63
 
@@ -63,7 +62,8 @@ def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
 def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Bools]:
     """Return labels as Python values, None where missing, and where they are missing.
 
-    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0.
+    Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0. Spaces around text
+    do not count, so text of nothing but spaces is missing.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
             raise InvalidLabel(f"Labels must be numbers, text or booleans, but the column has type {column.type}.")
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        distinct = [_plain(value) for value in column.dictionary.to_pylist()]
+        distinct = [plain_label(value) for value in column.dictionary.to_pylist()]
         positions = np.asarray(column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False), dtype=np.int64)
     else:
-        listed = [_plain(value) for value in np.asarray(values, dtype=object).ravel().tolist()]
+        listed = [plain_label(value) for value in np.asarray(values, dtype=object).ravel().tolist()]
         found: dict[Any, int] = {}
         try:
             positions = np.array([found.setdefault((type(v), v), len(found)) for v in listed], dtype=np.int64)
@@ -101,24 +101,25 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
             raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
         distinct = [value for _, value in found]
     lookup = np.empty(len(distinct) + 1, dtype=object)
-    lookup[:-1] = distinct if classes is None else [_as_class(value, classes) for value in distinct]
+    lookup[:-1] = [as_label(value, classes) for value in distinct]
     labels = lookup[positions]
     return labels, missing_mask(labels)
 
 
-def _plain(value: Any) -> Any:
-    """Return a label as bool, int, float, str or another plain value; None where it is missing."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if is_absent(value):
-        return None
-    if isinstance(value, float | Decimal) and value == value // 1:
-        return int(value)
-    return value
+def as_label(value: Any, classes: Sequence[Any] | None = None) -> Any:
+    """Return a label without spaces around it, None if nothing is left; if classes are named, the one that it is written like.
+
+    Examples
+    --------
+    >>> as_label(" yes"), as_label(" "), as_label("1", [0, 1])
+    ('yes', None, 1)
+    """
+    if isinstance(value, str) and value not in (() if classes is None else classes):
+        value = value.strip() or None
+    return value if value is None or classes is None else _as_class(value, classes)
 
 
 def _as_class(value: Any, classes: Sequence[Any]) -> Any:
-    if value is None:
-        return None
     exact = [one for one in classes if one == value and isinstance(one, str) == isinstance(value, str)]
     alike = [one for one in classes if _text(one) == _text(value)]
     if exact or alike:
@@ -130,7 +131,7 @@ def _as_class(value: Any, classes: Sequence[Any]) -> Any:
 
 
 def _text(value: Any) -> str:
-    value = _plain(value)
+    value = plain_label(value)
     return str(value).strip().lower() if isinstance(value, bool | str) else str(value)
 
 
@@ -197,7 +198,7 @@ def _id_values(column: Any, name: str, what: str) -> NDArray[Any]:
 
 
 def _id_value(value: Any, row: int, name: str, what: str) -> int | str:
-    value = _plain(value)
+    value = plain_label(value)
     if value is None:
         raise InvalidInput(
             f"{what} needs an id in every row, but row {row} (counted from 0) has none; fill in {name!r}."

@@ -153,7 +153,13 @@ def _way(name: str, k: int, formats: Sequence[Format], guesses: Sequence[dict[st
             orders += _orders(guesses[j], formats[j])
         return next((way for order in orders for way in ways if way.order == order), None)
     known = [_known(name, guesses[j], formats[j]) for j in others]
-    decimals = [formats[k].decimal, *(own.decimal for own in known if own), *(formats[j].decimal for j in others)]
+    beside = {told.decimal for told in guesses[k].values()} - {None}  # what the table's other columns prove
+    decimals = [
+        formats[k].decimal,
+        *(own.decimal for own in known if own),
+        *(formats[j].decimal for j in others),
+        *(beside if len(beside) == 1 else ()),
+    ]
     return next((way for decimal in decimals for way in ways if way.decimal == decimal), None)
 
 

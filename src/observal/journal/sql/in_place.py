@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints, sealed
+from observal.checks import Ints, class_array, sealed
 from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
 from observal.journal.sql.store import Transaction
-from observal.journal.sql.stored_problem import class_array
 from observal.parts import Parts
 from observal.parts.files import Part, require_unchanged
 from observal.parts.vectors import CodedLabels, LazyIds
@@ -59,11 +58,9 @@ def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds,
     """Return log and pool without features, and their ids."""
     try:
         where = json.loads(transaction.read_chunk(WHERE, 0))
-        rows = [
-            Parts(tuple(_part(one) for one in where[name]["parts"]), (), 0, np.dtype(np.float64))
-            for name in ("log", "pool")
-        ]
-        ids = [LazyIds(one, where[name]["id"], where[name]["first"]) for one, name in zip(rows, where, strict=True)]
+        tables = [where[name] for name in ("log", "pool")]
+        rows = [Parts(tuple(_part(one) for one in table["parts"]), (), 0, np.dtype(np.float64)) for table in tables]
+        ids = [LazyIds(one, table["id"], table["first"]) for one, table in zip(rows, tables, strict=True)]
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, NotACampaign):
             raise
@@ -112,10 +109,8 @@ def pool_in_place(transaction: Transaction) -> Parts:
     return _rows(transaction)[0][1]
 
 
-def check_parts(transaction: Transaction) -> int:
-    """Compare every part with its checksum, and return how many there are."""
+def check_parts(transaction: Transaction) -> None:
+    """Compare every part with its checksum, also those that this process has compared before."""
     rows, _ = _rows(transaction)
-    parts = [part for one in rows for part in one.parts]
-    for part in parts:
-        require_unchanged(part)
-    return len(parts)
+    for part in (part for one in rows for part in one.parts):
+        require_unchanged(part, again=True)

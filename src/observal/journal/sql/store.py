@@ -213,7 +213,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
     remove_stale(address)
     partial = address.with_name(f"{address.name}.{os.getpid()}.part")
     try:
-        engine = _engine(_sqlite_url(partial), new=True)
+        engine = _engine(_sqlite_url(partial))
         with sentences(str(address)):
             with engine.connect() as connection, connection.begin():
                 migrate(connection)
@@ -356,7 +356,7 @@ def _sqlite_url(path: Path, **options: str) -> sa.URL:
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={**options, "uri": "true"})
 
 
-def _engine(url: sa.URL, new: bool = False, keep: bool = False) -> sa.Engine:
+def _engine(url: sa.URL, keep: bool = False) -> sa.Engine:
     sqlite = url.get_backend_name() == "sqlite"
     try:
         engine = sa.create_engine(
@@ -371,7 +371,7 @@ def _engine(url: sa.URL, new: bool = False, keep: bool = False) -> sa.Engine:
             "install it with `pip install 'observal[postgres]'`."
         ) from None
     if sqlite:
-        sa.event.listen(engine, "connect", _start_new_sqlite if new else _start_sqlite)
+        sa.event.listen(engine, "connect", _start_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
     else:
         sa.event.listen(engine, "begin", _begin_postgresql)
@@ -379,11 +379,6 @@ def _engine(url: sa.URL, new: bool = False, keep: bool = False) -> sa.Engine:
 
 
 def _start_sqlite(connection: Any, record: Any) -> None:
-    connection.execute("PRAGMA synchronous=FULL")
-
-
-def _start_new_sqlite(connection: Any, record: Any) -> None:
-    connection.execute("PRAGMA page_size=16384")  # large pages suit large chunks of data
     connection.execute("PRAGMA synchronous=FULL")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints
+from observal.checks import Ints, class_array
 from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, NotACampaign
@@ -104,22 +104,6 @@ def _read_problem(
         groups,
     )
     return Problem(logged, pool)
-
-
-def class_array(classes: list[Any]) -> NDArray[Any]:
-    """Return classes as an array: numbers as numbers, anything else as objects.
-
-    Examples
-    --------
-    >>> class_array([0, 1]), class_array(["bad", "good"])
-    (array([0, 1]), array(['bad', 'good'], dtype=object))
-    """
-    # Whole numbers that a float cannot represent exactly might become equal.
-    if all(isinstance(value, bool | int | float) and float(value) == value for value in classes):
-        return np.array(classes)
-    out = np.empty(len(classes), dtype=object)
-    out[:] = classes
-    return out
 
 
 def storable_ids(ids: NDArray[Any], what: str) -> Any:
