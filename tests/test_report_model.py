@@ -192,7 +192,7 @@ def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypat
     logged, pool, result = run
     drawn = {}
 
-    def chart(points, answers, names, classes, dates):
+    def chart(points, answers, names, classes, dates, percents):
         drawn.update(points=points, answers=answers, names=names)
         return charts.Chart("<svg></svg>", "a map", "a map")
 
@@ -373,7 +373,7 @@ def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
 
 def test_tables_fit_the_screen(run, open_page):
     """On a phone the numbers of the model are not cut off, and on a desktop no table is."""
-    logged, pool, result = run
+    logged, _, result = run
     rows = np.flatnonzero(logged.revealed)
     judged = (rows, logged.codes[rows], logged.codes[rows], np.ones(rows.size))
     blend = {"least_chance": 0.00375, "learners": "linear 0.31, additive 0.14, kernel 0.14, forest 0.24, boosted 0.17"}

@@ -16,6 +16,7 @@ from observal.report.html import write_report
 from observal.report.model import MORE_LABELS
 from observal.tables import TableEncoder
 from observal.tables.encoding import date_names
+from observal.tables.formats import format_from
 from observal.writing import check_target
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
@@ -56,6 +57,8 @@ def write_campaign_report(
     )
     encoder = settings.get("encoder")
     names, dates = settings["features"], date_names(encoder)
+    sources = None if encoder is None else TableEncoder.from_dict(encoder).sources
+    ways = format_from(settings["written"]).columns if settings.get("written") else {}
     return write_report(
         path,
         ReportContent(
@@ -72,6 +75,7 @@ def write_campaign_report(
             ),
             feature_names=names,
             date_features=dates,
+            percent_features=[name for name in names if name in ways and ways[name].mark == "%"],
             settings=_settings(status),
             versions={name: version(name) for name in PACKAGES},
             random_state=status.random_state,
@@ -86,7 +90,7 @@ def write_campaign_report(
             next_step=_next_step(status),
             to_gain=campaign.may_gain(MORE_LABELS),
             judged=campaign.judged(),
-            sources=None if encoder is None else TableEncoder.from_dict(encoder).sources,
+            sources=sources,
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
         force,

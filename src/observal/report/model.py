@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,6 @@ from observal.objectives import TARGETS
 from observal.problem import Problem
 from observal.report.measures import Measure, is_known
 from observal.stopping import chances_of
-from observal.tables.written import day_words
 
 MORE_LABELS = 50
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8
@@ -169,12 +169,12 @@ def errors_by_group(
     judged: Judged,
     names: Sequence[str],
     first: Sequence[str],
-    dates: Collection[str] = (),
+    said: Callable[[str, float], str] | None = None,
     sources: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the error in groups of rows, by the columns named first: values of a category, thirds of a number or date.
 
-    A column is shown with all its groups, or those with most labels where it has very many. The intervals are rough: they treat the labels
+    `said` returns a feature's value in words. A column is shown with all its groups, or those with most labels where it has very many. The intervals are rough: they treat the labels
     of a group as independent.
     """
     found: list[dict[str, Any]] = []
@@ -184,11 +184,11 @@ def errors_by_group(
         columns.setdefault(source, []).append(k)
     ranks = {source: rank for rank, source in reversed(list(enumerate(first)))}
     for source in sorted(columns, key=lambda name: ranks.get(name, len(first))):
-        groups = []
+        groups: list[dict[str, Any]] = []
         for column in columns[source]:
-            said = day_words if names[column] in dates else number
+            words_of = number if said is None else partial(said, names[column])
             values, pool = column_of(X, column), column_of(problem.pool.X, column)
-            for words, inside in _groups(names[column], values, pool, said):
+            for words, inside in _groups(names[column], values, pool, words_of):
                 here = inside & (judged.weight > 0.0)
                 if here.sum() >= LEAST_OF_GROUP:
                     groups.append({"group": words, "labels": int(here.sum()), **_error(judged, here)})

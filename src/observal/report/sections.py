@@ -27,7 +27,6 @@ from observal.report.measures import (
 )
 from observal.report.model import MOST_SHOWN, Judged, errors_by_group, outlook, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
-from observal.tables.written import day_words
 from observal.weights import plain_importance
 
 LAST_ROWS = 12
@@ -95,7 +94,7 @@ def model(content: ReportContent) -> dict[str, Any]:
             Judged(*content.judged),
             content.names,
             [name for name, _ in uses],
-            content.date_features,
+            content.said,
             content.sources,
         )
     )
@@ -190,7 +189,7 @@ def asked(content: ReportContent) -> dict[str, Any]:
     last = []
     for position, query in list(zip(where.tolist(), result.queries, strict=True))[-LAST_ROWS:][::-1]:
         found = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
-        values = [day_words(v) if name in content.date_features else v for v, name in zip(found, names, strict=True)]
+        values = [content.said(name, value) for name, value in zip(names, found, strict=True)]
         last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
     by_count = sorted(reasons.items(), key=lambda item: -item[1])
     covered = ""
@@ -245,6 +244,7 @@ def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Ch
         names,
         [str(value) for value in logged.classes.tolist()],
         (names[0] in content.date_features, names[1] in content.date_features),
+        (names[0] in content.percent_features, names[1] in content.percent_features),
     )
 
 

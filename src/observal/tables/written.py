@@ -83,14 +83,18 @@ class Written:
         >>> import datetime as dt
         >>> Written(",").spell(1234.5), Written(",", mark="%").spell(0.0802), Written(",").spell(7), Written().spell(1.5)
         ('1234,5', '8,02 %', 7, 1.5)
+        >>> Written().spell(5012.0)
+        5012
         >>> Written(".", "dmy", ".").spell(dt.date(2024, 2, 1))
         '01.02.2024'
         """
         if isinstance(value, dt.date) and self.order is not None:
             days = ("%d", "%m") if self.order == "dmy" else ("%m", "%d")
             return value.strftime(self.mark.join([*days, "%Y"]) + (" %H:%M:%S" if self.time else ""))
-        if not isinstance(value, float) or (self.decimal == "." and self.mark != "%"):
+        if not isinstance(value, float):
             return value
+        if self.decimal == "." and self.mark != "%":
+            return int(value) if value.is_integer() and abs(value) < 1e15 else value
         text = f"{100.0 * value:.12g} %" if self.mark == "%" else repr(value).removesuffix(".0")
         return text.replace(".", self.decimal)
 
