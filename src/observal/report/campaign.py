@@ -59,6 +59,7 @@ def write_campaign_report(
     names, dates = settings["features"], date_names(encoder)
     sources = None if encoder is None else TableEncoder.from_dict(encoder).sources
     ways = format_from(settings["written"]).columns if settings.get("written") else {}
+    percents = [name for name in names if name in ways and ways[name].mark == "%"]
     return write_report(
         path,
         ReportContent(
@@ -71,11 +72,12 @@ def write_campaign_report(
                 problem.pool,
                 feature_names=names,
                 date_features=dates,
+                percent_features=percents,
                 random_state=status.random_state,
             ),
             feature_names=names,
             date_features=dates,
-            percent_features=[name for name in names if name in ways and ways[name].mark == "%"],
+            percent_features=percents,
             settings=_settings(status),
             versions={name: version(name) for name in PACKAGES},
             random_state=status.random_state,

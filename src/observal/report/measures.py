@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from observal.diagnosis.words import percent
+from observal.diagnosis.words import number, percent
 from observal.interval import Interval
 from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
 from observal.objectives import BALANCED, costs_of, measure_of, target_of
@@ -22,7 +22,7 @@ class Measure(NamedTuple):
 
     def value(self, x: float) -> str:
         """Return a value as people write it: a share in percent, AUC and costs as numbers."""
-        return f"{x:.2f}" if self.name == AUC else f"{x:.3g}" if self.name in (COST, BASELINE_COST) else percent(x)
+        return f"{x:.2f}" if self.name == AUC else number(x) if self.name in (COST, BASELINE_COST) else percent(x)
 
     def words(self) -> str:
         """Return the interval in words."""
@@ -121,7 +121,7 @@ def baseline_sentence(intervals: Intervals, classes: Sequence[Any], objective: s
         end = {True: "the model costs less", False: "the model does not cost less"}
         said = end.get(beats_baseline(known, COST_WINS), "the labels do not show that the model costs less")  # type: ignore[arg-type]
         always = commonest(intervals, classes, costs_of(objective))
-        return f"Always predicting {always} would cost {cost.estimate:.3g} for each row; {said}."
+        return f"Always predicting {always} would cost {number(cost.estimate)} for each row; {said}."
     if base is None or not is_known(base):
         return ""
     always = f"Always predicting {commonest(intervals, classes)} would be wrong on {percent(base.estimate)} of the rows"

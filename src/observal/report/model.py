@@ -103,7 +103,7 @@ def outlook(now: Measure, to_gain: float | None, involved: float = 1.0) -> str:
     if is_known(now.interval) and involved > 0.0:
         unit, scale = (" points", 100.0) if now.value(0.0) == "0%" else ("", 1.0)
         widths = [width_after(now.interval, more * involved) for more in (MORE_LABELS, 0)]
-        then, wide = (f"{scale * width:.2g}" for width in widths)
+        then, wide = (number(float(f"{scale * width:.2g}")) for width in widths)
         name = "the error" if now.name == "error" else now.name
         first = "Its interval may then be" if said else f"With {MORE_LABELS} more labels the interval for {name} may be"
         said.append(f"{first} about {then}{unit} wide instead of {wide}; this is a rough guess.")
