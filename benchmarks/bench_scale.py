@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -68,11 +69,16 @@ def measure(
         "method": method,
         "tables": "copied" if copy else "in place",
     }
-    found["init"] = rounded(run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster))
-    found["ask"] = rounded(run("ask", where, "-o", labels, *cluster))
+
+    def done(name: str, cost: Cost) -> None:
+        found[name] = rounded(cost)
+        print(name, found[name], file=sys.stderr, flush=True)  # a large table takes an hour on a busy machine
+
+    done("init", run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster))
+    done("ask", run("ask", where, "-o", labels, *cluster))
     fill_in(labels)
-    found["tell"] = rounded(run("tell", where, labels))
-    found["ask again"] = rounded(run("ask", where, "--csv", *cluster))
+    done("tell", run("tell", where, labels))
+    done("ask again", run("ask", where, "--csv", *cluster))
     found["campaign MB"] = round(where.stat().st_size / 2**20)
     return found
 

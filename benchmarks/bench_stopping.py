@@ -23,7 +23,7 @@ TRIALS, SEED, BUDGET = 2, 1000, 300
 def campaign(folder: str, table: str, policy: str, trial: int) -> tuple[int, float]:
     """Return the labels at which the campaign would have stopped, and by how much the rest lowered the error."""
     cell = Cell(table, policy, True, count_classes(folder, table), table=True)
-    world = make_world(cell, trial, seed=SEED, data=folder)
+    world = make_world(cell, trial, random_state=SEED, data=folder)
     simulation = world.simulation
     session = Session(
         simulation.logged, simulation.pool, AutoVC(), BUDGET, world.seed, tolerance=None, population="both"

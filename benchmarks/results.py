@@ -4,7 +4,7 @@
 
 `make bench` runs it; it takes about 15 minutes on two quiet cores. Sections that are not run keep what the page says of them, so `--only`
 brings one up to date. `--quick` runs everything on small tables, to see that it works. `--large` adds what takes
-8 GB of disk and most of an hour.
+8 GB of disk and an hour.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SECTIONS = (
     Section("Scale: two Dask workers beside one", "bench_workers.py --scoring", "--rows 50000 --kills 1"),
     Section("Scale: growth of ask", "bench_scale.py --method newton --growth 1e4 1e5 1e6 1e7", "--growth 1e4 3e4"),
     Section("Scale: 20 + 20 million rows, NewtonVC", "bench_scale.py --method newton --rows 20000000", large=True),
-    Section("Scale: 2 + 2 million rows, AutoVC", "bench_scale.py --rows 2000000", large=True),
+    Section("Scale: 20 + 20 million rows, AutoVC", "bench_scale.py --rows 20000000", large=True),
 )
 
 

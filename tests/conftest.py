@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 for _library in ("OMP", "OPENBLAS", "MKL"):  # read when they are loaded, so before anything imports NumPy
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
@@ -35,6 +36,11 @@ def numba_is_loaded() -> None:
 
     cpu_target.target_context.refresh()
 
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a shell's background jobs; processes that tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("observal", deadline=None, derandomize=True)
 settings.load_profile("observal")

@@ -51,7 +51,7 @@ def test_every_part_matters_on_this_distribution():
 
 
 def test_the_table_is_the_mean_over_the_trials():
-    rows = ablate(trials=2, seed=5, jobs=1)
+    rows = ablate(trials=2, random_state=5, jobs=1)
     assert [row.variant for row in rows] == NAMES
     for row, switches in zip(rows, VARIANTS.values(), strict=True):
         method = ExactDBAL(FiniteClass([[1]]), gamma=0.1, **switches)

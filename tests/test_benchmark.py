@@ -402,7 +402,7 @@ def test_a_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
 
 
 def test_a_method_with_other_settings_is_run_anew():
-    a, b = tiny(methods={"ours": ActiveVC()}), tiny(methods={"ours": ActiveVC(capacity=0.3)})
+    a, b = tiny(methods={"ours": ActiveVC()}), tiny(methods={"ours": ActiveVC(clip_constant=0.3)})
     unit = next(unit for unit in a.units if unit[2] == "ours")
     assert a.key(unit) != b.key(unit)
 

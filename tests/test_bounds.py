@@ -196,7 +196,7 @@ def test_safe_bound_by_hand():
 
 
 BAD = [
-    (lambda: log_term(0, 0.1), "at least one classifier"),
+    (lambda: log_term(0, 0.1), "number of classifiers in a class must be at least 1"),
     (lambda: log_term(3, 0.0), "delta"),
     (lambda: log_term(3, 1.0), "delta"),
     (lambda: log_term(3, math.nan), "delta"),
@@ -206,8 +206,8 @@ BAD = [
     (lambda: candidate_slack(1.0, 0, 1.0), "number of rows"),
     (lambda: candidate_slack(1.0, 10, -1.0), "log term"),
     (lambda: deviation_bound(math.inf, 10, 2, 0.1, 0.1), "clip threshold"),
-    (lambda: deviation_bound(1.0, 10, 2, 0.1, -0.1), "second moment"),
-    (lambda: deviation_bound(1.0, 10, 2, 0.1, [0.1, math.nan]), "second moment"),
+    (lambda: deviation_bound(1.0, 10, 2, 0.1, -0.1), "Second moments"),
+    (lambda: deviation_bound(1.0, 10, 2, 0.1, [0.1, math.nan]), "Second moments"),
     (lambda: second_moment_deviation(1.0, 0, 2, 0.1), "number of rows"),
     (lambda: difference_bound(1.0, 10, 2, 0.1, 0.1, gamma=-1.0), "gamma"),
     (lambda: second_moment_erm_bound(10, 0.0, 2, 0.1, 0.1), "smallest propensity"),

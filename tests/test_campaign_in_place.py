@@ -396,6 +396,21 @@ def test_every_command_that_takes_a_cluster_works_on_one(made, tmp_path):
         assert run("ask", where, "-n", 3, *cluster).returncode == 0
         assert run("diagnose", where, *cluster).returncode == 0
         assert run("reproduce", "--trials", 2, "--out", tmp_path / "figure", *cluster).returncode == 0
+        small = [
+            "benchmark",
+            "--only",
+            "linear / certainty",
+            "--trials",
+            1,
+            "--rows",
+            300,
+            "--peers",
+            "margin/logistic",
+        ]
+        small += ["--methods", "NewtonVC", "--json", "--out", tmp_path / "benchmark"]
+        reports = [json.loads(run(*small, *more).stdout)["cells"] for more in ([], cluster)]
+        curves = [report["linear / certainty"]["contestants"]["NewtonVC"]["curve"] for report in reports]
+        assert curves[0] == curves[1]
 
 
 def test_intervals_of_a_campaign_in_place(made):

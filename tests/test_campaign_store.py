@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observal.campaign import Campaign
-from observal.codec import gone_settings
 from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
 from observal.journal.encoding import decode_method, decode_plan, encode
 from observal.journal.ledger import Ledger
@@ -82,6 +81,7 @@ def test_a_campaign_of_the_first_schema_goes_on(tmp_path):
     assert (status.labels, status.skipped, status.corrections, status.open_rows) == (4, 1, 1, 3)
     assert dict(status.held) == {"ann": 2}
     assert any("about 'paid', the last class" in note and "--positive" in note for note in status.notes)
+    assert [note.split()[3] for note in status.notes if "no longer exists" in note] == ["rows_per_label"]
     held = campaign.ask(2, "ann")
     more = held.rows.set_column(0, "loan", [["new 1", "new 2"]])
     campaign.extend(pool=more, propensity="q0")
@@ -309,8 +309,7 @@ def test_settings_of_other_versions():
 
     recorded = encode(ob.NewtonVC(batch=3))
     recorded["fields"]["magic"] = 7
-    assert decode_method(recorded) == ob.NewtonVC(batch=3)
-    assert gone_settings(recorded) == ["magic"]
+    assert decode_method(recorded) == {"method": ob.NewtonVC(batch=3), "gone": ["magic"]}
     old = {
         "floor": 0.2,
         "near": False,
@@ -321,8 +320,9 @@ def test_settings_of_other_versions():
         "doubt": 0.1,
     }
     recorded = {"type": "observal.methods.newton_vc:NewtonVC", "fields": old}
-    assert decode_method(recorded) == ob.NewtonVC(explore_share=0.2, refit_near_boundary=False, stop_below=0.01)
-    assert gone_settings(recorded) == ["rows_per_label", "doubt"]  # the others are what they always are now
+    method = ob.NewtonVC(explore_share=0.2, refit_near_boundary=False, stop_below=0.01)
+    gone = ["rows_per_label", "doubt"]  # the others are what they always are now
+    assert decode_method(recorded) == {"method": method, "gone": gone}
     with pytest.raises(NotACampaign, match="use the version that wrote it"):
         decode_method({"type": "observal.methods:Levitation", "fields": {}})
     with pytest.raises(NotACampaign, match="does not have"):

@@ -20,8 +20,8 @@ from .reference import curves as slow
 
 METHODS = [
     Passive(learning_rate=0.1),
-    Active18(capacity=0.04, learning_rate=0.1),
-    ActiveVC(capacity=0.04, learning_rate=0.1),
+    Active18(clip_constant=0.04, learning_rate=0.1),
+    ActiveVC(clip_constant=0.04, learning_rate=0.1),
 ]
 
 

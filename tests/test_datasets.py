@@ -192,7 +192,7 @@ def test_standardised_plane_ignores_units_and_constant_columns():
 def test_scorecard_equals_its_slow_twin_and_reads_half_of_the_features():
     policy = Scorecard.fit(DATA.X, DATA.y, 2)
     assert len(policy.features) == 4
-    expected = slow.scorecard(policy.features, policy.weights, policy.offset, DATA.X.tolist(), policy.floor)
+    expected = slow.scorecard(policy.features, policy.weights, policy.offset, DATA.X.tolist(), policy.propensity_floor)
     np.testing.assert_allclose(policy(DATA.X), expected, rtol=1e-9)
     other = np.setdiff1d(np.arange(8), policy.features)
     changed = DATA.X.copy()
@@ -270,7 +270,7 @@ def test_policies_take_sparse_rows(name, form):
         (lambda: Uniform(()), InvalidInput),
         (lambda: Certainty((), 1.0), InvalidInput),
         (lambda: Certainty((1.0,), float("nan")), InvalidInput),
-        (lambda: Uncertainty((1.0,), 1.0, floor=-1.0), InvalidPropensity),
+        (lambda: Uncertainty((1.0,), 1.0, propensity_floor=-1.0), InvalidPropensity),
         (lambda: Certainty((1.0,), 1.0)([[1.0, 2.0]]), InvalidInput),
         (lambda: Scorecard((0, 1), (1.0,), 0.0), InvalidInput),
         (lambda: Scorecard((4,), (1.0,), 0.0)([[1.0, 2.0]]), InvalidInput),
@@ -329,7 +329,7 @@ def test_simulation_shares():
     assert (len(world.logged), len(world.pool), len(world.y_test)) == (300, 900, 0)
     assert world.logged.revealed.all()
     for shares in ({"test_size": 1.0}, {"log_share": 0.0}, {"log_share": 1.0}, {"test_size": -0.5}):
-        with pytest.raises(InvalidInput, match="split"):
+        with pytest.raises(InvalidInput, match=r"split|test_size|log_share"):
             simulate(DATA, Identical(1.0), 0, **shares)
 
 

@@ -253,7 +253,7 @@ def test_drift_is_found_where_it_is_and_not_where_only_selection_differs():
 def test_drift_of_the_spread_alone_is_found_too():
     logged, pool = world(rows=3000)
     wider = ob.Pool(pool.X * [1.0, 2.0], pool.propensity)
-    assert find_drift(logged, wider, ["a", "b"], np.random.default_rng(0)).found
+    assert find_drift(ob.Problem(logged, wider), ["a", "b"], np.random.default_rng(0)).found
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_drift_raises_few_false_alarms():
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(120, 3))
         logged = ob.LoggedData(X[:60], X[:60, 0] > 0, 1.0, classes=[False, True])
-        alarms += find_drift(logged, ob.Pool(X[60:], 1.0), ["a", "b", "c"], rng).found
+        alarms += find_drift(ob.Problem(logged, ob.Pool(X[60:], 1.0)), ["a", "b", "c"], rng).found
     assert alarms <= 4
 
 
@@ -313,7 +313,7 @@ def test_the_same_seed_gives_the_same_diagnosis_and_other_options_do_not_move_it
     ("options", "message"),
     [
         ({"feature_names": ["one"]}, "one name for each of the 2 features, but 1 were given"),
-        ({"target_error": 5.0}, "share between 0 and 1, but is 5.0"),
+        ({"target_error": 5.0}, "target_error must be above 0 and below 1, but is 5.0"),
         ({"confounding": (0.5,)}, "strength of confounding must be at least 1"),
         ({"random_state": -1}, "whole number of at least 0"),
     ],

@@ -17,15 +17,16 @@ import observal as ob
 from observal._kernels.forest import grow_trees
 from observal._kernels.trees import LARGE, ROWS_OF_LARGE
 from observal.errors import InvalidInput
+from observal.folds import spread_folds
 from observal.learners.additive import Bends, fit_additive
 from observal.learners.bagged import grow_forest
-from observal.learners.blend import bounded, fit_blend, lead, mixture, spread_folds
-from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
+from observal.learners.blend import bounded, fit_blend, lead, mixture
+from observal.learners.blend_settings import FOLDS, LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.calibration import best_sharpness, calibrate, sharpen
 from observal.learners.kernel import Spectrum, fit_to_targets
 from observal.learners.labelled import Labelled, targets
 from observal.learners.linear import fit_linear
-from observal.learners.population import Population, Space
+from observal.learners.population import Population, Space, first_of_order
 from observal.learners.trees import TreeChances, from_lightgbm
 from tests.estimator_checks import EXCUSED, failed_checks
 from tests.reference import blend as slow
@@ -41,6 +42,12 @@ def test_check_estimator_passes_with_two_checks_excused(learners):
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_of_a_random_order_are_numpys_and_so_is_what_is_drawn_next():
+    one, other = np.random.default_rng(3), np.random.default_rng(3)
+    assert first_of_order(5000, 40, one).tolist() == other.permutation(5000)[:40].tolist()
+    assert one.random() == other.random()
 
 
 @pytest.mark.parametrize("shape", [(30, 6), (12, 20)])
@@ -117,7 +124,7 @@ def test_the_additive_learner_is_ridge_regression_on_hats():
         ]
     )
     np.testing.assert_allclose(bends(Z), hats, atol=1e-12)
-    labelled = Labelled(Z, y, np.ones(400), 2, spread_folds(y))
+    labelled = Labelled(Z, y, np.ones(400), 2, spread_folds(y, FOLDS))
     fit = fit_additive(population, labelled)
     F = np.column_stack([Z, 2.0 * hats, np.full(400, 3.0)])
     coef, shift, out_of_fold = fit_to_targets(F, labelled, fit.tuned[0])
@@ -328,7 +335,7 @@ def test_wrong_learners_are_refused(learners):
 
 def test_small_helpers():
     codes = np.array([0] * 9 + [1] * 5 + [2])
-    folds = spread_folds(codes)
+    folds = spread_folds(codes, FOLDS)
     for code in (0, 1, 2):
         assert np.ptp(np.bincount(folds[codes == code], minlength=4)) <= 1
     best, margins = lead(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))

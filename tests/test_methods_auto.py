@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.blend import fit_blend
-from observal.methods.auto.record import PRIOR, explored, surprises
+from observal.methods.auto.surprises import PRIOR, explored, surprises
 from observal.methods.draw import REASONS
 from observal.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class

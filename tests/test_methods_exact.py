@@ -193,7 +193,7 @@ def test_callables_predict_new_rows():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"confidence": 1.0}, "confidence must be between"),
+        ({"confidence": 1.0}, "confidence must be above 0"),
         ({"gamma": -1.0}, "gamma must be"),
         ({"gamma": "loose"}, "gamma must be"),
         ({"gamma": np.inf}, "gamma must be"),

@@ -479,10 +479,14 @@ def grown_pool(logged, pool, oracle, method, label_budget, random_state):
 
 
 @pytest.mark.parametrize("order", ["pool", "stream"])
-def test_the_intervals_of_whole_campaigns_are_not_grossly_wrong(order):
-    # Only a quick look: a coverage of 93 % or more fails with a chance below 1e-3, one of 50 % or less passes in fewer than 3 of 100.
+def test_smoke_the_intervals_of_whole_campaigns_are_not_grossly_wrong(order):
+    """A smoke test: it notices intervals that hardly ever cover, and no more than that.
+
+    With 22 runs, a coverage of 93 % or more fails with a chance below 1e-3. One of 50 % passes in 3 of 100 tries, one of 70 % in half of them
+    and one of 85 % in 96. Coverage itself is tested by the 2,000 runs without fits above and by the slow test of whole campaigns below.
+    """
     least = least_covered(22, 0.93)
-    assert binom.sf(least - 1, 22, 0.5) < 0.03
+    assert [round(float(binom.sf(least - 1, 22, true)), 2) for true in (0.5, 0.7, 0.85)] == [0.03, 0.49, 0.96]
     assert covered(order, 22) >= least
 
 

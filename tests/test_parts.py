@@ -23,7 +23,10 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
+from observal.experiments.benchmark import Specification, benchmark
+from observal.experiments.trials import computed_by
 from observal.parts import Parts, Serial, Threads, executor_of, files, map_blocks
+from observal.parts.cluster import Cluster
 from observal.parts.executors import Watched
 from observal.parts.files import find_parts
 from observal.parts.ranks import order_statistics, quantiles
@@ -491,6 +494,67 @@ def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, cluster
     finally:
         killer.join()
     assert pid not in cluster.run(os.getpid).values()
+
+
+def test_a_benchmark_on_a_cluster_is_that_of_this_machine():  # on one with processes: test_campaign_in_place.py, slow
+    spec = Specification(
+        methods={"ours": NEWTON},
+        only="linear / certainty",
+        trials=1,
+        rows=300,
+        label_budget=16,
+        peers=("margin/logistic",),
+    )
+    here = benchmark(spec, jobs=1)
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, silence_logs=50) as one,
+        distributed.Client(one) as client,
+        computed_by(executor_of(client)),
+    ):
+        there = benchmark(spec)
+    curves = ({key: (c.labels.tolist(), c.errors.tolist()) for key, c in one.curves.items()} for one in (here, there))
+    assert next(curves) == next(curves)
+    assert here.curves
+
+
+def hanging(folder, first_only):
+    """Return a function, local so that it is sent as it is, that waits for the file "released": only its first call for 1, or every call."""
+    begun, released = folder / "begun", folder / "released"
+
+    def function(item):
+        if (item == 1 and not begun.exists()) or not first_only:
+            begun.touch()
+            while not released.exists():
+                time.sleep(0.02)
+        return 10 * item
+
+    return function
+
+
+def test_a_worker_that_does_not_go_on_is_not_waited_for(cluster, tmp_path):
+    patient = Cluster(cluster, quiet_seconds=0.5)
+    try:
+        assert list(patient.map(hanging(tmp_path, first_only=True), range(4))) == [0, 10, 20, 30]
+        assert (tmp_path / "begun").exists()  # and the first call is still waiting
+    finally:
+        (tmp_path / "released").touch()
+
+
+def test_workers_that_finish_nothing_are_said_so_in_one_sentence(cluster, tmp_path):
+    try:
+        with pytest.raises(ClusterUnavailable, match=r"no part was finished .* has 2 workers; nothing was stored"):
+            list(Cluster(cluster, quiet_seconds=0.02).map(hanging(tmp_path, first_only=False), range(3)))
+    finally:
+        (tmp_path / "released").touch()
+
+
+def test_a_cluster_without_workers_is_said_so_in_one_sentence():
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, silence_logs=50) as empty,
+        distributed.Client(empty) as client,
+        pytest.raises(ClusterUnavailable, match="has no workers; nothing was stored, so start workers"),
+    ):
+        list(Cluster(client, quiet_seconds=0.1).map(abs, [-1]))
 
 
 def test_a_scheduler_that_is_not_there_is_said_so(made):

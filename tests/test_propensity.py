@@ -250,15 +250,15 @@ ROWS = np.zeros((30, 1))
     [
         (lambda: mixture_propensity([[0.5]], [1, 2]), "one size per log"),
         (lambda: mixture_propensity([[0.5], [0.5, 0.5]], [1, 2]), "chance that the old policy had of revealing"),
-        (lambda: mixture_propensity([[0.5]], [0]), "counts of rows"),
-        (lambda: apply_floor([0.5], 0.0), r"in \(0, 1\]"),
+        (lambda: mixture_propensity([[0.5]], [0]), "sizes of logs must be above 0"),
+        (lambda: apply_floor([0.5], 0.0), "above 0 and at most 1"),
         (lambda: count_logged_rows([]), "needs labelled rows"),
         (lambda: count_logged_rows([0.5, 0.0]), "row 1 has propensity 0"),
         (lambda: count_logged_rows([0.5, 0.5], n_logged_rows=1), "at least as many rows"),
         (lambda: count_logged_rows([1e-300]), "cannot be counted"),
         (lambda: estimate(ROWS, np.ones(30, bool)), "30 of 30 are revealed"),
         (lambda: estimate(ROWS, np.arange(30) < 15, method="magic"), "'magic'"),
-        (lambda: estimate(ROWS, np.arange(30) < 15, folds=1), "at least 2 folds"),
+        (lambda: estimate(ROWS, np.arange(30) < 15, folds=1), "folds must be a whole number of at least 2"),
         (lambda: estimate(ROWS, np.ones(3, bool)), "one value for each of the 30 rows"),
         (
             lambda: complete_log(ob.LoggedData([[0.0], [1.0], [2.0]], [0, 1, None], 0.5), ob.Pool([[0.0]], 0.5)),

@@ -15,7 +15,7 @@ from observal.experiments.curves import Curve
 from observal.experiments.reproduce import ABLATIONS, Specification, reproduce
 
 TINY = Specification(
-    trials=2, capacities=(0.04, 0.64), learning_rates=(0.01, 1.0), max_labels=60, n_rows=600, n_features=4
+    trials=2, clip_constants=(0.04, 0.64), learning_rates=(0.01, 1.0), max_labels=60, n_rows=600, n_features=4
 )
 
 
@@ -35,7 +35,7 @@ def facts(outcome):
 
 def test_the_grid_is_the_papers():
     spec = Specification()
-    assert spec.capacities == pytest.approx([0.01, 0.04, 0.16, 0.64, 2.56, 10.24])
+    assert spec.clip_constants == pytest.approx([0.01, 0.04, 0.16, 0.64, 2.56, 10.24])
     assert spec.learning_rates == pytest.approx([1e-4, 4e-4, 16e-4, 64e-4, 256e-4, 1024e-4, 4096e-4, 1.0])
     assert [len(spec.settings(name)) for name in spec.variants] == [8, 48, 48]
     assert len(spec.units) == 16 * 2 * 3
@@ -50,7 +50,7 @@ def test_json_has_the_promised_keys(tiny):
         assert list(methods) == ["passive", "active18", "activevc"]
         for name, best in methods.items():
             assert set(best) == {"auc", "auc_se", "params", "curve"}
-            assert set(best["params"]) == {"learning_rate"} | ({"capacity"} if name != "passive" else set())
+            assert set(best["params"]) == {"learning_rate"} | ({"clip_constant"} if name != "passive" else set())
             labels, errors = zip(*best["curve"], strict=True)
             assert best["auc"] == pytest.approx(Curve(labels, errors).area(TINY.max_labels))
 
@@ -154,7 +154,7 @@ def test_resume_without_anything_to_resume_starts_afresh(tmp_path, tiny):
 
 def test_resume_refuses_another_specification(tiny):
     with pytest.raises(InvalidInput, match=r"other options \(seed, trials\)"):
-        reproduce(replace(TINY, seed=1, trials=3), tiny[1], jobs=1, resume=True)
+        reproduce(replace(TINY, random_state=1, trials=3), tiny[1], jobs=1, resume=True)
 
 
 def test_resume_refuses_a_file_that_is_not_its_own(tmp_path):
@@ -164,7 +164,7 @@ def test_resume_refuses_a_file_that_is_not_its_own(tmp_path):
 
 
 def test_ablations_are_added(tmp_path):
-    spec = replace(TINY, methods=("activevc",), ablate=True, policies=("certainty",), capacities=(0.04,))
+    spec = replace(TINY, methods=("activevc",), ablate=True, policies=("certainty",), clip_constants=(0.04,))
     outcome = reproduce(spec, tmp_path, jobs=1)
     assert list(outcome.to_dict()["policies"]["certainty"]) == ["activevc", *ABLATIONS]
     assert set(outcome.comparisons("certainty")) == {f"auc: activevc − {name}" for name in ABLATIONS}

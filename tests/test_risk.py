@@ -96,9 +96,9 @@ def test_an_infinite_weight_never_counts():
 @pytest.mark.parametrize(
     ("labels", "weights", "more", "message"),
     [
-        ([1, -1], [2.0, np.nan], {}, "Weights must be at least 0, but the least is nan"),
-        ([1, -1], [2.0, -1.0], {}, "Weights must be at least 0, but the least is -1.0"),
-        ([1, 0], [2.0, -np.inf], {}, "Weights must be at least 0, but the least is -inf"),
+        ([1, -1], [2.0, np.nan], {}, "Weights must be at least 0, but values from nan"),
+        ([1, -1], [2.0, -1.0], {}, "Weights must be at least 0, but values from -1.0 to 2.0 were seen"),
+        ([1, 0], [2.0, -np.inf], {}, "Weights must be at least 0, but values from -inf to 2.0 were seen"),
         ([1, -1], [2.0, 1.0], {"clip": np.nan}, "clip must be at least 0, but is nan"),
         ([1, -1], [2.0, 1.0], {"clip": -1.0}, "clip must be at least 0, but is -1.0"),
         ([1, -1], [2.0, 1.0], {"cost": [5, -3]}, r"one cost in \[0, 1\] for each of its 2 rows, .* from -3 to 5"),

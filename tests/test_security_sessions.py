@@ -260,29 +260,6 @@ def old_shape(value):
     return [old_shape(item) for item in value] if isinstance(value, list) else value
 
 
-def record_of_0_1(record):
-    """Return a record with plans and answers in place of a journal, as version 0.1 wrote it."""
-    kept = {name: record[name] for name in ("logged", "pool", "method", "label_budget", "random_state")}
-    told = dict(answer["tuple"] for answer in answers_of(record))
-    rounds = [events_of(record)[number]["tuple"][3]["list"] for number in rounds_of(record)]
-    plans = {"list": [pair["tuple"][1] for pairs in rounds for pair in pairs if pair["tuple"][0] == "plan"]}
-    return old_shape({**kept, "plans": plans, "answered": {"array": 99}, "codes": {"list": list(told.values())}}), told
-
-
-def test_files_of_version_0_1_open(saved, tmp_path):
-    members = members_of(saved)
-    record, told = record_of_0_1(json.loads(members["record.json"])["record"])
-    members["record.json"] = json.dumps({"format": 1, "record": record}).encode()
-    with (tmp_path / "rows").open("wb") as file:
-        np.lib.format.write_array(file, np.array(list(told), dtype=np.int64))
-    members["99.npy"] = (tmp_path / "rows").read_bytes()
-    copy = ob.Session.load(write_members(tmp_path / "old", members))
-    assert copy.ask().ids.tolist() == ob.Session.load(saved).ask().ids.tolist()
-    assert copy.labels == 2
-    with pytest.raises(InvalidInput, match="saved with ExactDBAL"):
-        ob.Session.load(tmp_path / "old", method=ob.NewtonVC())
-
-
 def test_every_listed_class_goes_through_json_and_has_its_old_name():
     half = ob.FiniteClass([[1, -1, 1], [1, 1, -1]])
     methods = [ob.Active18(), ob.ActiveVC(epochs=(2, 4)), ob.NewtonVC(ridge=0.1), ob.Passive(passes=2)]
@@ -297,6 +274,13 @@ def test_every_listed_class_goes_through_json_and_has_its_old_name():
     copy = decode(json.loads(json.dumps(old_shape(encode(ob.ExactDBAL(half, gamma=0.1))))))
     assert copy.hypotheses.predictions.packed.tolist() == half.predictions.packed.tolist()
     assert {*codec.OLD_NAMES.values(), "AutoVC", "ColumnGroups", "Interval", "Recorded"} == set(codec.CLASSES)
+
+
+@pytest.mark.parametrize("kind", [ob.ActiveVC, ob.Active18])
+def test_the_papers_constant_had_another_name(kind):
+    recorded = {"type": kind.__name__, "fields": {"capacity": 0.25}}
+    assert decode(recorded) == kind(clip_constant=0.25)
+    assert gone_settings(recorded) == []
 
 
 def test_a_renamed_setting_is_read_under_its_new_name(monkeypatch):

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import decimal
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -382,3 +383,32 @@ def test_the_default_method_needs_no_settings():
     assert isinstance(ob.Session(logged, pool).method, ob.AutoVC)
     assert result.rounds[-1].labels == 20
     assert result.estimator.score(pool.X, [truth[i] for i in pool.ids]) > 0.9
+
+
+OLD_METHODS = {
+    "newton": (ob.NewtonVC(batch=5, explore_share=0.2), [14, 2, 10], ["rows_per_label", "clip", "penalty"]),
+    "exact": (ob.ExactDBAL(ob.Stumps(), gamma=0.1), [11, 15, 16, 19, 23], []),
+}
+
+
+@pytest.mark.parametrize("name", OLD_METHODS)
+def test_a_file_that_version_0_1_wrote_goes_on(name, tmp_path):
+    """The files are as version 0.1 wrote them: one round answered, two rows of the second; its class is whether x0 > 0.1."""
+    method, still_open, gone = OLD_METHODS[name]
+    path = Path(__file__).parent / "fixtures" / f"session_0_1_{name}.observal"
+    live = ob.Session.load(path)
+    notes = [f"The method's setting {setting} no longer exists in this version and is ignored." for setting in gone]
+    bought = live.labels
+    assert (live.method, live.ask().ids.tolist(), list(live.status().notes)) == (method, still_open, notes)
+    live.save(tmp_path / "again.observal")
+    again = ob.Session.load(tmp_path / "again.observal")
+    assert (again.labels, list(again.status().notes)) == (bought, notes)  # a new file remembers what was lost
+    for goes_on in (live, again):
+        truth = dict(enumerate(np.where(goes_on.problem.pool.X[:, 0] > 0.1, "yes", "no")))
+        answer_all(goes_on, truth, None)
+        assert goes_on.stopped
+        assert goes_on.labels >= bought + len(still_open)
+    assert live.result().error_interval == again.result().error_interval
+    assert ob.Session.load(path, method=method).status().notes == ()  # somebody said which settings to use
+    with pytest.raises(InvalidInput, match=f"saved with {type(method).__name__}"):
+        ob.Session.load(path, method=ob.Passive())

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from observal.errors import InvalidInput
+from observal.folds import random_folds
 from observal.learners.features import FeatureMap
 from observal.learners.tuned_logistic import (
     RIDGES,
@@ -20,7 +21,6 @@ from observal.learners.tuned_logistic import (
     leverages,
     near_boundary,
     nearness,
-    random_ranks,
     tune,
 )
 from observal.parts import rows
@@ -185,8 +185,8 @@ def test_the_fit_near_the_boundary_makes_fewer_mistakes_where_labels_are_wrong_b
 @given(st.lists(st.sampled_from([-1, 1]), max_size=60), st.integers(2, 7))
 def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
     signs = np.array(signs, dtype=np.int64)
-    folds = random_ranks(signs, np.random.default_rng(0)) % n_folds
-    assert folds.tolist() == (random_ranks(signs, np.random.default_rng(0)) % n_folds).tolist()
+    folds = random_folds(signs, n_folds, np.random.default_rng(0))
+    assert folds.tolist() == (random_folds(signs, n_folds, np.random.default_rng(0))).tolist()
     for sign in (-1, 1):
         counts = np.bincount(folds[signs == sign], minlength=n_folds)
         assert counts.size == n_folds
@@ -195,7 +195,7 @@ def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
 
 def slow_margins(X, signs, weights, ridge):
     """Each row's margin by a fit from scratch on the other folds."""
-    folds, margins = random_ranks(signs, np.random.default_rng(0)) % 5, np.empty(signs.size)
+    folds, margins = random_folds(signs, 5, np.random.default_rng(0)), np.empty(signs.size)
     for row in range(signs.size):
         inside = folds != folds[row]
         rows, labels, shares = twin.with_half_rows(X[inside], signs[inside], weights[inside])
@@ -235,7 +235,7 @@ def test_the_ridge_is_that_of_the_slow_twin_and_mistakes_sometimes_decide():
 
 def test_a_rows_own_label_does_not_move_its_fit():
     X, signs, weights = some_rows(n=50)
-    row, fold = 7, random_ranks(signs, np.random.default_rng(0)) % 5
+    row, fold = 7, random_folds(signs, 5, np.random.default_rng(0))
     heavier = weights.copy()
     heavier[row] *= 30.0
     one, other = tune(X, signs, weights, (0.1,)), tune(X, signs, heavier, (0.1,))

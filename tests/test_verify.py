@@ -29,7 +29,7 @@ QUICK = [claim.name for claim in CLAIMS if not claim.name.startswith(LONG)]
 
 @pytest.fixture(scope="module")
 def quick() -> dict[str, Outcome]:
-    return {outcome.claim: outcome for outcome in verify(trials=50, seed=1, only=QUICK, jobs=1).outcomes}
+    return {outcome.claim: outcome for outcome in verify(trials=50, random_state=1, only=QUICK, jobs=1).outcomes}
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -71,10 +71,10 @@ def test_report_is_a_table_and_json():
 
 
 def test_results_do_not_depend_on_processes_or_on_other_claims():
-    alone = verify(trials=120, seed=3, only="mis-unbiased", jobs=1).outcomes
-    together = verify(trials=120, seed=3, only=["mis-unbiased", "decomposition"], jobs=2).outcomes
+    alone = verify(trials=120, random_state=3, only="mis-unbiased", jobs=1).outcomes
+    together = verify(trials=120, random_state=3, only=["mis-unbiased", "decomposition"], jobs=2).outcomes
     assert alone[0] == together[0]
-    assert alone != verify(trials=120, seed=4, only="mis-unbiased", jobs=1).outcomes
+    assert alone != verify(trials=120, random_state=4, only="mis-unbiased", jobs=1).outcomes
 
 
 def test_one_failing_or_breaking_claim_fails_the_report():
@@ -260,7 +260,7 @@ def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch
 
 
 def lab(name: str) -> Lab:
-    return Lab(name, trials=200, seed=0)
+    return Lab(name, trials=200, random_state=0)
 
 
 @pytest.mark.parametrize(("covered", "passed"), [(0.97, True), (0.8, False)])

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_number
+from observal.checks import Floats, check_number, check_range, check_share
 from observal.errors import InvalidInput
 
 Reading = Literal["printed", "derived"]
@@ -63,12 +63,8 @@ def check_reading(reading: str) -> None:
 
 def root_term(factor: float, second_moment: ArrayLike) -> Value:
     """Return sqrt(factor · second moment), a float for a number and an array for an array."""
-    moment = np.asarray(second_moment, dtype=np.float64)
-    if not ((moment >= 0.0) & np.isfinite(moment)).all():
-        raise InvalidInput(
-            f"A second moment must be at least 0 and finite, but {float(moment.min())} to {float(moment.max())} was seen; "
-            "give E[weight · 1{mistake}] over the rows that are not clipped."
-        )
+    fix = "give E[weight · 1{mistake}] over the rows that are not clipped"
+    moment = check_range(second_moment, "Second moments", 0.0, fix=fix)
     root = np.sqrt(factor * moment)
     return float(root) if root.ndim == 0 else root
 
@@ -81,12 +77,8 @@ def log_term(n_hypotheses: int, delta: float) -> float:
     >>> round(log_term(4, 0.01), 4)
     5.9915
     """
-    if n_hypotheses < 1:
-        raise InvalidInput(
-            f"A class needs at least one classifier, but has {n_hypotheses}; give the size of the class."
-        )
-    if not 0.0 < delta < 1.0:
-        raise InvalidInput(f"The failure probability delta must be in (0, 1), but is {delta}; 0.05 is usual.")
+    check_number(n_hypotheses, "The number of classifiers in a class", 1)
+    check_share(delta, "The failure probability delta", inner=True, fix="0.05 is usual")
     return math.log(n_hypotheses) - math.log(delta)
 
 
@@ -99,7 +91,8 @@ def epoch_confidence(delta: float, k: int) -> float:
     (0.03, 0.01)
     """
     log_term(1, delta)
-    return delta / (2.0 * (check_number(k, "The epoch", 0) + 1.0) * (k + 2.0))
+    epoch = float(check_number(k, "The epoch", 0))
+    return delta / (2.0 * (epoch + 1.0) * (epoch + 2.0))
 
 
 def certified_gamma(n_hypotheses: int, delta: float) -> float:
@@ -227,12 +220,8 @@ def general_erm_bound(
     log = log_term(n_hypotheses, delta)
     check_number(clip, "The clip threshold", 1.0)
     check_number(n_logged, "The number of logged rows", 1)
-    weight = 4.0 * log if penalty is None else penalty
-    if not (math.isfinite(weight) and weight >= 4.0 * log):
-        raise InvalidInput(
-            f"The penalty must be at least 4·log(|H|/δ) = {4.0 * log:g} and finite, but is {weight}; "
-            "leave it out for the smallest one."
-        )
+    fix = "leave it out for 4·log(|H|/δ), the smallest one"
+    weight = 4.0 * log if penalty is None else check_number(penalty, "The penalty", 4.0 * log, fix=fix)
     return Bound(
         {
             "penalty": 2.0 * weight * clip / n_logged,
@@ -336,11 +325,8 @@ def safe_erm_bound(
     log = log_term(4 * n_hypotheses, delta)
     check_number(clip, "The clip threshold", 1.0)
     check_number(n_logged, "The number of logged rows", 1)
-    weight = 4.0 * log_term(n_hypotheses, delta) if penalty is None else penalty
-    if not (math.isfinite(weight) and weight >= 2.0 * log):
-        raise InvalidInput(
-            f"The penalty must be at least 2·log(4|H|/δ) = {2.0 * log:g} and finite, but is {weight:g}; give a larger one."
-        )
+    chosen = 4.0 * log_term(n_hypotheses, delta) if penalty is None else penalty
+    weight = check_number(chosen, "The penalty", 2.0 * log, fix="give one of at least 2·log(4|H|/δ)")
     return Bound(
         {
             "clipped_mass": check_number(clipped_mass, "The clipped mass", 0.0, 1.0),

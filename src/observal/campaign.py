@@ -283,7 +283,7 @@ class Campaign(LabelLoop):
         others hold all open ones gets rows chosen ahead, by the model of the last closed round.
         """
         if n is not None:
-            check_whole("n", n, 1)
+            check_whole(n, "n", 1)
         with self._writing() as transaction:
             asked = self._ask(transaction, n, annotator)
             rows, name = transaction.pool_rows(asked.positions), self._ledger.settings["id"]

@@ -48,44 +48,189 @@ def is_sealed(values: Any) -> bool:
     return values is None
 
 
-def check_numbers(settings: Any, *names: str) -> None:
-    """Refuse settings that are not numbers.
+def check_number(
+    value: Any,
+    what: str,
+    low: float,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+    infinite: bool = False,
+    word: str | None = None,
+    fix: str = "correct it",
+    error: type[InvalidInput] = InvalidInput,
+) -> Any:
+    """Return a number in [low, high] as a Python number; True, NaN and text are refused.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    what : str
+        What it is called in the message.
+    low, high : float
+        The ends of the range.
+    open_low, open_high : bool
+        Whether the range is without that end.
+    infinite : bool
+        Whether infinity is allowed where the range has no end.
+    word : str, optional
+        A word that may be given instead of a number, such as "auto".
+    fix : str
+        The end of the message: what to do.
+    error : type
+        What is raised.
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> check_numbers(SimpleNamespace(share=0.5), "share")
+    >>> import numpy as np
+    >>> check_number(np.float64(0.5), "The share", 0.0, 1.0), check_number("auto", "ridge", 0.0, word="auto")
+    (0.5, 'auto')
+    >>> check_number(True, "ridge", 0.0, word="auto")
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: ridge must be "auto" or a number, but is True; correct it.
     """
-    for name in names:
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise InvalidInput(f"{name} must be a number, but is {value!r}; give a number.")
+    if word is not None and isinstance(value, str) and value == word:
+        return value
+    number = _as_number(value)
+    inside = number is not None and (low < number if open_low else low <= number)
+    inside = inside and (number < high if open_high and high < math.inf else number <= high)
+    if not inside or (number == math.inf and not infinite):
+        words = "a number" if number is None else _range_words(low, high, open_low, open_high, infinite)
+        choice = "" if word is None else f'"{word}" or '
+        raise error(f"{what} must be {choice}{words}, but is {_plain(value)!r}; {fix}.")
+    return number
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`.
+def check_share(value: Any, what: str, *, inner: bool = False, fix: str = "correct it") -> Any:
+    """Return a share as a Python number: in [0, 1], or with `inner` between 0 and 1 and neither.
 
     Examples
     --------
-    >>> check_whole("overlap", 2, 1)
+    >>> check_share(1, "explore_share")
+    1
+    """
+    return check_number(value, what, 0.0, 1.0, open_low=inner, open_high=inner, fix=fix)
+
+
+def check_whole(value: Any, what: str, least: int, fix: str = "give such a number") -> int:
+    """Return a whole number of at least `least` as a Python int.
+
+    Examples
+    --------
+    >>> check_whole(2, "overlap", 1)
+    2
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, but is {value!r}; give such a number.")
+        raise InvalidInput(f"{what} must be a whole number of at least {least}, but is {_plain(value)!r}; {fix}.")
+    return int(value)
 
 
-def check_number(value: float, what: str, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
-    """Return a finite number in [low, high], or in (low, high] with `open_low`.
+def check_flag(value: Any, what: str) -> bool:
+    """Return True or False; nothing else will do.
 
     Examples
     --------
-    >>> check_number(0.5, "The share", 0.0, 1.0)
-    0.5
+    >>> check_flag(True, "clip")
+    True
     """
-    if not (math.isfinite(value) and value <= high and (value > low if open_low else value >= low)):
-        least = f"above {low:g}" if open_low else f"at least {low:g}"
-        most = "and finite" if high == math.inf else f"and at most {high:g}"
-        raise InvalidInput(f"{what} must be {least} {most}, but is {value}; correct it.")
-    return value
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{what} must be True or False, but is {_plain(value)!r}; give one of them.")
+    return bool(value)
+
+
+def check_generator(random_state: Any) -> np.random.Generator:
+    """Return the generator for a seed; a generator stays as it is.
+
+    Examples
+    --------
+    >>> check_generator(0).integers(10)
+    np.int64(8)
+    """
+    try:
+        if isinstance(random_state, bool | np.bool_):
+            raise TypeError("a truth value is no seed")
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"random_state must be a whole number of at least 0 or a generator, but is {random_state!r:.60}; give one of them."
+        ) from None
+
+
+def keep(settings: Any, **checked: Any) -> None:
+    """Store checked values in a frozen dataclass, so that a NumPy number becomes a Python number."""
+    for name, value in checked.items():
+        object.__setattr__(settings, name, value)
+
+
+def check_range(
+    values: Any,
+    what: str,
+    low: float,
+    high: float = math.inf,
+    *,
+    infinite: bool = False,
+    fix: str = "correct them",
+    error: type[InvalidInput] = InvalidInput,
+) -> Floats:
+    """Return values as floats in [low, high]; NaN is refused, and so is infinity unless it is allowed.
+
+    Examples
+    --------
+    >>> check_range([0.5, 2.0], "Weights", 0.0).tolist()
+    [0.5, 2.0]
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise error(f"{what} must be numbers, but got {values!r:.60}; {fix}.") from None
+    if array.size:
+        least, most = float(array.min()), float(array.max())  # both are NaN if any value is
+        if not (low <= least and most <= high and (infinite or most < math.inf)):
+            ends = f"in [{low:g}, {high:g}]" if high < math.inf else _range_words(low, high, False, False, infinite)
+            raise error(f"{what} must be {ends}, but values from {least} to {most} were seen; {fix}.")
+    return array
+
+
+def check_shares(values: ArrayLike | None, n_points: int, what: str) -> Floats:
+    """Return one number in [0, 1] per point; equal ones that sum to 1 if none were given."""
+    if n_points == 0:
+        raise InvalidInput("A distribution needs points, but has 0; give at least one point.")
+    shares = np.full(n_points, 1.0 / n_points) if values is None else check_range(values, what, 0.0, 1.0)
+    if shares.shape != (n_points,):
+        raise InvalidInput(
+            f"{what} must be one number in [0, 1] for each of the {n_points} points, but has shape {shares.shape}; correct it."
+        )
+    return shares
+
+
+def check_mass(mass: ArrayLike | None, n_points: int) -> Floats:
+    """Return the probability of each point; they must sum to 1."""
+    shares = check_shares(mass, n_points, "The mass")
+    if abs(float(shares.sum()) - 1.0) > 1e-9:
+        raise InvalidInput(f"The mass must sum to 1, but sums to {float(shares.sum())}; divide it by its sum.")
+    return shares
+
+
+def _as_number(value: Any) -> Any:
+    """Return a Python number; None for what is not a number, which True is not."""
+    value = _plain(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return value if isinstance(value, int | float) else float(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _range_words(low: float, high: float, open_low: bool, open_high: bool, infinite: bool) -> str:
+    least = f"{'above' if open_low else 'at least'} {low:g}"
+    if high < math.inf:
+        return f"{least} and {'below' if open_high else 'at most'} {high:g}"
+    return least if infinite else f"{least} and finite"
 
 
 def check_features(X: Any, what: str) -> Any:
@@ -178,7 +323,10 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
     """Return the cost of a mistake on each row, in [0, 1], or None if every mistake costs 1."""
     if cost is None:
         return None
-    values = np.array(cost, dtype=np.float64)
+    try:
+        values = np.array(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{what} must have numbers as costs, but got {cost!r:.60}.") from None
     if values.shape != (n_rows,) or not ((values >= 0.0) & (values <= 1.0)).all():
         raise InvalidInput(
             f"{what} needs one cost in [0, 1] for each of its {n_rows} rows, but got shape {values.shape} with "

@@ -54,6 +54,8 @@ OLD_NAMES = {
 RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES} | {
     "NewtonVC": {"floor": "explore_share", "near": "refit_near_boundary", "settled": "stop_below"},
     "CommitteeVC": {"floor": "explore_share", "capacity": "clip_constant"},
+    "ActiveVC": {"capacity": "clip_constant"},
+    "Active18": {"capacity": "clip_constant"},
 }
 # Settings that no longer exist, and the value that is used now: a file with this value loses nothing.
 _FIXED: dict[str, dict[str, Any]] = {
@@ -287,6 +289,18 @@ def recorded_class(recorded: Any) -> type[Any]:
         raise InvalidInput(
             f"The file names the class {recorded!r:.80}, which this version of observal does not have; use the version that wrote it."
         ) from None
+
+
+def decode_method(encoded: Any, read_array: ReadArray | None = None) -> dict[str, Any]:
+    """Return a recorded method, and the names of its recorded settings that no longer exist.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> decode_method({"type": "NewtonVC", "fields": {"batch": 7, "penalty": 0.5}}) == {"method": ob.NewtonVC(batch=7), "gone": ["penalty"]}
+    True
+    """
+    return {"method": decode(encoded, read_array, "method"), "gone": gone_settings(encoded)}
 
 
 def gone_settings(value: Any) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Bools, check_number, check_propensity
+from observal.checks import Bools, check_mass, check_number, check_propensity
 from observal.errors import InvalidInput
-from observal.label_complexity import check_mass
 
 
 def disagreement_coefficient(

@@ -20,29 +20,8 @@ from observal.bounds import (
     log_term,
     root_term,
 )
-from observal.checks import Floats, check_number, check_propensity
+from observal.checks import Floats, check_mass, check_number, check_propensity, check_range, check_shares
 from observal.errors import InvalidInput
-
-
-def check_shares(values: ArrayLike | None, n_points: int, what: str) -> Floats:
-    """Return one number in [0, 1] per point; equal ones that sum to 1 where none were given."""
-    if n_points == 0:
-        raise InvalidInput("A distribution needs points, but has 0; give at least one point.")
-    shares = np.full(n_points, 1.0 / n_points) if values is None else np.asarray(values, dtype=np.float64)
-    if shares.shape != (n_points,) or not ((shares >= 0.0) & (shares <= 1.0)).all():
-        raise InvalidInput(
-            f"{what} must be one number in [0, 1] for each of the {n_points} points, but has shape {shares.shape} and "
-            f"values from {shares.min(initial=np.inf):g} to {shares.max(initial=-np.inf):g}; correct it."
-        )
-    return shares
-
-
-def check_mass(mass: ArrayLike | None, n_points: int) -> Floats:
-    """Return the probability of each point; they must sum to 1."""
-    shares = check_shares(mass, n_points, "The mass")
-    if abs(float(shares.sum()) - 1.0) > 1e-9:
-        raise InvalidInput(f"The mass must sum to 1, but sums to {float(shares.sum())}; divide it by its sum.")
-    return shares
 
 
 def convergence_bound(
@@ -195,17 +174,13 @@ def label_complexity_bracket(
     >>> {name: round(term, 2) for name, term in bracket.terms.items()}
     {'noise': 30.0, 'second_moment': 10.28, 'range_squared': 1.26, 'range': 20.08}
     """
-    threshold, rows = np.asarray(clips, dtype=np.float64), np.asarray(seen, dtype=np.float64)
+    threshold, rows = check_range(clips, "Clip thresholds", 1.0), check_range(seen, "The rows seen", 0.0)
     if threshold.ndim != 1 or threshold.shape != rows.shape or threshold.size == 0:
         raise InvalidInput(
             f"Each epoch needs its clip threshold and its rows seen, but their shapes are {threshold.shape} and "
             f"{rows.shape}; give both for k = 1, …, K."
         )
-    if not (np.isfinite(threshold).all() and (threshold >= 1.0).all()):
-        raise InvalidInput(
-            f"Clip thresholds must be at least 1 and finite, but are {threshold.tolist()}; correct them."
-        )
-    if not (np.isfinite(rows).all() and rows[0] >= 1.0 and (np.diff(rows) > 0.0).all() and rows[-1] >= 3.0):
+    if not (rows[0] >= 1.0 and (np.diff(rows) > 0.0).all() and rows[-1] >= 3.0):
         raise InvalidInput(
             f"The rows seen must grow from at least 1 to at least 3, but are {rows.tolist()}; give n_1 < n_2 < … < n_K."
         )

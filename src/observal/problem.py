@@ -189,10 +189,28 @@ class Problem:
             return joined(self.logged.X.native, self.pool.X.native)
         return stack_rows(self.logged.X, self.pool.X)
 
+    def blocks(self, stream: bool = False) -> tuple[Any, Any]:
+        """Return the features of log and pool; of a pool that is a stream no row, only whether its rows are sparse."""
+        return self.logged.X, self.pool.X[:0] if stream else self.pool.X
+
+    def rows(self, of_log: Ints, of_pool: Ints) -> Ints:
+        """Return rows of log and pool as rows of the stack."""
+        return np.concatenate([of_log, self.n_logged + of_pool])
+
+    def take_for_ranks(self, rows: Ints) -> Any:
+        """Return what :meth:`take` does, but a user's own tables as numbers whose ranks can be compared."""
+        if not self.in_frames:
+            return self.take(rows)
+        first, then = self._split(rows)
+        return stack_rows(self.logged.X.for_ranks(first), self.pool.X.for_ranks(then))
+
+    def _split(self, rows: Ints) -> tuple[Ints, Ints]:
+        of_log = rows < self.n_logged
+        return rows[of_log], rows[~of_log] - self.n_logged
+
     def take(self, rows: Ints) -> Any:
         """Return the features of some rows of the stack; rows of the log must come first in `rows`."""
-        of_log = rows < self.n_logged
-        first, then = rows[of_log], rows[~of_log] - self.n_logged
+        first, then = self._split(rows)
         if self.in_frames:
             return joined(rows_of(self.logged.X.native, first), rows_of(self.pool.X.native, then))
         if hasattr(self.logged.X, "tocsr") or hasattr(self.pool.X, "tocsr"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats, check_cost
+from observal.checks import Floats, check_cost, check_number, check_range
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, InvalidLabel
 from observal.interval import Interval
@@ -73,14 +73,9 @@ class RiskSums:
 
 def clipped(importance: ArrayLike, clip: float, counted: NDArray[np.bool_]) -> Floats:
     """Return the weights with 0 for rows that do not count: not revealed, or above the clip, or of infinite weight."""
-    weights = np.asarray(importance, dtype=np.float64)
-    if not weights.min(initial=0.0) >= 0.0:  # NaN where any weight is
-        raise InvalidInput(
-            f"Weights must be at least 0, but the least is {weights.min()}; "
-            "give 1/Q0 or a mixture's weight, and infinity where a row cannot count."
-        )
-    if not clip >= 0.0:
-        raise InvalidInput(f"The clip must be at least 0, but is {clip}; leave it out to clip nothing.")
+    fix = "give 1/Q0 or a mixture's weight, and infinity where a row cannot count"
+    weights = check_range(importance, "Weights", 0.0, infinite=True, fix=fix)
+    check_number(clip, "The clip", 0.0, infinite=True, fix="leave it out to clip nothing")
     return np.where(counted & (weights <= clip) & np.isfinite(weights), weights, 0.0)
 
 

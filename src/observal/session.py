@@ -133,7 +133,7 @@ class Session(LabelLoop):
         Asking again without telling returns the same rows. With `overlap` 1 a row goes to one annotator only.
         """
         if n is not None:
-            check_whole("n", n, 1)
+            check_whole(n, "n", 1)
         with self._writing() as transaction:
             asked = self._ask(transaction, n, annotator)
             if self._ledger.stopped:

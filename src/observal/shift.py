@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Bools, Floats, stack_rows
+from observal.checks import Bools, Floats
 from observal.problem import Problem
 
 COMPARED = 2000
@@ -110,10 +110,7 @@ def strong_shift(problem: Problem) -> tuple[int, float] | None:
         return None
     rng = np.random.default_rng(0)
     parts = [rng.permutation(size)[:COMPARED] for size in (len(problem.logged), len(problem.pool))]
-    if problem.in_frames:
-        X = stack_rows(problem.logged.X.for_ranks(parts[0]), problem.pool.X.for_ranks(parts[1]))
-    else:
-        X = stack_rows(problem.logged.X[parts[0]], problem.pool.X[parts[1]])
+    X = problem.take_for_ranks(problem.rows(*parts))
     is_pool = np.arange(X.shape[0]) >= parts[0].size
     difference = standardised_difference(scaled_ranks(X), is_pool)
     largest = int(np.argmax(np.abs(difference)))

@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import (
-    Bools,
-    Floats,
-    Ints,
-    Signs,
-    check_near,
-    check_plan,
-)
+from observal.checks import Bools, Floats, Ints, Signs, check_near, check_plan, check_share, keep
 from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.looks import Looks, check_looks
@@ -245,12 +238,9 @@ class Goals:
         check_looks(self.looks)
         check_objective(self.objective)
         for name in ("tolerance", "width"):
-            value = getattr(self, name)
-            if value is not None and not (
-                isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value < 1.0
-            ):
-                raise InvalidInput(
-                    f"{name} must be a share between 0 and 1, or None, but is {value!r}; write 0.2 points as 0.002."
+            if (value := getattr(self, name)) is not None:
+                keep(
+                    self, **{name: check_share(value, name, inner=True, fix="write 0.2 points as 0.002, or give None")}
                 )
 
     def words(self) -> str:

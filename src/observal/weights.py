@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Bools, Floats, Ints, check_number
+from observal.checks import Bools, Floats, Ints, check_mass, check_number, check_range
 from observal.errors import InvalidInput, InvalidPropensity
 
 
@@ -42,12 +42,8 @@ def importance(propensity: ArrayLike, n_logged: int, n_online: int = 0, online_m
     array([1.5, 2.5])
     """
     rows = _row_count(n_logged, n_online)
-    spent = np.asarray(online_mass, dtype=np.float64)
-    if spent.size and not (spent.min() >= 0.0 and spent.max() < np.inf):
-        raise InvalidInput(
-            f"`online_mass` must be at least 0 and finite, but runs from {spent.min()} to {spent.max()}; "
-            "give how many queries the online policies were expected to spend on each row."
-        )
+    fix = "give how many queries the online policies were expected to spend on each row"
+    spent = check_range(online_mass, "`online_mass`", 0.0, fix=fix)
     mixture = _chances(propensity) * float(n_logged) + spent
     with np.errstate(divide="ignore", over="ignore"):
         return np.asarray(np.divide(rows, mixture))
@@ -219,13 +215,8 @@ def effective_sample_size(importance: ArrayLike) -> float:
     >>> effective_sample_size([1.0, 1.0, 1.0]), round(effective_sample_size([100.0, 1.0]), 3)
     (3.0, 1.02)
     """
-    weights = np.asarray(importance, dtype=np.float64).ravel()
+    weights = check_range(importance, "Weights", 0.0, fix="leave out the rows that have no weight").ravel()
     largest = float(weights.max(initial=0.0))
-    if not (largest < np.inf and weights.min(initial=0.0) >= 0.0):
-        raise InvalidInput(
-            f"Weights must be at least 0 and finite, but run from {weights.min()} to {weights.max()}; "
-            "leave out the rows that have no weight."
-        )
     if largest == 0.0:
         return 0.0
     shares = weights / largest  # whose squares neither overflow nor all vanish
@@ -233,7 +224,7 @@ def effective_sample_size(importance: ArrayLike) -> float:
 
 
 def _check_count(rows: float, which: str) -> float:
-    return check_number(rows, f"The number of {which} rows", 0)
+    return float(check_number(rows, f"The number of {which} rows", 0))
 
 
 def _row_count(n_logged: int, n_online: int) -> float:
@@ -246,18 +237,8 @@ def _row_count(n_logged: int, n_online: int) -> float:
 
 def _chances(propensity: ArrayLike) -> Floats:
     """Return propensities as floats in [0, 1]."""
-    values = np.asarray(propensity, dtype=np.float64)
-    if values.size:
-        _check_ends(float(values.min()), float(values.max()))  # both are NaN where any value is
-    return values
-
-
-def _check_ends(low: float, high: float) -> None:
-    if not (low >= 0.0 and high <= 1.0):
-        raise InvalidPropensity(
-            f"Propensities must be in [0, 1], but run from {low} to {high}; "
-            "a propensity is the chance that a row's label was revealed."
-        )
+    fix = "a propensity is the chance that a row's label was revealed"
+    return check_range(propensity, "Propensities", 0.0, 1.0, fix=fix, error=InvalidPropensity)
 
 
 def _over(numerator: float, denominator: float) -> float:
@@ -273,22 +254,16 @@ def _least_clip(
     With the values in ascending order, the condition first holds at max(jump_at(q_i), P(Q0 < q_i)/slope) for some i:
     the first part falls with i and the second rises, so that the least maximum is where they cross.
     """
-    values = np.asarray(propensity, dtype=np.float64).ravel()
+    values = _chances(propensity).ravel()
     if values.size == 0:
         raise InvalidInput("A clip threshold needs at least one propensity, but got none; give a sample of Q0.")
     below: Floats | None = None
     if mass is None:
         values = np.sort(values)
     else:
-        masses = np.asarray(mass, dtype=np.float64).ravel()
-        if masses.shape != values.shape or (masses < 0).any() or not abs(masses.sum() - 1.0) <= 1e-9:
-            raise InvalidInput(
-                f"`mass` must give one probability per propensity and sum to 1, but {masses.size} masses for "
-                f"{values.size} values sum to {masses.sum():g}."
-            )
+        masses = check_mass(np.ravel(mass), values.size)
         order = np.argsort(values, kind="stable")
         values, below = values[order], np.concatenate([[0.0], np.cumsum(masses[order])])
-    _check_ends(float(values[0]), float(values[-1]))  # NaN sorts last, so the two ends tell for all
 
     def falling(i: int) -> float:
         return jump_at(float(values[i])) if i < values.size else 0.0

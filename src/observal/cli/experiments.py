@@ -30,7 +30,7 @@ def verify(
     from observal.experiments.verify import verify as run_verify
 
     with progress_bar("verifying", hidden=as_json) as progress:
-        report = run_verify(trials=trials, seed=seed, only=only, progress=progress, jobs=jobs)
+        report = run_verify(trials=trials, random_state=seed, only=only, progress=progress, jobs=jobs)
     if as_json:
         print_json(report.to_dict())
     else:
@@ -97,7 +97,7 @@ def reproduce(
     from observal.experiments.reproduce import Specification
     from observal.experiments.reproduce import reproduce as run_reproduce
 
-    spec = Specification(shape=shape, trials=trials, seed=seed, ablate=ablate)
+    spec = Specification(shape=shape, trials=trials, random_state=seed, ablate=ablate)
     with progress_bar("running", hidden=as_json) as progress, _cluster(dask):
         outcome = run_reproduce(spec, out, jobs, resume, progress)
     if as_json:
@@ -165,7 +165,7 @@ def benchmark(
         batch=batch,
         only=only,
         peers=None if peers is None else tuple(listed(peers) or ()),
-        seed=seed,
+        random_state=seed,
     )
     with progress_bar("running", hidden=as_json) as progress, _cluster(dask):
         report = run_benchmark(spec, out, jobs, resume, progress)

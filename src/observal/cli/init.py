@@ -61,9 +61,14 @@ def init(
     kept_only_labelled: Annotated[
         bool, typer.Option("--kept-only-labelled", help="The log kept only its labelled rows.")
     ] = False,
-    log_rows: Annotated[
+    n_logged_rows: Annotated[
         int | None,
-        typer.Option(help="With --kept-only-labelled: how many rows were logged; by default estimated.", min=1),
+        typer.Option(
+            "--n-logged-rows",
+            "--log-rows",
+            help="With --kept-only-labelled: how many rows the old policy saw; by default estimated.",
+            min=1,
+        ),
     ] = None,
     batch: Annotated[
         int | None, typer.Option(help="Rows in a round; by default a few at first, more as labels come in.", min=1)
@@ -159,7 +164,7 @@ def init(
             cost=cost,
             propensity_floor=floor,
             kept_only_labelled=kept_only_labelled,
-            n_logged_rows=log_rows,
+            n_logged_rows=n_logged_rows,
             method=AutoVC(batch=batch, priority=priority) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
             random_state=seed,
             overlap=overlap,

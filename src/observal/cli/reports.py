@@ -36,9 +36,10 @@ def diagnose(
     estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, typer.Option(help="Column with the row ids; it is not used as a feature.")] = None,
     features: Features = None,
-    target: Annotated[
-        float | None, typer.Option(help="A target error, to estimate how many labels it takes to reach it.")
+    target_error: Annotated[
+        float | None, typer.Option(help="An error, to estimate how many labels it takes to reach it.")
     ] = None,
+    target: Annotated[float | None, typer.Option(hidden=True)] = None,  # what --target-error was called in 0.1
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
@@ -49,7 +50,7 @@ def diagnose(
 ) -> None:
     """Say whether a log can be trusted: overlap, weights, calibration, drift, hidden confounding.
 
-    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target 0.1;
+    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target-error 0.1;
     for a campaign: observal diagnose campaign.db
     """
     from observal.diagnosis import diagnose as run_diagnose
@@ -75,8 +76,9 @@ def diagnose(
             loaded = _of_tables(logged, pool, roles, chosen, given, seed, dask, progress)
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
             dates = loaded.encoder.dates
+        wanted = target if target_error is None else target_error
         found = run_diagnose(
-            log, rows, feature_names=names, date_features=dates, target_error=target, random_state=seed
+            log, rows, feature_names=names, date_features=dates, target_error=wanted, random_state=seed
         )
     if as_json:
         print_json({**found.to_dict(), "notes": list(notes)})

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, check_features, distinct_labels, frozen, missing_mask
+from observal.checks import Bools, check_features, check_generator, check_whole, distinct_labels, frozen, missing_mask
 from observal.errors import InvalidInput, InvalidLabel
 
 RandomState = int | np.random.Generator | None
@@ -132,9 +132,9 @@ class Dataset:
         >>> make_linear(500, random_state=0).sample(100, random_state=0)
         Dataset(linear-triangular: 100 rows × 30 features, classes [-1, 1])
         """
-        if n_rows >= len(self):
+        if check_whole(n_rows, "n_rows", 1) >= len(self):
             return self
-        rows = np.sort(np.random.default_rng(random_state).choice(len(self), size=n_rows, replace=False))
+        rows = np.sort(check_generator(random_state).choice(len(self), size=n_rows, replace=False))
         return type(self)(self.X[rows], self.y[rows], self.name, self.description, self.region, self.feature_names)
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats, check_features, encode_labels
+from observal.checks import Floats, check_features, check_generator, encode_labels
 from observal.datasets.dataset import RandomState, Region, dense_column, two_classes
 from observal.errors import InvalidInput
 
@@ -50,7 +50,7 @@ def fit_plane(
     """
     X, signs = check_rows(X, y)
     centre, spread = moments(X) if standardise else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
-    rows = np.random.default_rng(random_state).permutation(X.shape[0])[: max(1, X.shape[0] // 10)]
+    rows = check_generator(random_state).permutation(X.shape[0])[: max(1, X.shape[0] // 10)]
     unit = one_pass_normal((dense(X[rows]) - centre) / spread, signs[rows])
     normal = tuple((unit / spread).tolist())
     offset = float(unit @ (centre / spread))

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from observal.checks import Bools, Floats
+from observal.checks import Bools, Floats, check_generator, check_share, check_whole
 from observal.datasets.dataset import Dataset, RandomState, Region
 from observal.errors import InvalidInput
 
@@ -53,7 +53,7 @@ def make_linear(
     Dataset(linear-triangular: 1000 rows × 30 features, classes [-1, 1])
     """
     check_size(n_rows, n_features, noise, shape, least_features=1)
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
     normal = unit_vector(n_features, rng)
     X = draw_rows(n_rows, n_features, shape, rng)
     y = flip(X @ normal > 0.0, noise, rng)
@@ -104,7 +104,7 @@ def make_blind_spot(
     if kind not in get_args(BlindSpotKind):
         raise InvalidInput(f"The kind of a blind spot must be one of {get_args(BlindSpotKind)}, but got {kind!r}.")
     check_size(n_rows, n_features, noise, shape, least_features=3)
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
     X = draw_rows(n_rows, n_features, shape, rng)
     if kind == "expressible":
         X[:, -1] = rng.random(n_rows) < REGION_SHARE
@@ -142,11 +142,8 @@ def flip(positive: Bools, noise: float, rng: np.random.Generator) -> np.ndarray[
 
 def check_size(n_rows: int, n_features: int, noise: float, shape: str, least_features: int) -> None:
     """Refuse sizes, noise and shapes that cannot be."""
-    if n_rows < 2 or n_features < least_features:
-        raise InvalidInput(
-            f"Generated data needs at least 2 rows and {least_features} features, but got {n_rows} × {n_features}."
-        )
-    if not 0.0 <= noise <= 1.0:
-        raise InvalidInput(f"The noise must be a chance in [0, 1], but got {noise}.")
+    check_whole(n_rows, "n_rows", 2)
+    check_whole(n_features, "n_features", least_features)
+    check_share(noise, "noise")
     if shape not in get_args(Shape):
         raise InvalidInput(f"The shape must be one of {get_args(Shape)}, but got {shape!r}.")

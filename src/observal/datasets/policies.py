@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_features
+from observal.checks import Floats, check_features, check_generator, check_number, check_whole, keep
 from observal.datasets.dataset import Dataset, RandomState, Region
 from observal.datasets.fitting import check_rows, dense, distance, fit_plane, hash_rows, moments, random_region
 from observal.errors import InvalidInput, InvalidPropensity
@@ -28,7 +28,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Certainty:
-    """Reveal the rows far from a plane: Q0(x) = c·(u·x − b)², kept within [floor, 1].
+    """Reveal the rows far from a plane: Q0(x) = c·(u·x − b)², kept within [propensity_floor, 1].
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ class Certainty:
         c.
     offset : float
         b, 0 unless fitted with ``standardise=True``.
-    floor : float
+    propensity_floor : float
         The smallest propensity.
 
     Examples
     --------
     >>> policy = Certainty(normal=(1.0, 0.0), scale=0.5)
     >>> policy
-    Certainty(2 features, scale=0.5, offset=0, floor=1e-05)
+    Certainty(2 features, scale=0.5, offset=0, propensity_floor=1e-05)
     >>> policy([[0.0, 3.0], [1.0, 0.0], [-2.0, 0.0]]).tolist()
     [1e-05, 0.5, 1.0]
     """
@@ -53,7 +53,7 @@ class Certainty:
     normal: tuple[float, ...]
     scale: float
     offset: float = 0.0
-    floor: float = 1e-5
+    propensity_floor: float = 1e-5
 
     def __post_init__(self) -> None:
         check_plane(self)
@@ -68,7 +68,7 @@ class Certainty:
 
     def __call__(self, X: Any) -> Floats:
         """Return Q0(x) for each row."""
-        return np.clip(self.scale * distance(X, self.normal, self.offset) ** 2, self.floor, 1.0)
+        return np.clip(self.scale * distance(X, self.normal, self.offset) ** 2, self.propensity_floor, 1.0)
 
     def __repr__(self) -> str:
         return plane_words(self)
@@ -76,7 +76,7 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Reveal the rows near a plane: Q0(x) = 1 − c·(u·x − b)², kept within [floor, 1].
+    """Reveal the rows near a plane: Q0(x) = 1 − c·(u·x − b)², kept within [propensity_floor, 1].
 
     Parameters are those of :class:`Certainty`.
 
@@ -90,7 +90,7 @@ class Uncertainty:
     normal: tuple[float, ...]
     scale: float
     offset: float = 0.0
-    floor: float = 1e-5
+    propensity_floor: float = 1e-5
 
     def __post_init__(self) -> None:
         check_plane(self)
@@ -102,7 +102,7 @@ class Uncertainty:
 
     def __call__(self, X: Any) -> Floats:
         """Return Q0(x) for each row."""
-        return np.clip(1.0 - self.scale * distance(X, self.normal, self.offset) ** 2, self.floor, 1.0)
+        return np.clip(1.0 - self.scale * distance(X, self.normal, self.offset) ** 2, self.propensity_floor, 1.0)
 
     def __repr__(self) -> str:
         return plane_words(self)
@@ -160,15 +160,16 @@ class Uniform:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "propensities", tuple(float(value) for value in self.propensities))
         check_chances(self, *self.propensities)
-        if not self.propensities or self.random_state < 0:
-            raise InvalidInput(f"Uniform needs at least one group and a seed ≥ 0, but got {self}.")
+        keep(self, propensities=tuple(float(value) for value in self.propensities))
+        keep(self, random_state=check_whole(self.random_state, "random_state", 0))
+        if not self.propensities:
+            raise InvalidInput("Uniform needs a chance for at least one group, but got none; give one.")
 
     @classmethod
     def fit(cls, X: Any, y: ArrayLike, random_state: RandomState = None) -> Self:
         """Return the policy with a seed drawn from `random_state`."""
-        return cls(random_state=int(np.random.default_rng(random_state).integers(2**32)))
+        return cls(random_state=int(check_generator(random_state).integers(2**32)))
 
     def __call__(self, X: Any) -> Floats:
         """Return Q0(x) for each row."""
@@ -178,7 +179,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """An old model on half of the features decides whose label is seen: Q0(x) = max(floor, 1/(1 + exp(b − v·x))).
+    """An old model on half of the features decides whose label is seen: Q0(x) = max(propensity_floor, 1/(1 + exp(b − v·x))).
 
     Parameters
     ----------
@@ -188,14 +189,14 @@ class Scorecard:
         v, one for each of them.
     offset : float
         b.
-    floor : float
+    propensity_floor : float
         The chance that even the worst score is seen.
 
     Examples
     --------
     >>> policy = Scorecard(features=(1,), weights=(2.0,), offset=0.0)
     >>> policy
-    Scorecard(1 features read, offset=0, floor=0.005)
+    Scorecard(1 features read, offset=0, propensity_floor=0.005)
     >>> policy([[9.0, -8.0], [9.0, 0.0], [9.0, 8.0]]).round(3).tolist()
     [0.005, 0.5, 1.0]
     """
@@ -203,10 +204,10 @@ class Scorecard:
     features: tuple[int, ...]
     weights: tuple[float, ...]
     offset: float
-    floor: float = 0.005
+    propensity_floor: float = 0.005
 
     def __post_init__(self) -> None:
-        check_chances(self, self.floor)
+        check_chances(self, self.propensity_floor)
         object.__setattr__(self, "features", tuple(int(feature) for feature in self.features))
         object.__setattr__(self, "weights", tuple(float(weight) for weight in self.weights))
         if not self.features or len(self.features) != len(self.weights):
@@ -227,7 +228,7 @@ class Scorecard:
         from sklearn.linear_model import LogisticRegression  # heavy, and needed by no other policy
 
         X, signs = check_rows(X, y)
-        rng = np.random.default_rng(random_state)
+        rng = check_generator(random_state)
         features = np.sort(rng.choice(X.shape[1], size=max(1, X.shape[1] // 2), replace=False))
         old = [rng.permutation(np.flatnonzero(signs == sign)) for sign in (-1.0, 1.0)]
         rows = np.concatenate([members[: max(2, round(members.size / 10))] for members in old])
@@ -256,10 +257,10 @@ class Scorecard:
             )
         exponent = np.asarray(X[:, list(self.features)] @ np.asarray(self.weights)) - self.offset
         # tanh never overflows, whatever the exponent.
-        return np.maximum(self.floor, 0.5 * (1.0 + np.tanh(0.5 * exponent)))
+        return np.maximum(self.propensity_floor, 0.5 * (1.0 + np.tanh(0.5 * exponent)))
 
     def __repr__(self) -> str:
-        return f"Scorecard({len(self.features)} features read, offset={self.offset:.4g}, floor={self.floor:g})"
+        return f"Scorecard({len(self.features)} features read, offset={self.offset:.4g}, propensity_floor={self.propensity_floor:g})"
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ class BlindSpot:
         features cut at their quantile 1 − `share`, the one whose share is nearest is taken.
         """
         X, _ = check_rows(X, y)
-        rng = np.random.default_rng(random_state)
+        rng = check_generator(random_state)
         candidates = [random_region(X, share, pair, rng) for pair in [True, False] * 64]
         shares = np.array([region(X).mean() for region in candidates])
         best = int(np.argmin(np.abs(shares - share)))
@@ -355,24 +356,23 @@ def fit_policy(name: str, dataset: Dataset, random_state: RandomState = None, **
 def check_chances(policy: object, *chances: float) -> None:
     """Refuse chances outside [0, 1]."""
     for chance in chances:
-        if not 0.0 <= chance <= 1.0:
-            raise InvalidPropensity(f"{type(policy).__name__} needs chances in [0, 1], but got {chance}.")
+        check_number(chance, f"A chance of {type(policy).__name__}", 0.0, 1.0, error=InvalidPropensity)
 
 
 def check_plane(policy: Certainty | Uncertainty) -> None:
     """Refuse what is not a plane, a scale and a floor; keep the normal as a tuple of floats."""
-    check_chances(policy, policy.floor)
-    object.__setattr__(policy, "normal", tuple(float(value) for value in policy.normal))
-    if not policy.normal or not np.isfinite([*policy.normal, policy.offset]).all() or not policy.scale >= 0.0:
-        raise InvalidInput(
-            f"{type(policy).__name__} needs a finite normal and offset and a scale ≥ 0, but got scale {policy.scale}, "
-            f"offset {policy.offset} and {len(policy.normal)} numbers for the normal."
-        )
+    check_chances(policy, policy.propensity_floor)
+    name = type(policy).__name__
+    check_number(policy.scale, f"The scale of {name}", 0.0, infinite=True)
+    check_features([[*policy.normal, policy.offset]], f"The normal and the offset of {name}")
+    keep(policy, normal=tuple(float(value) for value in policy.normal))
+    if not policy.normal:
+        raise InvalidInput(f"{name} needs a number for each feature as its normal, but got none; give them.")
 
 
 def plane_words(policy: Certainty | Uncertainty) -> str:
     """Return the policy in one short line."""
     return (
         f"{type(policy).__name__}({len(policy.normal)} features, scale={policy.scale:.4g}, "
-        f"offset={policy.offset:.4g}, floor={policy.floor:g})"
+        f"offset={policy.offset:.4g}, propensity_floor={policy.propensity_floor:g})"
     )

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import check_ids, check_propensity, distinct_labels, frozen
+from observal.checks import (
+    check_generator,
+    check_ids,
+    check_number,
+    check_propensity,
+    check_share,
+    distinct_labels,
+    frozen,
+)
 from observal.data import LoggedData, Pool
 from observal.datasets.dataset import Dataset, RandomState
 from observal.datasets.policies import Policy
@@ -133,16 +141,18 @@ def simulate_rows(
     >>> simulate_rows(X, np.repeat(["a", "b", "c", "d"], 5), Identical(0.5), 0).logged.classes.tolist()
     ['a', 'b', 'c', 'd']
     """
+    check_number(test_size, "test_size", 0.0, 1.0, open_high=True)
+    check_share(log_share, "log_share", inner=True)
     n_rows = len(y)
     n_test = round(test_size * n_rows)
     n_logged = round(log_share * (n_rows - n_test))
     n_pool = n_rows - n_test - n_logged
-    if not (0.0 <= test_size < 1.0 and 0.0 < log_share < 1.0 and n_logged > 0 and n_pool > 0):
+    if not (n_logged > 0 and n_pool > 0):
         raise InvalidInput(
             f"A split needs rows for log and pool, but test_size {test_size} and log_share {log_share} make "
-            f"{n_logged} and {n_pool} of {n_rows} rows; use shares between 0 and 1 and enough rows."
+            f"{n_logged} and {n_pool} of {n_rows} rows; use other shares or more rows."
         )
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
     test, log, pool = np.split(rng.permutation(n_rows), [n_test, n_test + n_logged])
     propensity = check_propensity(policy(X[log]), n_logged, "The log")
     # random() < 1 always and < 0 never, so that propensities 1 and 0 mean what they say.

@@ -10,6 +10,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.words import count, listed, number, p_value, percent
+from observal.parts.vectors import pieces
 from observal.shift import scaled_ranks
 
 MOST_BINS = 10
@@ -185,24 +186,19 @@ def check_calibration(
     chancy = (propensity > 0.0) & (propensity < 1.0)
     if not chancy.any():
         return Calibration("everything revealed", broken_promises=broken)
-    q, shown = propensity[chancy], revealed[chancy]
-    bin_of = _bins(q)
-    n_bins = int(bin_of.max()) + 1
-    rows = np.bincount(bin_of, minlength=n_bins)
-    promised = np.bincount(bin_of, weights=q, minlength=n_bins)
-    observed = np.bincount(bin_of, weights=shown, minlength=n_bins)
-    variance = np.bincount(bin_of, weights=q * (1.0 - q), minlength=n_bins)
+    everywhere = bool(chancy.all())  # then no copy is made: a log may be large
+    q, shown = (propensity, revealed) if everywhere else (propensity[chancy], revealed[chancy])
+    lows, highs = _bins(q)
+    rows, promised, observed, variance = _sums(q, shown, lows)
+    n_bins = lows.size
     if variance.min() < LEAST_VARIANCE:
         return Calibration("too few rows", broken_promises=broken)
     from scipy.special import chdtrc, ndtr
 
     overall = float(2.0 * ndtr(-abs(observed.sum() - promised.sum()) / np.sqrt(variance.sum())))
     by_bin = float(chdtrc(n_bins, float(np.sum((observed - promised) ** 2 / variance))))
-    by_feature, telling = _by_feature(q, shown, X, np.flatnonzero(chancy), names, rng)
+    by_feature, telling = _by_feature(q, shown, X, chancy, names, rng)
     least = min(1.0, 3.0 * min(overall, by_bin, by_feature))
-    lows, highs = np.full(n_bins, 1.0), np.zeros(n_bins)
-    np.minimum.at(lows, bin_of, q)
-    np.maximum.at(highs, bin_of, q)
     bins = tuple(
         Bin(float(lo), float(hi), int(n), float(p / n), float(o / n), float(np.sqrt(v) / n))
         for lo, hi, n, p, o, v in zip(lows, highs, rows, promised, observed, variance, strict=True)
@@ -212,11 +208,12 @@ def check_calibration(
 
 
 def _by_feature(
-    q: Floats, shown: Bools, X: Any, places: Ints, names: Sequence[str], rng: np.random.Generator | None
+    q: Floats, shown: Bools, X: Any, chancy: Bools, names: Sequence[str], rng: np.random.Generator | None
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """Return the p-value of the features' score tests, and the features that tell most; row i is row ``places[i]`` of X."""
+    """Return the p-value of the features' score tests, and the features that tell most; row i is the i-th chancy row of X."""
     if X is None or X.shape[1] == 0:
         return 1.0, ()
+    places = np.flatnonzero(chancy)
     if q.size > MOST_ROWS:
         rows = (rng or np.random.default_rng(0)).choice(q.size, MOST_ROWS, replace=False)
         q, shown, places = q[rows], shown[rows], places[rows]
@@ -258,10 +255,10 @@ def feature_scores(X: Any, residual: Floats, variance: Floats) -> Floats:
     return np.where(spread >= LEAST_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
 
 
-def _bins(q: Floats) -> Ints:
-    """Return a bin for each row: about equal sums of Q0·(1 − Q0), and at least 5 where all rows have as much."""
-    position = np.unique(q, return_inverse=True)[1]
-    variance = np.bincount(position, weights=q * (1.0 - q))
+def _bins(q: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest value of each bin: about equal sums of Q0·(1 − Q0), and at least 5 where all rows have as much."""
+    values, counts = np.unique(q, return_counts=True)
+    variance = counts * (values * (1.0 - values))
     step = max(LEAST_VARIANCE, float(variance.sum()) / MOST_BINS)
     starts = np.cumsum(variance) - variance
     coarse = np.unique((starts / step).astype(np.int64), return_inverse=True)[1]
@@ -274,4 +271,17 @@ def _bins(q: Floats) -> Ints:
         total += float(part)
     if total < LEAST_VARIANCE and current > 0:
         merged[merged == current] = current - 1
-    return np.asarray(merged[coarse][position])
+    bin_of = merged[coarse]
+    first = np.searchsorted(bin_of, np.arange(bin_of[-1] + 1))
+    return values[first], values[np.append(first[1:], values.size) - 1]
+
+
+def _sums(q: Floats, shown: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
+    """Return for each bin its rows, and the sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
+    rows, sums = np.zeros(lows.size, dtype=np.int64), np.zeros((3, lows.size))
+    for part in pieces(q.size):
+        bin_of, here = np.searchsorted(lows, q[part], side="right") - 1, q[part]
+        rows += np.bincount(bin_of, minlength=lows.size)
+        counted = (here, shown[part], here * (1.0 - here))
+        sums += [np.bincount(bin_of, weights=weights, minlength=lows.size) for weights in counted]
+    return rows, sums[0], sums[1], sums[2]

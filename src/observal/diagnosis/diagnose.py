@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from observal.checks import Ints, check_number
+from observal.checks import Ints, check_number, check_share, check_whole
 from observal.data import LoggedData, Pool
 from observal.diagnosis.calibration import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
@@ -47,10 +47,10 @@ class Diagnosis:
 
     Parameters
     ----------
-    rows_logged, revealed, pool_rows : int
+    n_logged, revealed, pool_rows : int
         Rows of the log, labels revealed among them, rows of the pool.
     n_logged_rows : float
-        The rows that the old policy looked at: `rows_logged`, or an estimate where only labelled rows were kept.
+        The rows that the old policy looked at: `n_logged`, or an estimate where only labelled rows were kept.
     labelled_only : bool
         Whether the log kept only its labelled rows.
     overlap, weights, calibration, drift, confounding, labels_needed
@@ -61,7 +61,7 @@ class Diagnosis:
         Of everything that was drawn.
     """
 
-    rows_logged: int
+    n_logged: int
     revealed: int
     pool_rows: int
     n_logged_rows: float
@@ -154,7 +154,7 @@ class Diagnosis:
             else ""
         )
         return (
-            f"A log of {count(self.rows_logged, 'row')}, {self.revealed:,} with a label{behind}; "
+            f"A log of {count(self.n_logged, 'row')}, {self.revealed:,} with a label{behind}; "
             f"a pool of {count(self.pool_rows, 'row')}."
         )
 
@@ -179,8 +179,9 @@ class Diagnosis:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON; a number without limit is None."""
-        found = _plain({**asdict(self), "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
+        """Return everything as plain values for JSON; a number without limit is None, and `n_logged` is ``rows_logged``, as in 0.1."""
+        fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
+        found = _plain({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
         for region, source in zip(found["overlap"]["regions"], self.overlap.regions, strict=True):
             region["words"] = source.words()
         return dict(found)
@@ -254,7 +255,8 @@ def diagnose(
     >>> print(found.overlap.regions[0].words())
     income ≤ 30: 33% of the pool, 100% of it barely covered
     """
-    names = _check(logged, pool, feature_names, target_error, confounding, random_state)
+    problem = Problem(logged, pool)
+    names = _check(problem, feature_names, target_error, confounding, random_state)
     # Each part draws from its own stream, so that an option of one does not change another.
     for_tree, for_drift, for_fit, for_curve, for_scores = (
         np.random.default_rng([random_state, part]) for part in range(5)
@@ -265,17 +267,17 @@ def diagnose(
         with np.errstate(over="ignore"):
             total = float(plain_importance(logged.propensity).sum())
         behind = total if isfinite(total) else behind
-    weights = summarise_weights(logged, pool, behind, labelled_only)
+    weights = summarise_weights(problem, behind, labelled_only)
     kept = _kept_labels(logged, weights.clip, for_fit)
     X, codes = standardised(logged.X[kept]), logged.codes[kept]
     importance = plain_importance(logged.propensity[kept])
     with one_thread():  # many small fits: threads that wait for each other only slow them down
-        drift = find_drift(logged, pool, names, for_drift, labelled_only)
+        drift = find_drift(problem, names, for_drift, labelled_only)
         confounded = _confounding(logged, kept, X, confounding, for_fit)
         needed = labels_needed(X, codes, importance, target_error, for_curve)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
-        rows_logged=len(logged),
+        n_logged=len(logged),
         revealed=weights.revealed,
         pool_rows=len(pool),
         n_logged_rows=behind,
@@ -294,29 +296,25 @@ def diagnose(
 
 
 def _check(
-    logged: LoggedData,
-    pool: Pool,
+    problem: Problem,
     feature_names: Sequence[str] | None,
     target_error: float | None,
     confounding: Sequence[float],
     random_state: int,
 ) -> list[str]:
     """Return the feature names, or refuse what cannot be right."""
-    Problem(logged, pool).require_numbers(
-        "The diagnosis", "use observal.load_problem, which encodes columns of any kind"
-    )
-    n_features = logged.X.shape[1]
+    problem.require_numbers("The diagnosis", "use observal.load_problem, which encodes columns of any kind")
+    n_features = problem.logged.X.shape[1]
     names = [f"x{i}" for i in range(n_features)] if feature_names is None else [str(name) for name in feature_names]
     if len(names) != n_features:
         raise InvalidInput(
             f"There must be one name for each of the {n_features} features, but {len(names)} were given; name them all."
         )
-    if target_error is not None and not 0.0 < float(target_error) < 1.0:
-        raise InvalidInput(f"target_error must be a share between 0 and 1, but is {target_error}; write 5% as 0.05.")
+    if target_error is not None:
+        check_share(target_error, "target_error", inner=True, fix="write 5% as 0.05")
     for strength in confounding:
         check_number(strength, "The strength of confounding", 1.0)
-    if not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise InvalidInput(f"random_state must be a whole number of at least 0, but is {random_state!r}.")
+    check_whole(random_state, "random_state", 0)
     return names
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Bools, Floats, stack_rows
-from observal.data import LoggedData, Pool
+from observal.checks import Bools, Floats
 from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
 from observal.diagnosis.words import listed, p_value
+from observal.problem import Problem
 from observal.shift import differing_p, standardised_difference
 
 MOST_ROWS = 20_000  # of the log and of the pool
@@ -75,9 +75,7 @@ class Drift:
         )
 
 
-def find_drift(
-    logged: LoggedData, pool: Pool, names: Sequence[str], rng: np.random.Generator, labelled_only: bool = False
-) -> Drift:
+def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator, labelled_only: bool = False) -> Drift:
     """Tell whether log and pool come from one population, apart from which labels were revealed.
 
     Two tests; twice the smaller p-value is the finding. *Feature by feature*: Mann and Whitney's test of each, with Šidák's
@@ -90,8 +88,8 @@ def find_drift(
 
     Parameters
     ----------
-    logged, pool : LoggedData, Pool
-        What is compared.
+    problem : Problem
+        Log and pool, which are compared.
     names : sequence of str
         Of the features.
     rng : Generator
@@ -105,12 +103,13 @@ def find_drift(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 2))
     >>> logged = ob.LoggedData(X[:300], X[:300, 0] > 0, propensity=1.0)
-    >>> find_drift(logged, ob.Pool(X[300:], 0.5), ["age", "income"], rng).found
+    >>> find_drift(ob.Problem(logged, ob.Pool(X[300:], 0.5)), ["age", "income"], rng).found
     False
-    >>> moved = find_drift(logged, ob.Pool(X[300:] + [0, 1], 0.5), ["age", "income"], rng)
+    >>> moved = find_drift(ob.Problem(logged, ob.Pool(X[300:] + [0, 1], 0.5)), ["age", "income"], rng)
     >>> moved.found, moved.differences[0][0]
     (True, 'income')
     """
+    logged, pool = problem.logged, problem.pool
     candidates = np.arange(len(pool))
     if labelled_only:
         candidates = np.flatnonzero(rng.random(len(pool)) < pool.propensity)
@@ -118,7 +117,7 @@ def find_drift(
     from_pool = candidates[sample_rows(candidates.size, MOST_ROWS, rng)]
     if min(from_log.size, from_pool.size) < LEAST_ROWS or logged.X.shape[1] == 0:
         return Drift(False)
-    X = stack_rows(logged.X[from_log], pool.X[from_pool])
+    X = problem.take(problem.rows(from_log, from_pool))
     is_pool = np.arange(X.shape[0]) >= from_log.size
     part = np.concatenate(
         [sample_rows(from_log.size, TREE_ROWS, rng), from_log.size + sample_rows(from_pool.size, TREE_ROWS, rng)]

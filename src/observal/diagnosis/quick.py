@@ -15,6 +15,7 @@ from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count
 from observal.methods.measures import right_side
 from observal.parts import Parts
+from observal.problem import Problem
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
@@ -54,7 +55,8 @@ def quick_warnings(
     Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
     leaks = _leaks(logged, names, names if sources is None else sources)
-    return [f"Warning: {text}" for text in (*_propensities(logged), *leaks, *_ids(logged, pool, names, dates))]
+    found = (*_propensities(logged), *leaks, *_ids(Problem(logged, pool), names, dates))
+    return [f"Warning: {text}" for text in found]
 
 
 def _propensities(logged: LoggedData) -> list[str]:
@@ -142,10 +144,10 @@ def alone(values: Floats, codes: Any) -> float:
     return max(auc, 1.0 - auc)
 
 
-def _ids(logged: LoggedData, pool: Pool, names: Sequence[str], dates: Sequence[str]) -> list[str]:
-    if hasattr(logged.X, "tocsr") or len(logged) + len(pool) < LEAST_DISTINCT:
+def _ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> list[str]:
+    if hasattr(problem.logged.X, "tocsr") or problem.n_rows < LEAST_DISTINCT:
         return []
-    X = np.concatenate([of[_some(of, np.arange(of.shape[0]))] for of in (logged.X, pool.X)])
+    X = problem.take(problem.rows(*(_some(of) for of in problem.blocks())))
     found = []
     for column, name in enumerate(names):
         values = X[:, column]
@@ -156,11 +158,16 @@ def _ids(logged: LoggedData, pool: Pool, names: Sequence[str], dates: Sequence[s
     return _few(found)
 
 
-def _some(X: Any, rows: Ints) -> Ints:
-    """Return a sample of these rows; those of a few parts, where rows are in files."""
+def _some(X: Any, rows: Ints | None = None) -> Ints:
+    """Return a sample of these rows, by default of all; those of a few parts, where rows are in files."""
     if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
-        part = np.searchsorted(X.edges, rows, side="right") - 1
-        rows = rows[np.isin(part, np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64))]
+        parts = np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64)
+        if rows is None:
+            rows = np.concatenate([np.arange(X.edges[k], X.edges[k + 1]) for k in parts])
+        else:
+            rows = rows[np.isin(np.searchsorted(X.edges, rows, side="right") - 1, parts)]
+    elif rows is None:
+        rows = np.arange(X.shape[0])
     return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
 
 

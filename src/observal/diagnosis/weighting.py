@@ -8,8 +8,8 @@ from math import isfinite, log
 import numpy as np
 
 from observal.checks import Floats
-from observal.data import LoggedData, Pool
 from observal.diagnosis.words import count, number, percent
+from observal.problem import Problem
 from observal.weights import (
     effective_sample_size,
     passive_clip_threshold,
@@ -18,7 +18,7 @@ from observal.weights import (
 )
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-CAPACITY = 4.0  # as in NewtonVC
+CLIP_CONSTANT = 4.0  # as in NewtonVC
 CONFIDENCE_LOST = 0.05  # as in LoggedClassifier
 
 
@@ -78,13 +78,13 @@ class Weighting:
         return tuple(found)
 
 
-def summarise_weights(logged: LoggedData, pool: Pool, n_rows: float, labelled_only: bool) -> Weighting:
+def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> Weighting:
     """Return what the revealed labels are worth.
 
     Parameters
     ----------
-    logged, pool : LoggedData, Pool
-        Where the log kept only its labelled rows, the pool alone stands for the population.
+    problem : Problem
+        Log and pool. Where the log kept only its labelled rows, the pool alone stands for the population.
     n_rows : float
         m: logged rows, revealed or not.
     labelled_only : bool
@@ -94,13 +94,14 @@ def summarise_weights(logged: LoggedData, pool: Pool, n_rows: float, labelled_on
     --------
     >>> import numpy as np, observal as ob
     >>> logged = ob.LoggedData(np.zeros((4, 1)), [0, 1, 1, np.nan], propensity=[1.0, 0.5, 0.5, 0.25])
-    >>> found = summarise_weights(logged, ob.Pool(np.zeros((4, 1)), propensity=0.5), 4, False)
+    >>> found = summarise_weights(ob.Problem(logged, ob.Pool(np.zeros((4, 1)), propensity=0.5)), 4, False)
     >>> round(found.effective, 2), found.quantiles[-1]
     (2.78, (1.0, 2.0))
     """
+    logged = problem.logged
     weights = plain_importance(logged.propensity[logged.revealed])
     usable = weights[np.isfinite(weights)]
-    population = pool.propensity if labelled_only else np.concatenate([logged.propensity, pool.propensity])
+    population = problem.pool.propensity if labelled_only else np.asarray(problem.propensity)
     rows = max(1, round(min(n_rows, 1e15)))
     clip = passive_clip_threshold(population, rows, log((logged.X.shape[1] + 1) / CONFIDENCE_LOST))
     return Weighting(
@@ -109,7 +110,7 @@ def summarise_weights(logged: LoggedData, pool: Pool, n_rows: float, labelled_on
         quantiles=tuple((q, float(np.quantile(usable, q))) for q in QUANTILES) if usable.size else (),
         top_share=_top_share(usable),
         clip=clip,
-        practical_clip=practical_clip_threshold(population, rows, 0, CAPACITY),
+        practical_clip=practical_clip_threshold(population, rows, 0, CLIP_CONSTANT),
         dropped=float(np.mean(plain_importance(population) > clip)) if isfinite(clip) else 0.0,
         labels_dropped=int(np.count_nonzero(weights > clip)),
         overflowing=weights.size - usable.size,

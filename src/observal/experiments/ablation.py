@@ -111,7 +111,7 @@ class Ablation:
 def ablate(
     trials: int = 200,
     gamma: float = 0.1,
-    seed: int = 0,
+    random_state: int = 0,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Ablation]:
@@ -121,7 +121,7 @@ def ablate(
     least = float(exact_errors().min())
     placeholder = FiniteClass([[1]])  # each trial replaces it with the class on its own rows
     arguments = [
-        (ExactDBAL(placeholder, gamma=gamma, **switches), seed + number)
+        (ExactDBAL(placeholder, gamma=gamma, **switches), random_state + number)
         for switches in VARIANTS.values()
         for number in range(trials)
     ]

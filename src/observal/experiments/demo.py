@@ -34,12 +34,12 @@ METHODS: dict[str, Method] = {
 }
 
 
-def make_trial(seed: int, scaled: bool = True) -> Simulation:
+def make_trial(random_state: int, scaled: bool = True) -> Simulation:
     """Return one split of the tumours, with labels revealed by a scorecard.
 
     Parameters
     ----------
-    seed : int
+    random_state : int
         Seed of the split, of the scorecard and of which labels it reveals.
     scaled : bool
         Whether to scale the rows to a length of about 1, which suits the default learning rate; split and policy do not
@@ -50,13 +50,13 @@ def make_trial(seed: int, scaled: bool = True) -> Simulation:
     if scaled:
         X = (X - X.mean(axis=0)) / (X.std(axis=0) * np.sqrt(X.shape[1]))
     data = Dataset(X, np.where(tumours.y == 1, "benign", "malignant"), tumours.name, tumours.description)
-    return simulate(data, fit_policy("scorecard", data, seed), seed)
+    return simulate(data, fit_policy("scorecard", data, random_state), random_state)
 
 
-def run_trial(seed: int) -> tuple[list[tuple[list[int], list[float]]], int, int]:
+def run_trial(random_state: int) -> tuple[list[tuple[list[int], list[float]]], int, int]:
     """Return each method's curve on one split, and the number of revealed labels and of rows in the log."""
-    world = make_trial(seed)
-    course, streams = Course(world), Streams(seed)
+    world = make_trial(random_state)
+    course, streams = Course(world), Streams(random_state)
     curves = []
     for method in METHODS.values():
         rounds = list(course.rounds(method, LABELS, streams))
@@ -65,13 +65,13 @@ def run_trial(seed: int) -> tuple[list[tuple[list[int], list[float]]], int, int]
     return curves, int(world.logged.revealed.sum()), len(world.logged)
 
 
-def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
+def run_campaign(out: Path, random_state: int) -> tuple[Path, Path]:
     """Run one split as a campaign in the folder `out`, with known labels for an expert; return the paths of campaign and report."""
     import pyarrow as pa
 
     from observal.report.campaign import write_campaign_report
 
-    world, names = make_trial(seed, scaled=False), load_shipped("breast_cancer").feature_names
+    world, names = make_trial(random_state, scaled=False), load_shipped("breast_cancer").feature_names
     tables = {}
     for part, data in (("logged", world.logged), ("pool", world.pool)):
         columns = {ID: data.ids, **dict(zip(names or (), data.X.T, strict=True)), "chance": data.propensity}
@@ -89,9 +89,9 @@ def run_campaign(out: Path, seed: int) -> tuple[Path, Path]:
         propensity="chance",
         id=ID,
         label_budget=LABELS,
-        random_state=seed,
+        random_state=random_state,
     )
-    command = f"observal demo --out {out} --seed {seed}"
+    command = f"observal demo --out {out} --seed {random_state}"
     title = "Tumours that an old scorecard did not look at"
     with one_thread():  # many small fits run faster on one thread
         while batch := campaign.ask(20):
@@ -119,7 +119,7 @@ class Demo:
 
     errors: dict[str, Floats]
     revealed: float
-    rows_logged: int
+    n_logged: int
     figure: Path
     campaign: Path
     report: Path
@@ -129,7 +129,7 @@ class Demo:
         """What was done, in words."""
         trials = len(next(iter(self.errors.values())))
         return (
-            f"The log has {self.rows_logged} tumours, benign or malignant. An old scorecard, which used half of the measurements, "
+            f"The log has {self.n_logged} tumours, benign or malignant. An old scorecard, which used half of the measurements, "
             f"revealed about {self.revealed:.0f} of their labels. Error after up to {LABELS} more labels, over {trials} random splits:"
         )
 
@@ -157,14 +157,14 @@ class Demo:
 
 
 def run_demo(
-    out: Path, seed: int = 0, progress: Progress | None = None, jobs: int | None = None, trials: int = TRIALS
+    out: Path, random_state: int = 0, progress: Progress | None = None, jobs: int | None = None, trials: int = TRIALS
 ) -> Demo:
     """Run the demo, write its figure, campaign and report to the folder `out`, and return the results."""
     from observal.report.figures import Line, draw_curves
 
     out.mkdir(parents=True, exist_ok=True)
     check_is_demo(out / "demo.db")  # before the work
-    outcomes = run_all(run_trial, [(seed + trial,) for trial in range(trials)], jobs, progress)
+    outcomes = run_all(run_trial, [(random_state + trial,) for trial in range(trials)], jobs, progress)
     labels = np.arange(LABELS + 1)
     errors = {
         name: np.array([Curve(*curves[number]).at(labels) for curves, _, _ in outcomes])
@@ -180,6 +180,6 @@ def run_demo(
         for name, found in errors.items()
     ]
     draw_curves({"How much more labels help": lines}, [figure], caption=caption, bars_every=12)
-    campaign, report = run_campaign(out, seed)
+    campaign, report = run_campaign(out, random_state)
     revealed = float(np.mean([shown for _, shown, _ in outcomes]))
     return Demo(errors, revealed, outcomes[0][2], figure, campaign, report)

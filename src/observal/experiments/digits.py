@@ -23,19 +23,19 @@ LABELS, BATCH = 60, 10
 TIMID, FLOOR = 0.03, 0.02  # how rarely the old classifier looked, and the chance of a look anywhere
 
 
-def make_digits(seed: int) -> tuple[Simulation, tuple[str, ...]]:
+def make_digits(random_state: int) -> tuple[Simulation, tuple[str, ...]]:
     """Return digits that scikit-learn ships, split into log and pool, and the names of their pixels."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     is_8 = digits.target == 8
-    policy = Certainty.fit(digits.data, is_8.astype(np.int64), seed, standardise=True)
-    timid = replace(policy, scale=TIMID * policy.scale, floor=FLOOR)
+    policy = Certainty.fit(digits.data, is_8.astype(np.int64), random_state, standardise=True)
+    timid = replace(policy, scale=TIMID * policy.scale, propensity_floor=FLOOR)
     data = Dataset(digits.data, np.where(is_8, "yes", "no"), TITLE, "Eights against all other digits.")
-    return simulate(data, timid, seed), tuple(digits.feature_names)
+    return simulate(data, timid, random_state), tuple(digits.feature_names)
 
 
-def make_digits_campaign(out: Path, seed: int = 0) -> Path:
+def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
     """Make the campaign in the folder `out` and return its path; one that is there from an earlier demo is kept as it is."""
     import pyarrow as pa
 
@@ -43,7 +43,7 @@ def make_digits_campaign(out: Path, seed: int = 0) -> Path:
     path = out / "digits.db"
     if check_is_demo(path, ID, LABEL):
         return path
-    world, names = make_digits(seed)
+    world, names = make_digits(random_state)
 
     def table(data: Any) -> Any:
         return pa.table({ID: data.ids, **dict(zip(names, data.X.T, strict=True)), "chance": data.propensity})
@@ -59,6 +59,6 @@ def make_digits_campaign(out: Path, seed: int = 0) -> Path:
         classes=["no", "yes"],
         label_budget=LABELS,
         method=AutoVC(batch=BATCH),
-        random_state=seed,
+        random_state=random_state,
     )
     return path

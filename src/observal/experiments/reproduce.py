@@ -44,7 +44,7 @@ EARLY_LABELS = 50
 """Where ActiveVC's lead over Passive is compared with its lead at the end."""
 TARGETS = (0.12, 0.10, 0.075)
 """Test errors for "labels to reach"; the flipped labels alone make 0.05."""
-SYMBOLS = {"capacity": "C", "learning_rate": "η"}
+SYMBOLS = {"clip_constant": "C", "learning_rate": "η"}
 
 Unit = tuple[str, int, str]
 """One unit of work: policy, trial, method; all settings of the method on the same data."""
@@ -61,11 +61,11 @@ class Specification:
         second.
     trials : int
         Each trial has new data, a new split and new revealed labels, shared by all methods and settings. At least 2.
-    seed : int
+    random_state : int
         Seed of all random numbers.
     policies, methods : tuple of str
         Names of logging policies; of ``passive``, ``active18`` and ``activevc``.
-    capacities, learning_rates : tuple of float
+    clip_constants, learning_rates : tuple of float
         The grid of C and η. Passive has no C.
     ablate : bool
         Add ActiveVC with each of its components removed.
@@ -77,10 +77,10 @@ class Specification:
 
     shape: Shape = "triangular"
     trials: int = 16
-    seed: int = 0
+    random_state: int = 0
     policies: tuple[str, ...] = ("certainty", "uncertainty")
     methods: tuple[str, ...] = ("passive", "active18", "activevc")
-    capacities: tuple[float, ...] = tuple(0.01 * 4**i for i in range(6))
+    clip_constants: tuple[float, ...] = tuple(0.01 * 4**i for i in range(6))
     learning_rates: tuple[float, ...] = (*(0.0001 * 4**i for i in range(7)), 1.0)
     ablate: bool = False
     max_labels: int = 300
@@ -95,9 +95,9 @@ class Specification:
             raise InvalidInput(f"Curves need at least 1 label, but max_labels is {self.max_labels}; give a larger one.")
         if unknown := set(self.methods) - set(TITLES):
             raise InvalidInput(f"The figure's methods are {list(TITLES)}, but got {sorted(unknown)}; leave those out.")
-        if not (self.policies and self.methods and self.capacities and self.learning_rates):
+        if not (self.policies and self.methods and self.clip_constants and self.learning_rates):
             raise InvalidInput(
-                "Policies, methods, capacities and learning rates need at least one entry each, but one is empty; fill it."
+                "Policies, methods, clip_constants and learning rates need at least one entry each, but one is empty; fill it."
             )
 
     @property
@@ -114,21 +114,26 @@ class Specification:
         """Return the method at every setting of its grid, without an intercept, because the true boundary has none."""
         if variant == "passive":
             return [Passive(learning_rate=eta, fit_intercept=False) for eta in self.learning_rates]
-        grid = product(self.capacities, self.learning_rates)
+        grid = product(self.clip_constants, self.learning_rates)
         if variant == "active18":
-            return [Active18(capacity=c, learning_rate=eta, fit_intercept=False) for c, eta in grid]
+            return [Active18(clip_constant=c, learning_rate=eta, fit_intercept=False) for c, eta in grid]
         part = ABLATIONS.get(variant, {})
-        return [ActiveVC(capacity=c, learning_rate=eta, fit_intercept=False, **part) for c, eta in grid]
+        return [ActiveVC(clip_constant=c, learning_rate=eta, fit_intercept=False, **part) for c, eta in grid]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            "seed" if name == "random_state" else name: value for name, value in plain.items()
+        }  # as on the command line
 
 
 @lru_cache(maxsize=2)
 def _course(spec: Specification, policy: str, trial: int) -> tuple[Course, int]:
     """Make the data of a trial, and the seed of its runs: both policies see the same rows and the same split."""
-    data_seed, plane_seed, split_seed, run_seed = map(int, np.random.SeedSequence([spec.seed, trial]).generate_state(4))
+    data_seed, plane_seed, split_seed, run_seed = map(
+        int, np.random.SeedSequence([spec.random_state, trial]).generate_state(4)
+    )
     data = make_linear(spec.n_rows, spec.n_features, spec.noise, spec.shape, data_seed)
     return Course(simulate(data, fit_policy(policy, data, plane_seed), split_seed)), run_seed
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 
-from observal.errors import InvalidInput
+from observal.checks import check_whole
 
 _executor: ContextVar[Any] = ContextVar("executor", default=None)
 
@@ -70,8 +70,8 @@ def stream_all(
     """Yield the results in order as they are finished, so that a caller can store them before an interruption."""
     from joblib import Parallel, delayed
 
-    if jobs is not None and jobs < 1:
-        raise InvalidInput(f"jobs must be at least 1, but is {jobs}; leave it out for all cores.")
+    if jobs is not None:
+        check_whole(jobs, "jobs", 1, "leave it out for all cores")
     if (executor := _executor.get()) is not None:
         yield from executor.map(partial(_called, function), arguments)
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from observal import codec
@@ -15,7 +17,7 @@ def encode(value: Any) -> Any:
     Examples
     --------
     >>> import observal as ob
-    >>> decode_method(encode(ob.ExactDBAL(ob.Thresholds(), gamma=0.1))) == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
+    >>> decode_method(encode(ob.ExactDBAL(ob.Thresholds(), gamma=0.1)))["method"] == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
     True
     """
     encoded = codec.encode(value, where=type(value).__name__)
@@ -42,16 +44,23 @@ def decode_recorded(encoded: Any) -> Recorded | None:
     return found
 
 
-def decode_method(encoded: Any) -> Any:
-    """Return a recorded method."""
-    method = _decode(encoded, "method")
-    if not hasattr(method, "begin"):
-        raise NotACampaign(f"The campaign has {method!r:.60} instead of a method; use an undamaged copy.")
-    return method
+def decode_method(encoded: Any) -> dict[str, Any]:
+    """Return a recorded method, and the names of its settings that no longer exist."""
+    with _reading("method"):
+        found = codec.decode_method(encoded)
+    if not hasattr(found["method"], "begin"):
+        raise NotACampaign(f"The campaign has {found['method']!r:.60} instead of a method; use an undamaged copy.")
+    return found
 
 
 def _decode(encoded: Any, where: str) -> Any:
-    try:
+    with _reading(where):
         return codec.decode(encoded, where=where)
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    try:
+        yield
     except ObservalError as error:
         raise NotACampaign(f"The campaign's {where} cannot be read: {error}") from error

@@ -96,7 +96,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     elif kind == "extended":
         _check_extended(payload, settings)
     elif kind == "round":
-        check_plan(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
+        check_planned_rows(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
@@ -147,7 +147,7 @@ def extended(settings: Mapping[str, Any], payload: Mapping[str, Any]) -> Mapping
     return {**settings, **changed, **({"extended": True} if unplanned else {})}
 
 
-def check_plan(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:
+def check_planned_rows(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:
     """Raise ValueError if a plan names rows or classes that do not exist."""
     require(isinstance(plan, Plan), "its plan is missing")
     inside = plan.positions.max(initial=-1) < pool_rows and plan.inferred.max(initial=-1) < n_classes

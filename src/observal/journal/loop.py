@@ -227,7 +227,7 @@ class LabelLoop(RoundOpener):
 
     def _raised(self, label_budget: int) -> dict[str, Any]:
         """Return a raised budget for the journal, or refuse it."""
-        check_whole("label_budget", label_budget, 0)
+        check_whole(label_budget, "label_budget", 0)
         before = self._ledger.settings["label_budget"]
         if before is None:
             raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")

@@ -151,7 +151,7 @@ class Status:
 
     Parameters
     ----------
-    log_rows, revealed, pool_rows : int
+    n_logged, revealed, pool_rows : int
         Rows of the log, those of them with a label, and rows of the pool.
     features : int
         Columns that the method sees.
@@ -187,7 +187,7 @@ class Status:
         How many rounds are open; more than one if rows were chosen ahead.
     """
 
-    log_rows: int
+    n_logged: int
     revealed: int
     pool_rows: int
     features: int
@@ -212,14 +212,15 @@ class Status:
     open_rounds: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON."""
-        return {**asdict(self), "held": dict(self.held), "answers": dict(self.answers)}
+        """Return everything as plain values for JSON, where the rows of the log are ``log_rows``, as in 0.1."""
+        found = {"log_rows" if name == "n_logged" else name: value for name, value in asdict(self).items()}
+        return {**found, "held": dict(self.held), "answers": dict(self.answers)}
 
     def lines(self) -> list[tuple[str, str]]:
         """Return pairs of a name and a text, for people."""
         budget = f" of {self.label_budget}" if self.label_budget is not None else ""
         lines = [
-            ("log", f"{self.log_rows} rows, {self.revealed} with a label"),
+            ("log", f"{self.n_logged} rows, {self.revealed} with a label"),
             ("pool", f"{self.pool_rows} rows, {self.features} features"),
             ("classes", self._classes()),
             ("labels", f"{self.labels}{budget}"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from observal.archive import Archive, open_archive, seal
-from observal.codec import Arrays, decode, encode, recorded_name, unsaved
+from observal.codec import Arrays, decode, decode_method, encode, recorded_name, unsaved
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, ObservalError
 from observal.journal.events import OBSERVAL, Event, check_payload, extended
@@ -50,6 +50,7 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             "logged": problem.logged,
             "pool": problem.pool,
             "method": first.payload["method"],
+            "gone": list(first.payload.get("gone", ())),
             **settings,
             "goals": list(first.payload["goals"].items()),
             "notes": list(first.payload["notes"]),
@@ -85,7 +86,8 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
         problem = Problem(record["logged"], record["pool"]).for_method(record["method"])
         overlap = record.get("overlap", 1)  # version 0.1 had none
         budget, seed, goals = record["label_budget"], record["random_state"], dict(record.get("goals", ()))
-        about = {"notes": record["notes"]} if "notes" in record else {}
+        about: dict[str, Any] = {"notes": record["notes"]} if "notes" in record else {}
+        about |= {"gone": record["gone"]} if record["gone"] else {}
         settings = new_settings(problem, record["method"], budget, seed, overlap, about=about, goals=goals)
         settings["pool_rows"] = record.get("pool_rows", len(problem.pool))  # when it was made; rows may have been added
         later = _events(record) if "events" in record else _events_of_0_1(record)
@@ -174,12 +176,25 @@ def _read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
         record = _record(path, archive)
         for name, value in given.items():
             _check_same_type(name, record[name], value)
+
+        def read_array(number: int) -> Any:
+            return archive.array(f"{number}.npy")
+
         decoded = {
-            name: decode(value, lambda number: archive.array(f"{number}.npy"), name)
-            for name, value in record.items()
-            if name not in given
+            name: decode(value, read_array, name) for name, value in record.items() if name not in (*given, "method")
         }
-        return decoded | given
+        if "method" in given:
+            return decoded | given | {"gone": []}
+        found = decode_method(record["method"], read_array)
+        return decoded | found | {"gone": [*_texts(decoded.get("gone", [])), *found["gone"]]}
+
+
+def _texts(values: Any) -> list[str]:
+    if not (isinstance(values, list) and all(isinstance(value, str) for value in values)):
+        raise InvalidInput(
+            f"The names of settings that no longer exist must be text, but are {values!r:.60}; use an undamaged copy."
+        )
+    return values
 
 
 def _record(path: str | Path, archive: Archive) -> dict[str, Any]:

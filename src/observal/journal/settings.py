@@ -46,10 +46,10 @@ def new_settings(
     goals : mapping, optional
         As for :class:`observal.Session`: population, looks, tolerance, width, objective.
     """
-    check_whole("overlap", overlap, 1)
-    check_whole("random_state", random_state, 0)
+    check_whole(overlap, "overlap", 1)
+    check_whole(random_state, "random_state", 0)
     if label_budget is not None:
-        check_whole("label_budget", label_budget, 0)
+        check_whole(label_budget, "label_budget", 0)
     method = AutoVC() if method is None else method
     if isinstance(method, type) or not hasattr(method, "begin"):
         raise InvalidInput(f"method must be a method such as AutoVC(), but is {method!r}; pass an instance.")

@@ -70,7 +70,7 @@ def status_of(ledger: Ledger) -> Status:
     notes = [f"The method's setting {name} no longer exists in this version and is ignored." for name in gone]
     notes += _positive_note(settings)
     return Status(
-        log_rows=settings["log_rows"],
+        n_logged=settings["log_rows"],
         revealed=settings["revealed"],
         pool_rows=settings["pool_rows"],
         features=len(settings["features"]),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
+from observal.folds import spread_folds
 from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
 from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS
@@ -204,22 +205,6 @@ def mixture(likelihoods: Floats, weights: Floats) -> Floats:
     return np.asarray(theta)
 
 
-def spread_folds(codes: Ints, seed: int = 0) -> Ints:
-    """Return a fold for each row, every class spread evenly; which fold a class begins with is drawn.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> np.bincount(spread_folds(np.zeros(8, dtype=np.int64))).tolist()
-    [2, 2, 2, 2]
-    """
-    rng, out = np.random.default_rng(seed), np.zeros(codes.size, dtype=np.int64)
-    for code in np.unique(codes):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        out[rows] = (np.arange(rows.size) + rng.integers(FOLDS)) % FOLDS
-    return out
-
-
 class Chosen(NamedTuple):
     """What was chosen from labels, to be kept while few more come in: each learner's weight and settings, by name."""
 
@@ -302,7 +287,7 @@ def fit_blend(
         return _one_class(population, codes[used], classes, out_of_fold)
     w = weights[used] if (weights > 0.0).any() else np.ones(used.size)
     labelled = Labelled(
-        population.feature_map(X[used]), codes[used], w / w.mean(), classes.size, spread_folds(codes[used])
+        population.feature_map(X[used]), codes[used], w / w.mean(), classes.size, spread_folds(codes[used], FOLDS)
     )
     fitters = _fitters(population, learners, kept)
     with one_thread():

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from observal.checks import Floats, encode_labels
-from observal.errors import InvalidInput, InvalidLabel
+from observal.checks import Floats, check_number, check_whole, encode_labels
+from observal.errors import InvalidLabel
 
 
 class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -162,14 +162,10 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self) -> None:
-        for name, valid, rule in (
-            ("learning_rate", 0.0 < self.learning_rate < inf, "a positive number"),
-            ("passes", self.passes >= 1 and int(self.passes) == self.passes, "a whole number from 1"),
-            ("clip", self.clip > 0.0, "positive, or infinity for no clipping"),
-            ("second_moment", 0.0 <= self.second_moment < inf, "a number from 0, which leaves the regulariser out"),
-        ):
-            if not valid:
-                raise InvalidInput(f"{name} must be {rule}, but is {getattr(self, name)!r}; correct it.")
+        check_number(self.learning_rate, "learning_rate", 0.0, open_low=True)
+        check_whole(self.passes, "passes", 1)
+        check_number(self.clip, "clip", 0.0, open_low=True, infinite=True, fix="infinity clips nothing")
+        check_number(self.second_moment, "second_moment", 0.0, fix="0 leaves the regulariser out")
 
 
 def _two_classes(y: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:

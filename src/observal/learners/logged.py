@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from observal.checks import Bools, Floats, check_propensity, distinct_labels, encode_labels, missing_mask
+from observal.checks import Bools, Floats, check_number, check_propensity, distinct_labels, encode_labels, missing_mask
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 from observal.learners.newton import Loss, Regulariser, make_objective, solve
 from observal.risk import clipped
@@ -188,8 +188,10 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _weigh_and_solve(self, X: Any, signs: Floats, chance: Floats, counts: Floats) -> None:
         total = float(counts.sum())
         automatic = float(np.log((X.shape[1] + 1) / _CONFIDENCE_LOST))
-        self.log_term_ = automatic if self.log_term == "auto" else _positive(self.log_term, "log_term")
-        self.penalty_ = _PENALTY_SHARE * self.log_term_ if self.penalty == "auto" else float(self.penalty)
+        log_term = check_number(self.log_term, "log_term", 0.0, open_low=True, word="auto")
+        penalty = check_number(self.penalty, "penalty", 0.0, word="auto")
+        self.log_term_ = automatic if log_term == "auto" else float(log_term)
+        self.penalty_ = _PENALTY_SHARE * self.log_term_ if penalty == "auto" else float(penalty)
         importance = plain_importance(chance)
         self.clip_ = self._choose_clip(importance, signs, chance, counts)
         weights = clipped(importance, self.clip_, signs != 0.0)
@@ -225,8 +227,9 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.clip is None:
             return float(np.inf)
         lightest = max(float(importance[signs == sign].min()) for sign in (-1.0, 1.0))
-        if self.clip != "auto":
-            clip = _positive(self.clip, "clip")
+        clip = check_number(self.clip, "clip", 0.0, open_low=True, infinite=True, word="auto")
+        if clip != "auto":
+            clip = float(clip)
             if clip < lightest:
                 raise InvalidInput(
                     f"The clip of {clip:g} leaves one class only, because a class has no weight below {lightest:g}; "
@@ -326,9 +329,3 @@ def _most_effective_clip(importance: Floats, counts: Floats, revealed: Bools, li
     last = np.append(weights[1:] > weights[:-1], True)
     eligible = np.where(last & (weights >= lightest), effective, -np.inf)
     return float(weights[np.argmax(eligible)])
-
-
-def _positive(value: float, name: str) -> float:
-    if not float(value) > 0.0:
-        raise InvalidInput(f"{name} must be above 0, but is {value}; give a positive number.")
-    return float(value)

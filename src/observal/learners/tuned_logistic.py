@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Floats, Ints, stack_rows
+from observal.folds import random_folds
 from observal.learners.newton import NewtonFit, Objective, make_objective, solve
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
@@ -161,21 +162,6 @@ def near_boundary(
     return fit, near
 
 
-def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
-    """Return each row's place within its class, in random order; ``ranks % k`` are k folds with every class spread evenly.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sorted((random_ranks(np.array([1, 1, 1, 1, -1, -1]), np.random.default_rng(0)) % 2).tolist())
-    [0, 0, 0, 1, 1, 1]
-    """
-    out = np.empty(codes.size, dtype=np.int64)
-    for code in np.unique(codes):
-        out[rng.permutation(np.flatnonzero(codes == code))] = np.arange(int((codes == code).sum()))
-    return out
-
-
 def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0) -> Tuned:
     """Return the ridge with the fewest weighted mistakes out of fold among those whose log loss is about the least.
 
@@ -200,7 +186,7 @@ def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGE
     """
     order = np.argsort(ridges)[::-1]
     margins = np.zeros((len(ridges), signs.size))
-    folds = random_ranks(signs, np.random.default_rng(0)) % FOLDS
+    folds = random_folds(signs, FOLDS, np.random.default_rng(0))
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
         for i, fit in fit_ridges(X[inside], signs[inside], weights[inside], ridges, penalty, tol=1e-5):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, check_numbers
+from observal.checks import Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
 from observal.frames import rows_of
 from observal.interval import Interval
@@ -23,8 +23,8 @@ from observal.learners.members import (
     unseen_by_trees,
 )
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.frame import as_near
 from observal.methods.pool import PoolState
+from observal.methods.sampled import as_near
 from observal.problem import Problem
 from observal.types import Answers, Plan, Round, Stop
 
@@ -105,16 +105,17 @@ class CommitteeVC:
     pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self.choice  # noqa: B018  the settings check themselves
+        choice = self.choice  # it checks itself
         _weight_name(self.estimator)
-        if not (isinstance(self.members, int) and self.members >= 2):
-            raise InvalidInput(f"A committee needs at least 2 members, but got {self.members!r}; 8 is usual.")
-        check_numbers(self, "tempering", "clip_constant")
-        if not (0.0 <= self.tempering < np.inf and self.clip_constant > 0.0):
-            raise InvalidInput(
-                "tempering must be at least 0 and finite, and clip_constant above 0, but they are "
-                f"{self.tempering} and {self.clip_constant}."
-            )
+        keep(
+            self,
+            members=check_whole(self.members, "members", 2, "8 is usual"),
+            batch=choice.batch,
+            explore_share=choice.explore_share,
+            gate_share=choice.gate_share,
+            tempering=check_number(self.tempering, "tempering", 0.0),
+            clip_constant=check_number(self.clip_constant, "clip_constant", 0.0, open_low=True),
+        )
 
     def __repr__(self) -> str:
         changed = [f for f in fields(self)[1:] if getattr(self, f.name) != f.default]

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, check_numbers
-from observal.errors import InvalidInput
+from observal.checks import Bools, Floats, Ints, check_share, check_whole, keep
 from observal.methods.pool import PoolState
 from observal.parts.vectors import pieces
 from observal.problem import Problem
@@ -62,22 +61,47 @@ class Choice:
     to_measure: bool = False
 
     def __post_init__(self) -> None:
-        check_numbers(self, "explore_share", "gate_share")
-        for name in ("explore_share", "gate_share"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0:
-                raise InvalidInput(f"{name} must be between 0 and 1, but is {value}; it is a share of each batch.")
-        if not (isinstance(self.batch, int) and not isinstance(self.batch, bool) and self.batch >= 1):
-            raise InvalidInput(f"batch must be a Python int of at least 1, but is {self.batch!r}; give such a number.")
+        keep(
+            self,
+            batch=check_whole(self.batch, "batch", 1),
+            explore_share=check_share(self.explore_share, "explore_share", fix="it is a share of each batch"),
+            gate_share=check_share(self.gate_share, "gate_share", fix="it is a share of each batch"),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """A chance for each row, of which there are only a few different ones: a byte for each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Chances(np.array([1, 0, 1], dtype=np.uint8), np.array([0.0, 0.2]))[np.array([0, 1])].tolist()
+    [0.2, 0.0]
+    """
+
+    of_row: NDArray[np.uint8]
+    values: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.of_row.size
+
+    def __getitem__(self, rows: Any) -> Floats:
+        return np.asarray(self.values[self.of_row[rows]])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.asarray(self[:], dtype=dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The chance of each pool row in a round, and which rows were taken through the gate or without it."""
+    """The chance of each pool row in a round, and the rows that were taken through the gate or without it."""
 
-    chance: Floats
-    taken_gate: Bools
-    taken_free: Bools
+    chance: Floats | Chances
+    taken_gate: Ints
+    taken_free: Ints
 
 
 def draw(
@@ -103,22 +127,33 @@ def draw(
         The chance that each pool row's prediction is wrong, for a choice that is `to_measure`.
     """
     open_, passing = open_and_passing(problem, state, choice)
-    size = min(choice.batch, int(open_.sum()))
-    for_gate = round(choice.gate_share * size)
-    taken_gate = _smallest(gaps, passing if uncertain is None else passing & uncertain, for_gate)
-    for_gate = int(taken_gate.sum())
-    taken_free = _smallest(gaps, open_ & ~taken_gate, size - for_gate)
-    chance = np.zeros(open_.size)
+    n_open, n_passing = int(open_.sum()), int(passing.sum())
+    size = min(choice.batch, n_open)
+    taken_gate = _smallest(gaps, round(choice.gate_share * size), passing, uncertain)
+    open_[taken_gate] = False
+    taken_free = _smallest(gaps, size - taken_gate.size, open_)
+    open_[taken_gate] = True
+    taken = np.concatenate([taken_gate, taken_free])
     if choice.to_measure and doubt is not None:
         wanted = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
-        chance[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, wanted)
+        measuring = np.zeros(open_.size)
+        measuring[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, wanted)
+        measuring[taken] += 1.0 - choice.explore_share
+        chance: Floats | Chances = np.minimum(measuring, 1.0, out=measuring)
     else:
-        chance[passing] = choice.explore_share * size * (1.0 / max(1, int(passing.sum())))
-    chance[taken_gate | taken_free] += 1.0 - choice.explore_share
-    if passing[open_].all():  # if every row passes, the gate is no reason to choose a row
-        taken_gate, taken_free = np.zeros_like(taken_gate), taken_gate | taken_free
-    return Draw(np.minimum(chance, 1.0, out=chance), taken_gate, taken_free)
+        chance = _chances(passing, choice.explore_share * size * (1.0 / max(1, n_passing)), taken, choice)
+    if n_passing == n_open:  # if every row passes, the gate is no reason to choose a row
+        taken_gate, taken_free = taken[:0], taken
+    return Draw(chance, taken_gate, taken_free)
+
+
+def _chances(passing: Bools, at_random: float, taken: Ints, choice: Choice) -> Chances:
+    """Return the chances of rows that pass the gate, that are taken, that do both, and of all others; `passing` is used up."""
+    of_row = passing.view(np.uint8)
+    of_row[taken] += 2
+    by_gap = 1.0 - choice.explore_share
+    return Chances(of_row, np.minimum([0.0, at_random, by_gap, at_random + by_gap], 1.0))
 
 
 def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
@@ -180,37 +215,32 @@ def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:
     return min(1.0, choice.explore_share * min(choice.batch, int(open_.sum())) / max(1, int(passing.sum())))
 
 
-def _smallest(values: Floats, among: Bools, count: int) -> Bools:
-    """Return the `count` smallest values; among equal ones, the first."""
-    chosen = np.zeros(values.size, dtype=bool)
-    if count <= 0:
-        return chosen
-    best = []
-    for part in pieces(values.size):  # the smallest of all are among the smallest of each piece
-        rows = part.start + np.flatnonzero(among[part])
+def _smallest(values: Floats, count: int, among: Bools, also: Bools | None = None) -> Ints:
+    """Return where the `count` smallest values are, of rows that are `among` some and `also` among others; of equal ones, the first."""
+    best = [np.empty(0, dtype=np.int64)]
+    for part in pieces(values.size if count > 0 else 0):  # the smallest of all are among the smallest of each piece
+        rows = part.start + np.flatnonzero(among[part] if also is None else among[part] & also[part])
         if count < rows.size:
             rows = rows[values[rows] <= np.partition(values[rows], count - 1)[count - 1]]
             rows = np.sort(rows[np.argsort(values[rows], kind="stable")[:count]])
         best.append(rows)
-    rows = np.concatenate([*best, np.empty(0, dtype=np.int64)])
-    chosen[rows[np.argsort(values[rows], kind="stable")[:count]]] = True
-    return chosen
+    rows = np.concatenate(best)
+    return np.asarray(rows[np.argsort(values[rows], kind="stable")[:count]])
 
 
 def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
     """Draw the rows of a round with their chances, in random order."""
     chance, end = drawn.chance, 0
-    rows = np.empty(
-        np.count_nonzero(chance), dtype=_small_int(chance.size)
-    )  # filled in place: a pool may have many rows
+    count = sum(np.count_nonzero(chance[part]) for part in pieces(chance.size))
+    rows = np.empty(count, dtype=_small_int(chance.size))  # filled in place: a pool may have many rows
     for part in pieces(chance.size):
         here = part.start + np.flatnonzero(chance[part])
         rows[end : end + here.size] = here
         end += here.size
     positions = rng.permutation(systematic(chance, rng, rows))
     reason = np.full(positions.size, RANDOM)
-    reason[drawn.taken_free[positions]] = FREE
-    reason[drawn.taken_gate[positions]] = GATED
+    reason[np.isin(positions, drawn.taken_free)] = FREE
+    reason[np.isin(positions, drawn.taken_gate)] = GATED
     return Plan(
         positions,
         chance[positions],
@@ -227,7 +257,7 @@ def _small_int(size: int) -> type[np.signedinteger[Any]]:
     return np.int32 if size < 2**31 else np.int64
 
 
-def systematic(chance: Floats, rng: np.random.Generator, rows: NDArray[Any] | None = None) -> Ints:
+def systematic(chance: Floats | Chances, rng: np.random.Generator, rows: NDArray[Any] | None = None) -> Ints:
     """Draw rows, each with exactly its own chance; their number is the sum of the chances (up to rounding).
 
     The rows are laid out in random order on a line, each as long as its chance. A random starting point and every whole step

@@ -39,13 +39,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.folds import dealt_folds
 from observal.interval import Interval
 from observal.methods.cells import CONFIDENCE, FEW_KNOWN, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
 from observal.methods.draw import FREE, GATED
-from observal.methods.frame import dealt, frame_of, taken_rows
 from observal.methods.measures import BASELINE, measured
 from observal.methods.pool import PoolState
+from observal.methods.sampled import rows_for_cells, taken_rows
 from observal.problem import Problem
 from observal.types import ASKED
 
@@ -170,7 +171,7 @@ def judge_labels(
     if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
         return None
     out_scores, predicted = left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
-    frame, where, counted = frame_of(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
+    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
     kind = np.isin(frame - problem.n_logged, taken_rows(state))  # whatever rounding does to their gaps
@@ -221,7 +222,7 @@ def narrower(cells: Cells, careful: Cells, top: Floats, bottom: Floats) -> Cells
 def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
     """Return score and predicted class of each labelled row by a fit that has not seen it."""
     scores, predicted = np.empty(codes.size), np.empty(codes.size, dtype=np.int64)
-    fold_of = dealt(codes, folds)
+    fold_of = dealt_folds(codes, folds)
     for fold in np.unique(fold_of):
         test = np.flatnonzero(fold_of == fold)
         scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)

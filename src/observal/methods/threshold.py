@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints
+from observal.folds import dealt_folds
 from observal.methods.cells import Cells, make_cells
-from observal.methods.frame import frame_of, taken_rows
 from observal.methods.pool import PoolState
+from observal.methods.sampled import rows_for_cells, taken_rows
 from observal.objectives import BALANCED, costs_of, measure_of, target_of
 from observal.problem import Problem
 
@@ -49,7 +50,7 @@ def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], 
         The scores of the labelled rows by fits that have not seen them.
     """
     rows, _ = state.labelled(problem)
-    frame, where, counted = frame_of(state, rows, problem.n_logged, state.n_seen(problem), MOST_ROWS)
+    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, state.n_seen(problem), MOST_ROWS)
     scores = scores_of(frame)
     scores[where] = out_of_fold
     of_pool = frame - problem.n_logged
@@ -131,7 +132,7 @@ def judged_by_others(
     said = (scores >= threshold).astype(np.int64)
     rarer = np.flatnonzero(codes == int(np.argmin(np.bincount(codes, minlength=2))))
     fold_of = np.full(codes.size, -1)
-    fold_of[rarer] = np.arange(rarer.size) % FOLDS
+    fold_of[rarer] = dealt_folds(codes[rarer], FOLDS)
     for fold in range(min(FOLDS, rarer.size)):
         rest, here = fold_of != fold, fold_of == fold
         said[here] = scores[here] >= choose_threshold(scores[rest], codes[rest], weights[rest], objective, otherwise)

@@ -3,12 +3,17 @@
 Workers read their own parts, so they must reach the files under the same paths. A worker that dies costs time and nothing else: its parts are
 computed again. Dask gives a task up when workers have died under it a few times, counting every task that a dead worker had been
 given; such tasks are submitted again here, up to `retries` times.
+
+Dask itself waits as long as it takes: for a worker that never comes, or for one that stays connected but does not go on. So if no part is
+finished for five minutes, all that are missing are submitted again, and whoever is first gives the answer. If there is no worker then, or
+if nothing has moved after a few times, each twice as long, that is said in one sentence.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +25,8 @@ from observal.parts.executors import alone
 
 RETRIES = 20
 CONNECT_SECONDS = 10
+QUIET_SECONDS = 300  # without any part that finishes, until all missing ones are submitted again
+MOST_QUIET = 5  # such times in a row; each takes twice as long as the one before: 155 minutes in all
 _in_use: weakref.WeakValueDictionary[str, Cluster] = weakref.WeakValueDictionary()
 _connecting = threading.Lock()
 
@@ -33,6 +40,8 @@ class Cluster:
         Connected to a scheduler.
     retries : int
         How many times a part is computed again.
+    quiet_seconds : float
+        How long no part may finish until the missing ones are submitted again.
 
     Examples
     --------
@@ -42,8 +51,8 @@ class Cluster:
     observal.errors.ClusterUnavailable: The Dask scheduler at nowhere://here cannot be reached...
     """
 
-    def __init__(self, client: Any, retries: int = RETRIES) -> None:
-        self.client, self.retries = client, retries
+    def __init__(self, client: Any, retries: int = RETRIES, quiet_seconds: float = QUIET_SECONDS) -> None:
+        self.client, self.retries, self.quiet_seconds = client, retries, quiet_seconds
 
     @classmethod
     def at(cls, where: str) -> Cluster:
@@ -91,37 +100,82 @@ class Cluster:
             ) from error
 
     def _map(self, distributed: Any, function: Callable[[Any], Any], every: list[Any]) -> Iterator[Any]:
-        client = self.client
+        place: dict[Any, int] = {}  # of each future that is not done: more than one may compute the same item
+        running, ready = distributed.as_completed(loop=self.client.loop), dict[int, Any]()
+        due, left, quiet, again = 0, self.retries, 0, False
+
+        def submit(missing: list[int]) -> None:
+            made = self._submit(function, [every[k] for k in missing])
+            place.update(zip(made, missing, strict=True))
+            running.update(made)
+
+        try:
+            submit(list(range(len(every))))
+            while due < len(every):
+                future = _finished(running, self.quiet_seconds * 2**quiet)
+                if future is None:
+                    quiet, again = quiet + 1, True
+                    self._require_hope(quiet)
+                    submit([k for k in range(due, len(every)) if k not in ready])
+                    continue
+                if (k := place.pop(future, None)) is None:  # another was first
+                    continue
+                if future.status == "error" and isinstance(future.exception(), distributed.KilledWorker) and left:
+                    left -= 1
+                    submit([k])
+                    continue
+                ready[k], quiet = future.result(timeout=self.quiet_seconds), 0
+                if again:
+                    self._give_up([other for other, same in place.items() if same == k], place)
+                while due in ready:
+                    yield ready.pop(due)
+                    due += 1
+        finally:
+            self.client.cancel(list(place))
+
+    def _submit(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """Return a future for each item."""
         # The function is a task of its own: it is sent once, and made again where a worker that had it died.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")  # trees are large, and are sent once
-            shared = client.submit(_given, function, pure=False, retries=self.retries)
-        futures = client.map(_call, every, shared=shared, pure=False, retries=self.retries)
-        place = {future.key: k for k, future in enumerate(futures)}
-        running, left = distributed.as_completed(futures), self.retries
-        ready: dict[int, Any] = {}
-        due = 0
-        try:
-            for future in running:
-                k = place[future.key]
-                if future.status == "error" and isinstance(future.exception(), distributed.KilledWorker) and left:
-                    left -= 1
-                    again = client.submit(_call, every[k], shared=shared, pure=False, retries=self.retries)
-                    place[again.key] = k
-                    futures[k] = again
-                    running.add(again)
-                    continue
-                ready[k] = future.result()
-                while due in ready:
-                    yield ready.pop(due)
-                    futures[due] = None
-                    due += 1
-        finally:
-            client.cancel([future for future in futures if future is not None])
+            shared = self.client.submit(_given, function, pure=False, retries=self.retries)
+        made: list[Any] = self.client.map(_call, items, shared=shared, pure=False, retries=self.retries)
+        return made
+
+    def _give_up(self, futures: list[Any], place: dict[Any, int]) -> None:
+        """Cancel futures whose item is computed: those that no worker has begun cost nothing then."""
+        for future in futures:
+            del place[future]
+        if futures:
+            self.client.cancel(futures)
+
+    def _require_hope(self, quiet: int) -> None:
+        """Refuse to wait any longer if there is no worker, or if nothing was finished so many times."""
+        count = len(self.client.sync(self.client.scheduler.ncores, callback_timeout=CONNECT_SECONDS))
+        if count and quiet < MOST_QUIET:
+            return
+        minutes, seen = (
+            self.quiet_seconds * (2**quiet - 1) / 60,
+            "1 worker" if count == 1 else f"{count or 'no'} workers",
+        )
+        raise ClusterUnavailable(
+            f"For {minutes:.0f} minutes no part was finished on the Dask cluster, which has {seen}; nothing was stored, so start workers "
+            "or leave the cluster out, and repeat the command."
+        )
 
     def close(self) -> None:
         """Disconnect; a cluster that was started here ends."""
         _close(self.client)
+
+
+def _finished(running: Any, seconds: float) -> Any:
+    """Return the next future that is finished; None if none is for so many seconds."""
+    until = time.monotonic() + seconds
+    while not running.has_ready():
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.01)
+    return next(running)
 
 
 def _given(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

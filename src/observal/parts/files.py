@@ -17,7 +17,8 @@ from observal.errors import InvalidInput, PartsChanged
 
 PARQUET = (".parquet", ".pq")
 _AT_ONCE = 1 << 22  # bytes that are read at once for a checksum
-_BUFFER = 1 << 20  # bytes of each column that are read ahead
+_BUFFER = 1 << 16  # bytes of each column that are read ahead; with hundreds of columns they add up
+_REMOTE_BUFFER = 1 << 20  # where each read is a message
 _CHANGING = ("etag", "md5hash", "contentmd5", "generation", "mtime", "lastmodified", "modified", "updated", "created")
 _checked: set[tuple[Any, ...]] = set()  # parts whose bytes this process has compared with their checksum
 
@@ -176,8 +177,9 @@ def parquet(path: str) -> Iterator[Any]:
     """Yield a ``pyarrow.parquet.ParquetFile``; its footer is read once for each version of the file."""
     import pyarrow.parquet as pq
 
+    ahead = _REMOTE_BUFFER if "://" in path else _BUFFER
     with opened(path) as file:
-        yield pq.ParquetFile(file, metadata=_metadata(path), pre_buffer=False, buffer_size=_BUFFER)
+        yield pq.ParquetFile(file, metadata=_metadata(path), pre_buffer=False, buffer_size=ahead)
 
 
 def read_batches(file: Any, part: Part, rows: int, columns: list[str] | None) -> Iterator[Any]:

@@ -15,11 +15,12 @@ from observal.checks import Ints
 from observal.errors import InvalidInput
 from observal.parts.executors import Executor, Threads, executor_of
 from observal.parts.files import Part, find_parts, parquet, read_batches, require_unchanged, schema_of, summed
+from observal.parts.memory import give_back
 from observal.threads import one_thread
 
 BLOCK_ROWS = 16_384
 """Rows that a function gets at once: they stay in the cache. Row groups that are a multiple of it are cut as an array would be."""
-_KEPT_BYTES = 64 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
+_KEPT_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,6 +218,7 @@ class Parts:
 
     def map(self, function: Callable[[NDArray[Any]], Any]) -> Iterator[list[Any]]:
         """Yield, part after part, what a function makes of each block of rows."""
+        give_back()  # what came before, such as a fit, may have left much
         with one_thread():
             yield from self.executor.map(partial(_mapped, self.bare, function), range(len(self.parts)))
 
@@ -256,6 +258,8 @@ class Parts:
             table = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
             found.append(table.take(wanted[here] - int(self.edges[k])))
             places.append(here)
+            del table
+            give_back()
         whole = pa.concat_tables(found, promote_options="permissive")
         return whole.take(np.argsort(np.concatenate(places))).combine_chunks()
 
@@ -270,11 +274,14 @@ def _taken(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
         begin += len(block)
         if b == rows.size:
             break
+    give_back()
     return np.concatenate(out)
 
 
 def _mapped(X: Parts, function: Callable[[NDArray[Any]], Any], k: int) -> list[Any]:
-    return [function(block) for block in X.blocks(k)]
+    made = [function(block) for block in X.blocks(k)]
+    give_back()
+    return made
 
 
 def _same(block: NDArray[Any]) -> tuple[NDArray[Any]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, class_array, distinct_labels, frozen, plain_label, sealed
 from observal.errors import InvalidInput, InvalidLabel
+from observal.parts.memory import give_back
 from observal.parts.rows import Parts
 
 MOST_CLASSES = 127  # codes are kept in one byte
@@ -157,7 +158,9 @@ def read_column(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]]) 
 
 
 def _column_of_part(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]], k: int) -> NDArray[Any]:
-    return np.concatenate([convert(table.column(0)) for table in rows.tables(k, [name])])
+    made = np.concatenate([convert(table.column(0)) for table in rows.tables(k, [name])])
+    give_back()
+    return made
 
 
 def read_floats(rows: Parts, name: str, role: str, what: str) -> Floats:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Bools, Floats, Ints, check_features, frozen
+from observal.checks import Bools, Floats, Ints, check_features, check_whole, frozen
 from observal.errors import InvalidInput
+from observal.folds import sklearn_folds
 from observal.threads import one_thread
 
 _MODELS = ("logistic", "boosting")
@@ -99,6 +100,7 @@ def estimate(
     """
     X = check_features(X, "The log's features")
     X_pool = None if X_pool is None else check_features(X_pool, "The pool's features")
+    check_whole(random_state, "random_state", 0)
     shown = _check_revealed(revealed, X.shape[0], folds)
     if method not in ("auto", "constant", *_MODELS):
         raise InvalidInput(
@@ -106,7 +108,7 @@ def estimate(
         )
     if method == "boosting" and hasattr(X, "tocsr"):
         raise InvalidInput("Boosted trees need dense features, but the log's are sparse; use method='logistic'.")
-    parts = _folds(shown, folds, random_state)
+    parts = list(sklearn_folds(folds, random_state).split(np.zeros(shown.size), shown))
     models = [m for m in _MODELS if method in ("auto", m) and not (m == "boosting" and hasattr(X, "tocsr"))]
     with _one_thread():
         logged, pool = _cross_fit(X, shown, parts, X_pool, models, random_state)
@@ -151,8 +153,7 @@ def _check_revealed(revealed: ArrayLike, n_rows: int, folds: int) -> Bools:
             f"`revealed` must have one value for each of the {n_rows} rows, but has shape {shown.shape}."
         )
     shown = shown.astype(bool)
-    if folds < 2:
-        raise InvalidInput(f"Cross-fitting needs at least 2 folds, but got {folds}; 5 is usual.")
+    check_whole(folds, "folds", 2, "5 is usual")
     fewest = min(int(shown.sum()), int((~shown).sum()))
     if fewest < 2 * folds:
         raise InvalidInput(
@@ -167,12 +168,6 @@ def _one_thread() -> Any:
     import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
 
     return one_thread()
-
-
-def _folds(shown: Bools, folds: int, random_state: int) -> list[tuple[Ints, Ints]]:
-    from sklearn.model_selection import StratifiedKFold
-
-    return list(StratifiedKFold(folds, shuffle=True, random_state=random_state).split(np.zeros(shown.size), shown))
 
 
 def _cross_fit(
@@ -203,10 +198,10 @@ def _fit_calibrated(model: str, X: Any, shown: Bools, random_state: int) -> dict
     from sklearn.base import clone
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.model_selection import cross_val_predict
 
     estimator = _model(model, hasattr(X, "tocsr"), random_state)
-    inner = StratifiedKFold(_INNER_FOLDS, shuffle=True, random_state=random_state)
+    inner = sklearn_folds(_INNER_FOLDS, random_state)
     scores = cross_val_predict(estimator, X, shown, cv=inner, method="decision_function")
     fitted = clone(estimator).fit(X, shown)
     # From n rows no chance below about 1/n can be told from 0, and a chance of 0 would be an infinite weight.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_propensity, sealed
+from observal.checks import Floats, check_number, check_propensity, check_range, sealed
 from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
 
 
@@ -107,14 +107,13 @@ def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[fl
     >>> mixture_propensity([[0.25, 0.5], [0.75, 0.5]], log_sizes=[100, 100]).tolist()
     [0.5, 0.5]
     """
-    sizes = np.asarray(log_sizes, dtype=np.float64)
+    sizes = check_range(log_sizes, "The sizes of logs", 0.0, fix="give how many rows each log has")
     if len(propensities) == 0 or sizes.shape != (len(propensities),):
         raise InvalidInput(
             f"A mixture needs one size per log, but got {len(propensities)} propensities and {sizes.size} sizes; "
             "give both for every log."
         )
-    if not (np.isfinite(sizes).all() and (sizes >= 0).all() and sizes.sum() > 0):
-        raise InvalidInput(f"The sizes of logs must be counts of rows, but are {sizes.tolist()}; give numbers above 0.")
+    check_number(sizes.sum(), "The sum of the sizes of logs", 0.0, open_low=True, fix="give how many rows each log has")
     n_rows = np.asarray(propensities[0]).shape[0] if np.ndim(propensities[0]) else 1
     chances = [check_propensity(p, n_rows, f"Log {j + 1} of the mixture") for j, p in enumerate(propensities)]
     shares = sizes / sizes.sum()
@@ -165,10 +164,15 @@ def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The
     >>> floored.propensity.tolist(), floored.n_raised
     ([0.01, 0.5], 1)
     """
-    if not 0.0 < propensity_floor <= 1.0:
-        raise InvalidPropensity(
-            f"A floor for propensities must be in (0, 1], but is {propensity_floor}; 0.01 is a common one."
-        )
+    check_number(
+        propensity_floor,
+        "propensity_floor",
+        0.0,
+        1.0,
+        open_low=True,
+        fix="0.01 is a common one",
+        error=InvalidPropensity,
+    )
     values = known(propensity)
     n_raised = int((values < propensity_floor).sum())
     if n_raised == 0:

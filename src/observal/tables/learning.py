@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Floats
+from observal.checks import Floats, check_whole
 from observal.errors import InvalidInput
 from observal.tables.columns import ColumnRule, Kind, column_kind, kind_words, text_column, to_floats
 from observal.tables.formats import Format, format_of
@@ -36,8 +36,7 @@ def learn_rules(
     """
     if not tables or sum(table.num_rows for table in tables) == 0:
         raise InvalidInput("An encoder needs rows to learn from, but the tables have none; give tables with rows.")
-    if max_categories < 1:
-        raise InvalidInput(f"`max_categories` must be at least 1, but is {max_categories}; give a larger number.")
+    check_whole(max_categories, "max_categories", 1)
     names, notes = _feature_names(tables, features, exclude)
     formats = [format_of(table) for table in tables]
     rules = []
@@ -116,7 +115,7 @@ def _learn_column(
 
 
 def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[ColumnRule | None, list[str]]:
-    values = np.concatenate([to_floats(column) for column in columns])
+    values = _floats_of(columns)
     is_finite = np.isfinite(values)
     finite = values if is_finite.all() else values[is_finite]  # no copy of a long column without missing values
     n_rows, n_missing = values.size, values.size - finite.size
@@ -140,6 +139,17 @@ def _learn_numbers(name: str, kind: Kind, columns: Sequence[Any]) -> tuple[Colum
             f"'{name} is missing' says where."
         )
     return ColumnRule(name, kind, fill, (), indicator=n_missing > 0, value=not constant), notes
+
+
+def _floats_of(columns: Sequence[Any]) -> Floats:
+    """Return the values of several columns, one after the other; chunk by chunk, because of a long column no copy should be made."""
+    import pyarrow as pa
+
+    out, end = np.empty(sum(len(column) for column in columns)), 0
+    for chunk in (chunk for column in columns for chunk in column.chunks):
+        begin, end = end, end + len(chunk)
+        out[begin:end] = to_floats(pa.chunked_array([chunk]))
+    return out
 
 
 def _oddities(name: str, kind: Kind, columns: Sequence[Any], values: Floats) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skactiveml.utils import check_scalar, check_type
 
-from observal.checks import Bools, Floats, Ints, check_propensity, distinct_labels
+from observal.checks import Bools, Floats, Ints, check_number, check_propensity, distinct_labels
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.methods.newton.ablation import AblatedNewtonVC
@@ -64,8 +64,7 @@ def method_of(strategy: Any, doubt: float | None = None) -> NewtonVC:
             numbers[name] = getattr(strategy, name)
     for name, value in numbers.items():
         check_scalar(value, name, Real, min_val=0.0, max_val=1.0 if name in shares else None)
-        if value == np.inf:
-            raise InvalidInput(f"{name} must be finite, but is {value}; give a number.")
+        check_number(value, name, 0.0)
     check_type(strategy.features, "features", str)
     settings: dict[str, Any] = {name: getattr(strategy, name) for name in ("tempering", "ridge", "features")}
     settings |= {name: float(value) for name, value in numbers.items()} | {"order": "stream"}
@@ -166,7 +165,7 @@ class Evidence:
         problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
         rows, _ = state.labelled(problem)
         if rows.size:
-            importance, _ = state.importance(problem, rows, method.parts.clip_constant)
+            importance, _ = state.importance(problem, rows, method.fixed.clip_constant)
             tempering = TEMPERED if method.tempering == "auto" else method.tempering
             stacked = np.concatenate([np.flatnonzero(~self.queried), np.flatnonzero(self.queried)])
             weights[stacked[rows]] = importance**tempering

@@ -25,6 +25,7 @@ from observal.datasets.fitting import dense, moments
 from observal.datasets.splits import simulate_rows
 from observal.errors import InvalidInput
 from observal.experiments.benchmark.development import count_classes, halves, list_tables, load_table
+from observal.problem import Problem
 
 REAL_POLICIES = ("certainty", "uncertainty", "scorecard", "blind-spot")
 PLANE_POLICIES = ("certainty", "uncertainty")
@@ -163,7 +164,9 @@ class World(NamedTuple):
 
 
 @lru_cache(maxsize=2)
-def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: str | Path | None = None) -> World:
+def make_world(
+    cell: Cell, trial: int, random_state: int = 0, rows: int = 6000, data: str | Path | None = None
+) -> World:
     """Return the world of one trial, its features standardised.
 
     Real sets are drawn anew in every trial if they have more than `rows` rows. The split is 80/20, half of the larger
@@ -174,14 +177,14 @@ def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: st
     ----------
     cell : Cell
         Data and policy.
-    trial, seed : int
+    trial, random_state : int
         Which draw.
     rows : int
         The size of generated data and the most rows taken from a real set.
     data : path, optional
         The folder of the real sets, or of the development tables.
     """
-    sequence = np.random.SeedSequence([seed, crc32(cell.name.encode()), trial])
+    sequence = np.random.SeedSequence([random_state, crc32(cell.name.encode()), trial])
     data_seed, policy_seed, split_seed, run_seed = map(int, sequence.generate_state(4))
     drawn, y = _draw(cell, data, rows, data_seed)
     options: dict[str, Any] = {"standardise": True} if cell.real and cell.policy in PLANE_POLICIES else {}
@@ -193,7 +196,7 @@ def make_world(cell: Cell, trial: int, seed: int = 0, rows: int = 6000, data: st
 def standardised(world: Simulation) -> Simulation:
     """Return the world with features centred and scaled by log and pool together, the same for every contestant."""
     logged, pool = world.logged, world.pool
-    centre, spread = moments(np.vstack([dense(logged.X), dense(pool.X)]))
+    centre, spread = moments(dense(Problem(logged, pool).stack()))
     return replace(
         world,
         logged=replace(logged, X=(dense(logged.X) - centre) / spread),

@@ -125,7 +125,7 @@ class BenchmarkReport:
         if peer is None:
             return None
         mine, theirs = ([self.areas(cell, name) for cell in cells] for name in (ours, peer))
-        return peer, ratio_of_sums(mine, theirs, seed=self.spec.seed)
+        return peer, ratio_of_sums(mine, theirs, random_state=self.spec.random_state)
 
     def differences(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
         """Return how much more error each of our methods has than the first of them, over cells, and the standard error.

@@ -10,6 +10,8 @@ import numpy as np
 
 from observal.checks import Floats, Ints, encode_labels
 from observal.datasets import Simulation
+from observal.folds import sklearn_folds
+from observal.problem import Problem
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))
 """The grid of scikit-learn's C, the inverse of the ridge."""
@@ -27,7 +29,7 @@ class Rows:
     @cached_property
     def X(self) -> Floats:
         """Features of log and pool."""
-        return np.vstack([self.world.logged.X, self.world.pool.X])
+        return np.asarray(Problem(self.world.logged, self.world.pool).stack())
 
     @cached_property
     def known(self) -> Floats:
@@ -80,13 +82,12 @@ def choose_strength(X: Floats, y: Ints, seed: int) -> float:
     Classes with fewer labels than folds are left out of the choice; where fewer than two classes are left, C is 1.
     """
     from sklearn.metrics import log_loss
-    from sklearn.model_selection import StratifiedKFold
 
     counts = np.bincount(y.astype(np.int64), minlength=2)
     if int((counts >= FOLDS).sum()) < 2:
         return 1.0
     kept = counts[y.astype(np.int64)] >= FOLDS
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    folds = sklearn_folds(FOLDS, seed)
     X, y, losses = X[kept], y[kept], np.zeros(len(STRENGTHS))
     for train, left_out in folds.split(X, y):
         model = logistic(1.0).set_params(warm_start=True)  # each C starts from the last one's coefficients

@@ -63,7 +63,7 @@ def ratio_of_sums(
     ours: Sequence[Floats],
     theirs: Sequence[Floats],
     draws: int = DRAWS,
-    seed: int = 0,
+    random_state: int = 0,
     confidence: float = CONFIDENCE,
 ) -> Ratio:
     """Return Σ_cells mean_trials(ours) / Σ_cells mean_trials(theirs), trials drawn anew within cells.
@@ -74,7 +74,7 @@ def ratio_of_sums(
         For each cell one area a trial; the same trials in the same order.
     draws : int
         Bootstrap draws; the interval is made of their quantiles.
-    seed : int
+    random_state : int
         Of the draws.
     confidence : float
         Of the two-sided interval.
@@ -86,7 +86,7 @@ def ratio_of_sums(
     (0.5, 0.5, 0.5)
     """
     _check_pairs(ours, theirs)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     top, bottom = np.zeros(draws), np.zeros(draws)
     for a, b in zip(ours, theirs, strict=True):
         drawn = rng.integers(a.size, size=(draws, a.size))

@@ -113,7 +113,7 @@ class Specification:
         A folder of development tables: they take the place of all other cells.
     exclude, policies, generated, only
         Which cells there are: see :func:`~observal.experiments.benchmark.cells.list_cells`.
-    trials, seed : int
+    trials, random_state : int
         Trials a cell, and the seed of all.
     rows : int
         Rows of generated data, and the most rows of a real set.
@@ -132,7 +132,7 @@ class Specification:
     generated: bool = True
     only: str | None = None
     trials: int = 8
-    seed: int = 0
+    random_state: int = 0
     rows: int = 6000
     label_budget: int = 300
     batch: int = 10
@@ -212,7 +212,7 @@ class Specification:
 
     def fixed(self) -> dict[str, Any]:
         """Return what all pieces of a resumed benchmark must share; cells, trials and contestants may be added."""
-        fixed = {"seed": self.seed, "rows": self.rows, "label_budget": self.label_budget, "batch": self.batch}
+        fixed = {"seed": self.random_state, "rows": self.rows, "label_budget": self.label_budget, "batch": self.batch}
         return fixed | {library: _version(library) for library in LIBRARIES}
 
     def to_dict(self) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def _version(library: str) -> str | None:
 def run_unit(spec: Specification, cell: Cell, trial: int, contestant: str) -> dict[str, Any]:
     """Return labels and errors of a contestant's curve (one point for all labels), and the seconds it took."""
     with one_thread():  # workers have one core each
-        world = make_world(cell, trial, spec.seed, spec.rows, spec.folder)
+        world = make_world(cell, trial, spec.random_state, spec.rows, spec.folder)
         started = perf_counter()
         curve = _curve(spec, world, contestant)
         seconds = perf_counter() - started

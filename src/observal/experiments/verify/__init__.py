@@ -41,7 +41,7 @@ class Report:
     ----------
     outcomes : tuple of Outcome
         One for each claim that was run.
-    trials, seed : int
+    trials, random_state : int
         As given to :func:`verify`.
     seconds : tuple of float
         How long each claim took.
@@ -49,7 +49,7 @@ class Report:
 
     outcomes: tuple[Outcome, ...]
     trials: int
-    seed: int
+    random_state: int
     seconds: tuple[float, ...]
 
     @property
@@ -77,7 +77,7 @@ class Report:
         return {
             "passed": self.passed,
             "trials": self.trials,
-            "seed": self.seed,
+            "seed": self.random_state,
             "seconds": sum(self.seconds),
             "claims": [
                 {**asdict(outcome), **about.get(outcome.claim, {}), "seconds": seconds}
@@ -88,7 +88,7 @@ class Report:
 
 def verify(
     trials: int = 2000,
-    seed: int = 0,
+    random_state: int = 0,
     only: str | Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     jobs: int | None = None,
@@ -100,8 +100,8 @@ def verify(
     ----------
     trials : int
         Monte Carlo trials for each claim that is checked by simulation.
-    seed : int
-        Results depend on `trials` and `seed`, not on the number of processes.
+    random_state : int
+        Results depend on `trials` and `random_state`, not on the number of processes.
     only : str or sequence of str, optional
         Names of the claims to run; all by default.
     progress : callable, optional
@@ -136,11 +136,11 @@ def verify(
         tell = _teller(progress, done, len(chosen), claim.name)
         tell(0, 0)
         start = time.perf_counter()
-        outcomes.append(_checked(claim, Lab(claim.name, trials, seed, processes, tell, cache)))
+        outcomes.append(_checked(claim, Lab(claim.name, trials, random_state, processes, tell, cache)))
         seconds.append(time.perf_counter() - start)
     if progress is not None:
         progress(len(chosen), len(chosen), "done")
-    return Report(tuple(outcomes), trials, seed, tuple(seconds))
+    return Report(tuple(outcomes), trials, random_state, tuple(seconds))
 
 
 def _teller(

@@ -1,7 +1,7 @@
 """Claims, how their trials are run, and their outcomes.
 
 A claim's check gets a :class:`Lab`, simulates with it, and returns an :class:`Outcome`. Trials run in blocks of fixed size, each
-with its own seed, so results depend on `trials` and `seed` and not on the number of processes.
+with its own seed, so results depend on `trials` and `random_state` and not on the number of processes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Lab:
     ----------
     claim : str
         The claim's name.
-    trials, seed, jobs : int
+    trials, random_state, jobs : int
         The number of trials, the seed, and the number of processes.
     tell : callable, optional
         Called with (blocks done, number of blocks).
@@ -91,7 +91,7 @@ class Lab:
 
     claim: str
     trials: int
-    seed: int
+    random_state: int
     jobs: int = 1
     tell: Callable[[int, int], None] | None = None
     cache: dict[tuple[str, int], Results] = field(default_factory=dict, repr=False)
@@ -105,7 +105,7 @@ class Lab:
         key = (f"{simulation.__module__}.{simulation.__name__}", total)
         if key not in self.cache:
             sizes = [min(BLOCK, total - start) for start in range(0, total, BLOCK)]
-            seeds = np.random.SeedSequence([self.seed, zlib.crc32(key[0].encode())]).spawn(len(sizes))
+            seeds = np.random.SeedSequence([self.random_state, zlib.crc32(key[0].encode())]).spawn(len(sizes))
             parts: list[Results] = []
             for part in self._blocks(simulation, list(zip(seeds, sizes, strict=True))):
                 parts.append(part)
@@ -116,7 +116,7 @@ class Lab:
 
     def rng(self, what: str) -> np.random.Generator:
         """Return a generator for something outside the trials."""
-        return np.random.default_rng([self.seed, zlib.crc32(what.encode())])
+        return np.random.default_rng([self.random_state, zlib.crc32(what.encode())])
 
     def outcome(
         self, promised: str, measured: str, *, trials: int, passed: bool, error_rate: float, detail: str

@@ -14,6 +14,7 @@ from scipy.special import expit
 from observal.checks import Floats
 from observal.data import LoggedData, Pool
 from observal.experiments.verify.claims import Claim, Lab, Outcome, Results, at_least, at_most, share
+from observal.problem import Problem
 from observal.threads import one_thread
 
 ROWS, FEW_ROWS, FEATURES = 2000, 300, 8
@@ -64,8 +65,8 @@ def drift_warnings(by: float, rng: np.random.Generator, count: int) -> Results:
         for trial in range(count):
             X, moved = features(rng, ROWS), features(rng, ROWS)
             moved[:, 0] += by
-            logged, pool = LoggedData(X, X[:, 0] > 0, propensity=1.0), Pool(moved, 0.5)
-            found[trial] = find_drift(logged, pool, names, rng).found
+            problem = Problem(LoggedData(X, X[:, 0] > 0, propensity=1.0), Pool(moved, 0.5))
+            found[trial] = find_drift(problem, names, rng).found
     return {"found": found}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from observal.checks import Ints
-from observal.codec import gone_settings
 from observal.column_groups import ColumnGroups
 from observal.errors import NotACampaign
 from observal.journal.encoding import decode_method, decode_plan, decode_recorded, encode
@@ -117,8 +116,7 @@ def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         return {**payload, "plan": decode_plan(payload["plan"]), "recorded": recorded}
     if kind == "created":
         _check_stored(payload)
-        gone = gone_settings(payload["method"])
-        return {**payload, "method": decode_method(payload["method"]), "gone": gone}
+        return {**payload, **decode_method(payload["method"])}
     return dict(payload)
 
 

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from observal.checks import Floats, Ints, check_numbers, check_whole
+from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
 from observal.interval import Interval
-from observal.methods.auto.record import explored, surprises
-from observal.methods.draw import Choice, Draw, draw, draw_plan, least_chance, open_and_passing
-from observal.methods.frame import taken_for_gap
+from observal.methods.auto.surprises import explored, surprises
+from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.pool import PoolState
+from observal.methods.sampled import taken_for_gap
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem import Problem
 from observal.types import Answers, Plan, Round, Stop
@@ -106,18 +106,19 @@ class AutoVC:
             raise InvalidInput(
                 f"priority must be one of {', '.join(MEASURING)}, but is {self.priority!r}; choose one of them."
             )
-        if self.batch is not None:
-            check_whole("batch", self.batch, 1)
-        check_numbers(self, "explore_share", "most_explore_share", "tempering", "clip_constant")
-        if not 0.0 <= self.explore_share <= self.most_explore_share <= 1.0:
+        keep(
+            self,
+            batch=None if self.batch is None else check_whole(self.batch, "batch", 1),
+            explore_share=check_share(self.explore_share, "explore_share"),
+            most_explore_share=check_share(self.most_explore_share, "most_explore_share"),
+            tempering=check_number(self.tempering, "tempering", 0.0),
+            clip=check_flag(self.clip, "clip"),
+            clip_constant=check_number(self.clip_constant, "clip_constant", 0.0, open_low=True),
+        )
+        if self.explore_share > self.most_explore_share:
             raise InvalidInput(
-                "explore_share and most_explore_share must be shares of a batch, the first no larger than the second, but "
-                f"they are {self.explore_share} and {self.most_explore_share}."
-            )
-        if not (0.0 <= self.tempering < np.inf and self.clip_constant > 0.0 and isinstance(self.clip, bool)):
-            raise InvalidInput(
-                "tempering must be at least 0 and finite, clip_constant above 0 and clip True or False, but they are "
-                f"{self.tempering}, {self.clip_constant} and {self.clip!r}."
+                f"explore_share must be no larger than most_explore_share, but they are {self.explore_share} and "
+                f"{self.most_explore_share}; correct one."
             )
         if self.learners != LEARNERS:  # checking others needs scikit-learn
             from observal.learners.blend import check_learners
@@ -160,7 +161,7 @@ class AutoVC:
         if state.model.blend.is_constant:
             drawn = at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
-            judged, nobody = state.model.judged, np.zeros(len(problem.pool), dtype=bool)
+            judged, nobody = state.model.judged, np.broadcast_to(np.False_, len(problem.pool))
             drawn = draw(problem, state, choice, judged.margins, nobody, judged.doubt)
         plan = draw_plan(drawn, rng)
         near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
@@ -227,5 +228,6 @@ def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:
     """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""
     open_, passing = open_and_passing(problem, state, choice)
     size = min(choice.batch, int(open_.sum()))
-    nobody = np.zeros(passing.size, dtype=bool)
-    return Draw(np.minimum(1.0, size / max(1, int(passing.sum()))) * passing, nobody, nobody)
+    chance = min(1.0, size / max(1, int(passing.sum())))
+    nobody = np.empty(0, dtype=np.int64)
+    return Draw(Chances(passing.view(np.uint8), np.array([0.0, chance])), nobody, nobody)

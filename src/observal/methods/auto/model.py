@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from observal.checks import Floats, Ints
+from observal.folds import dealt_folds
 from observal.learners.blend import Blend, BlendFit, Chosen, fit_blend, lead, leaning
 from observal.learners.population import Population
-from observal.methods.frame import as_near, dealt
 from observal.methods.intervals import JudgedLabels, Scores, judge_labels
 from observal.methods.pool import PoolState
+from observal.methods.sampled import as_near
 from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
 from observal.parts import map_blocks
 from observal.problem import Problem
@@ -64,7 +65,7 @@ class Fitter:
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
         """Learn what log and pool say without labels; on a stream, the log alone."""
-        known = (problem.logged.X,) if method.order == "stream" else (problem.logged.X, problem.pool.X)
+        known = problem.blocks(method.order == "stream")
         return cls(method, problem, Population.of(*known, groups=problem.column_groups))
 
     def after(self, before: PoolState, n_bought: int) -> Self:
@@ -87,7 +88,7 @@ class Fitter:
         """
         X, codes, weights, _ = self._labels(state)
         kept: Chosen | None = state.model.chosen
-        fold_of, chances = dealt(codes, INTERVAL_FOLDS), np.empty((codes.size, self.problem.logged.classes.size))
+        fold_of, chances = dealt_folds(codes, INTERVAL_FOLDS), np.empty((codes.size, self.problem.logged.classes.size))
         for fold in np.unique(fold_of):
             train, test = fold_of != fold, fold_of == fold
             chances[test] = self._fit(X[train], codes[train], weights[train], kept).blend.predict_proba(X[test])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from observal.checks import check_numbers
-from observal.errors import InvalidInput
-from observal.methods.newton.method import NewtonVC, Parts
+from observal.checks import check_flag, check_number, keep
+from observal.methods.newton.method import FixedSettings, NewtonVC
 
 
 @dataclass(frozen=True)
@@ -16,34 +15,37 @@ class AblatedNewtonVC(NewtonVC):
     Parameters
     ----------
     clip_constant, penalty, curvature, doubt, return_earlier
-        See :class:`~observal.methods.newton.method.Parts`.
+        See :class:`~observal.methods.newton.method.FixedSettings`.
     **settings
         As for :class:`~observal.methods.NewtonVC`.
 
     Examples
     --------
-    >>> AblatedNewtonVC(clip_constant=None).parts
-    Parts(clip_constant=None, penalty=0.0, curvature=True, doubt=0.05, return_earlier=True)
+    >>> AblatedNewtonVC(clip_constant=None).fixed
+    FixedSettings(clip_constant=None, penalty=0.0, curvature=True, doubt=0.05, return_earlier=True)
     """
 
-    clip_constant: float | None = Parts().clip_constant
-    penalty: float = Parts().penalty
-    curvature: bool = Parts().curvature
-    doubt: float = Parts().doubt
-    return_earlier: bool = Parts().return_earlier
+    clip_constant: float | None = FixedSettings().clip_constant
+    penalty: float = FixedSettings().penalty
+    curvature: bool = FixedSettings().curvature
+    doubt: float = FixedSettings().doubt
+    return_earlier: bool = FixedSettings().return_earlier
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_numbers(self, "penalty", "doubt", *(() if self.clip_constant is None else ("clip_constant",)))
-        if not (self.clip_constant is None or self.clip_constant > 0.0):
-            raise InvalidInput(f"clip_constant must be above 0, but is {self.clip_constant}; None clips nothing.")
-        if not (self.penalty >= 0.0 and 0.0 < self.doubt < 0.5 and isinstance(self.curvature, bool)):
-            raise InvalidInput(
-                "penalty must be at least 0, doubt between 0 and 0.5 and curvature True or False, but they are "
-                f"{self.penalty}, {self.doubt} and {self.curvature!r}."
-            )
+        clip_constant = self.clip_constant
+        if clip_constant is not None:
+            clip_constant = check_number(clip_constant, "clip_constant", 0.0, open_low=True, fix="None clips nothing")
+        keep(
+            self,
+            clip_constant=clip_constant,
+            penalty=check_number(self.penalty, "penalty", 0.0),
+            curvature=check_flag(self.curvature, "curvature"),
+            doubt=check_number(self.doubt, "doubt", 0.0, 0.5, open_low=True, open_high=True),
+            return_earlier=check_flag(self.return_earlier, "return_earlier"),
+        )
 
     @property
-    def parts(self) -> Parts:
-        """The parts as given."""
-        return Parts(self.clip_constant, self.penalty, self.curvature, self.doubt, self.return_earlier)
+    def fixed(self) -> FixedSettings:
+        """The settings as given."""
+        return FixedSettings(self.clip_constant, self.penalty, self.curvature, self.doubt, self.return_earlier)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, check_numbers, rows_to_predict
+from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep, rows_to_predict
 from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.methods.base import TwoClassPredictions
@@ -22,8 +22,8 @@ from observal.types import RETURNED, Answers, Plan, Round, Stop
 FEATURES = ("linear", "splines", "fourier", "auto")
 
 
-class Parts(NamedTuple):
-    """Parts of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
+class FixedSettings(NamedTuple):
+    """Settings of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
 
     clip_constant: float | None = 4.0
     """Takes the place of the log term in the paper's clip threshold; None clips nothing."""
@@ -113,20 +113,21 @@ class NewtonVC:
     pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self.choice  # noqa: B018  the settings check themselves
-        check_numbers(self, "stop_below")
-        if not isinstance(self.refit_near_boundary, bool):
-            raise InvalidInput(f"refit_near_boundary must be True or False, but is {self.refit_near_boundary!r}.")
+        choice = self.choice  # it checks itself
+        keep(
+            self,
+            batch=choice.batch,
+            explore_share=choice.explore_share,
+            gate_share=choice.gate_share,
+            tempering=check_number(self.tempering, "tempering", 0.0, word="auto"),
+            ridge=check_number(self.ridge, "ridge", 0.0, word="auto"),
+            refit_near_boundary=check_flag(self.refit_near_boundary, "refit_near_boundary"),
+            stop_below=check_number(self.stop_below, "stop_below", 0.0, fix="0 never stops early"),
+        )
         if self.features not in FEATURES:
             raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
-        for name in ("tempering", "ridge"):
-            value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, int | float) and 0.0 <= value < np.inf):
-                raise InvalidInput(f'{name} must be "auto" or a finite number of at least 0, but is {value!r}.')
         if self.order not in ("pool", "stream"):
             raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
-        if not self.stop_below >= 0.0:
-            raise InvalidInput(f"stop_below must be at least 0, but is {self.stop_below}; 0 never stops early.")
 
     @property
     def plans_ahead(self) -> bool:
@@ -134,9 +135,9 @@ class NewtonVC:
         return self.order == "pool"
 
     @property
-    def parts(self) -> Parts:
-        """The parts that are not settings."""
-        return Parts()
+    def fixed(self) -> FixedSettings:
+        """The settings that a user cannot change."""
+        return FixedSettings()
 
     @property
     def choice(self) -> Choice:
@@ -145,10 +146,10 @@ class NewtonVC:
 
     @property
     def uncertain_gap(self) -> float:
-        """The gap below which a row is uncertain: its chance of a flip, Φ(−sqrt(2·gap)), is above `parts.doubt`."""
+        """The gap below which a row is uncertain: its chance of a flip, Φ(−sqrt(2·gap)), is above `fixed.doubt`."""
         from scipy.special import ndtri
 
-        return 0.5 * float(ndtri(self.parts.doubt)) ** 2
+        return 0.5 * float(ndtri(self.fixed.doubt)) ** 2
 
     @property
     def stream_rule(self) -> StreamRule:
@@ -178,7 +179,7 @@ class NewtonVC:
             )
         if isinstance(state, StreamState):
             return stream_plan(self.stream_rule, problem, state, rng)
-        order = model.judged_gaps if self.parts.curvature else model.pool_margins
+        order = model.judged_gaps if self.fixed.curvature else model.pool_margins
         return draw_plan(draw(problem, state, self.choice, order, model.judged_gaps < self.uncertain_gap), rng)
 
     def advance(

@@ -72,8 +72,7 @@ class Fitter:
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
         """Standardise on log and pool together, or on the log alone if the pool is a stream."""
-        # All that is known of a stream beforehand is whether its rows are sparse.
-        blocks = (problem.logged.X, problem.pool.X[:0] if method.order == "stream" else problem.pool.X)
+        blocks = problem.blocks(method.order == "stream")
         names: tuple[Any, ...] = (method.features,)
         if method.features == "auto":  # sparse rows cannot be expanded
             sparse = any(hasattr(block, "tocsr") for block in blocks)
@@ -93,13 +92,13 @@ class Fitter:
             chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
             feature_map = self.maps[chosen.features]
             X, weights = labels.X(feature_map), labels.weights(chosen.tempering)
-            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.parts.penalty)
+            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.fixed.penalty)
         weighted = Weighted(fit, weights)
         return NewtonModel(self.method, self.problem, feature_map, chosen, labels, weighted, state, self.latest)
 
     def _labels(self, state: PoolState) -> Labels:
         rows, codes = state.labelled(self.problem)
-        importance, clip = state.importance(self.problem, rows, self.method.parts.clip_constant)
+        importance, clip = state.importance(self.problem, rows, self.method.fixed.clip_constant)
         return Labels(self.problem, rows, 2 * codes - 1, importance, clip)
 
     def _choose(self, labels: Labels) -> Chosen:
@@ -111,7 +110,7 @@ class Fitter:
         def best(tempering: float) -> tuple[Chosen, Tuned]:
             weights = labels.weights(tempering)[some]
             tuned = {
-                name: tune(X, labels.signs[some], weights, ridges, self.method.parts.penalty)
+                name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty)
                 for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
@@ -214,7 +213,7 @@ class NewtonModel:
         from observal.methods.newton.earlier import better_earlier
 
         method, plain = self.method, not self.follows and self.problem.cost is None
-        if not (method.parts.return_earlier and method.order == "pool" and plain):
+        if not (method.fixed.return_earlier and method.order == "pool" and plain):
             return self.state
         return better_earlier(self.problem, self.state) or self.state
 
@@ -247,7 +246,7 @@ class NewtonModel:
         """Return the output fit for `first`, a query fit on the same rows."""
         if self.follows or not self.method.refit_near_boundary:
             return first
-        settings = self.chosen.ridge, self.method.parts.penalty
+        settings = self.chosen.ridge, self.method.fixed.penalty
         return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
 
     @property
@@ -298,7 +297,7 @@ class NewtonModel:
         """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
         start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
-        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.parts.penalty, start)
+        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.fixed.penalty, start)
         output = self._refit(Weighted(fit, weights), X, signs)
         scores = (
             self.labelled[test] @ output.fit.coef + output.fit.intercept

@@ -33,7 +33,7 @@ class Active18:
 
     Parameters
     ----------
-    capacity : float
+    clip_constant : float
         C > 0, in the place of log(|H|/δ).
     learning_rate : float
         η: the step size at time t is sqrt(η/(η+t)). The default is not tuned and wants rows of length about 1:
@@ -78,14 +78,14 @@ class Active18:
     >>> from observal.datasets import Certainty, make_linear, simulate
     >>> data = make_linear(2000, 5, random_state=0)
     >>> world = simulate(data, Certainty.fit(data.X, data.y, 0), random_state=0)
-    >>> result = ob.run(world.logged, world.pool, world.oracle, Active18(capacity=0.04))
+    >>> result = ob.run(world.logged, world.pool, world.oracle, Active18(clip_constant=0.04))
     >>> len(result.queries) < len(world.pool) / 2
     True
     >>> result.estimator.score(world.X_test, world.y_test) > 0.85
     True
     """
 
-    capacity: float = 1.0
+    clip_constant: float = 1.0
     learning_rate: float = 1.0
     epochs: tuple[int, ...] | None = None
     fit_intercept: bool = True
@@ -93,7 +93,7 @@ class Active18:
     multiple_importance: bool = True
 
     curve_from_one_run: ClassVar[bool] = False
-    begins_without: ClassVar[tuple[str, ...]] = ("capacity",)
+    begins_without: ClassVar[tuple[str, ...]] = ("clip_constant",)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -189,7 +189,7 @@ class Active18:
         if not self.multiple_importance:
             largest = 1.0 / state.least if state.least > 0.0 else inf
         if core.labels >= LABELS_BEFORE_TEST and isfinite(largest):
-            t, c = max(t, 1), self.capacity * largest
+            t, c = max(t, 1), self.clip_constant * largest
             gaps = flip_weights(core.rows, learned["coef"], self.learning_rate, learned["time"])
             inside = gaps / t <= sqrt(c * learned["loss"]) / t + c * log(t) / t
         least = least_where(propensity, inside)

@@ -41,7 +41,7 @@ class ActiveVC:
 
     Parameters
     ----------
-    capacity : float
+    clip_constant : float
         C > 0, in the place of the paper's log(|H|/δ): how much regularising, clipping and asking there is.
     learning_rate : float
         η: the step size at time t is sqrt(η/(η+t)). The default is not tuned and wants rows of length about 1:
@@ -95,7 +95,7 @@ class ActiveVC:
     True
     """
 
-    capacity: float = 1.0
+    clip_constant: float = 1.0
     learning_rate: float = 1.0
     passes: int = 3
     epochs: tuple[int, ...] | None = None
@@ -148,7 +148,7 @@ class ActiveVC:
         importance_k = self._importance(state)
         weights = rows.in_use(importance_k, state.signs, clip)
         coef, time = state.trained(
-            weights, rng, self.learning_rate, self.passes, self.capacity if self.regulariser else 0.0
+            weights, rng, self.learning_rate, self.passes, self.clip_constant if self.regulariser else 0.0
         )
         end, n_rows = rows.n_logged + state.looked, rows.n_logged + state.counted
         first, second = mistakes(rows.X[:end], coef, state.signs[:end], weights[:end])
@@ -173,8 +173,8 @@ class ActiveVC:
         if not self.clip or state.labels < LABELS_BEFORE_CLIP or largest < LEAST_CLIP:
             return largest
         if self.multiple_importance:
-            return practical_clip_threshold(propensity, m, n, self.capacity)
-        return passive_clip_threshold(propensity, m + n, self.capacity / 2.0)  # weights 1/Q0, and no factor 2
+            return practical_clip_threshold(propensity, m, n, self.clip_constant)
+        return passive_clip_threshold(propensity, m + n, self.clip_constant / 2.0)  # weights 1/Q0, and no factor 2
 
     def _importance(self, state: State) -> Floats:
         rows = state.rows
@@ -191,6 +191,6 @@ class ActiveVC:
         if not self.disagreement or state.labels < LABELS_BEFORE_TEST or not isfinite(bound):
             return np.ones(state.region.size, dtype=bool)
         second = state.second_moment if self.regulariser else bound * state.loss
-        threshold = sqrt(self.capacity * second / n_rows) + self.capacity * bound * log(n_rows) / n_rows
+        threshold = sqrt(self.clip_constant * second / n_rows) + self.clip_constant * bound * log(n_rows) / n_rows
         gaps = flip_weights(state.rows, state.coef, self.learning_rate, state.time, state.rows.n_logged)
         return np.asarray(gaps / n_rows <= threshold)

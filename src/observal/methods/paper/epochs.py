@@ -110,7 +110,7 @@ def check_epoch_settings(method: Any) -> None:
     if epochs is not None and not (
         isinstance(epochs, tuple)
         and epochs
-        and all(isinstance(size, int) and size >= 1 for size in epochs)
+        and all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in epochs)
         and all(a <= b for a, b in pairwise(epochs))
     ):
         raise InvalidInput(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.bounds import candidate_slack, certified_gamma, epoch_confidence, log_term
-from observal.checks import Bools, Floats, Ints, Signs
+from observal.checks import Bools, Floats, Ints, Signs, check_number, check_share, keep
 from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput
 from observal.hypotheses import HypothesisClass, Restriction
@@ -104,11 +104,11 @@ class ExactDBAL:
     curve_from_one_run: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.confidence < 1.0:
-            raise InvalidInput(f"confidence must be between 0 and 1, but is {self.confidence}; 0.95 is usual.")
-        number = isinstance(self.gamma, int | float) and not isinstance(self.gamma, bool)
-        if self.gamma != "certified" and not (number and 0.0 <= float(self.gamma) < np.inf):
-            raise InvalidInput(f'gamma must be "certified" or a finite number of at least 0, but is {self.gamma!r}.')
+        keep(
+            self,
+            confidence=check_share(self.confidence, "confidence", inner=True, fix="0.95 is usual"),
+            gamma=check_number(self.gamma, "gamma", 0.0, word="certified"),
+        )
         if isinstance(self.hypotheses, type) or not hasattr(self.hypotheses, "restrict"):
             raise InvalidInput(f"hypotheses must be a class such as Stumps(), but is {self.hypotheses!r}; make one.")
         check_epoch_settings(self)

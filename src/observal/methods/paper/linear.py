@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, Signs, rows_to_predict
-from observal.errors import InvalidInput
+from observal.checks import Bools, Floats, Ints, Signs, check_number, check_whole, keep, rows_to_predict
 from observal.interval import Interval
 from observal.methods.base import TwoClassPredictions
 from observal.methods.paper.epochs import EpochState, check_epoch_settings, fit_epochs
@@ -255,11 +254,11 @@ def growing_epochs() -> Iterator[int]:
 
 def check_settings(method: Any) -> None:
     """Refuse impossible settings; only the fields that the method has are checked."""
-    positive = "a positive number"
-    for name, rule in (("learning_rate", positive), ("capacity", positive), ("passes", "a whole number from 1")):
-        value = getattr(method, name, 1)
-        if not isinstance(value, int | float) or not (0.0 < value < inf) or (name == "passes" and int(value) != value):
-            raise InvalidInput(f"{name} must be {rule}, but is {value!r}; correct it.")
+    for name in ("learning_rate", "clip_constant"):
+        if hasattr(method, name):
+            keep(method, **{name: check_number(getattr(method, name), name, 0.0, open_low=True)})
+    if hasattr(method, "passes"):
+        keep(method, passes=check_whole(method.passes, "passes", 1))
     check_epoch_settings(method)
 
 

@@ -1,4 +1,4 @@
-"""The rows of log and pool that are sorted into cells, and which labelled rows are judged together."""
+"""The rows of log and pool that are sorted into cells, and those that a plan notes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Float
     return near, gaps[near]
 
 
-def frame_of(state: PoolState, rows: Ints, n_logged: int, n_rows: int, most: int) -> tuple[Ints, Ints, Bools]:
+def rows_for_cells(state: PoolState, rows: Ints, n_logged: int, n_rows: int, most: int) -> tuple[Ints, Ints, Bools]:
     """Return the rows to sort into cells, the places of the labelled rows among them, and which rows represent the population.
 
     Of a large pool and log a random part is enough to tell how large the cells are; labelled and skipped rows are always
@@ -63,17 +63,3 @@ def frame_of(state: PoolState, rows: Ints, n_logged: int, n_rows: int, most: int
     every = np.random.default_rng(0).choice(n_rows, most, replace=False) if n_rows > most else np.arange(n_rows)
     frame = np.unique(np.concatenate([every, rows, n_logged + state.skipped]))
     return frame, np.searchsorted(frame, rows), np.isin(frame, every)
-
-
-def dealt(codes: Ints, folds: int) -> Ints:
-    """Return a fold for each row: not random, and dealt on across classes, so that many folds of few rows stay even.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> dealt(np.array([1, 0, 1, 0]), 3).tolist()
-    [2, 0, 0, 1]
-    """
-    fold_of = np.empty(codes.size, dtype=np.int64)
-    fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % folds
-    return fold_of

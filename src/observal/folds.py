@@ -1,0 +1,89 @@
+"""Folds for cross-validation. Every class is spread evenly over them.
+
+There are four ways to build folds, and each is part of results that must not change: a replayed campaign fits the same models.
+
+- :func:`random_folds` for a single choice by cross-validation: a ridge, or the error of a plain classifier.
+- :func:`spread_folds` for the blend, which keeps the fit of each fold. The first fold of a class is drawn, so that the odd rows of many small
+  classes do not all go into fold 0.
+- :func:`dealt_folds` for intervals and thresholds, which have more folds than some classes have rows: dealing goes on from one class to
+  the next. Nothing is drawn, because estimates from the same labels must agree.
+- :func:`sklearn_folds` where scikit-learn does the cross-validation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Ints
+
+
+def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
+    """Return each row's place within its class, in random order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sorted(random_ranks(np.array([1, 1, 1, 1, -1, -1]), np.random.default_rng(0)).tolist())
+    [0, 0, 1, 1, 2, 3]
+    """
+    out = np.empty(codes.size, dtype=np.int64)
+    for code in np.unique(codes):
+        out[rng.permutation(np.flatnonzero(codes == code))] = np.arange(int((codes == code).sum()))
+    return out
+
+
+def random_folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
+    """Return a fold for each row; each class begins with fold 0, in random order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sorted(random_folds(np.array([1, 1, 1, 1, -1, -1]), 2, np.random.default_rng(0)).tolist())
+    [0, 0, 0, 1, 1, 1]
+    """
+    return random_ranks(codes, rng) % n_folds
+
+
+def spread_folds(codes: Ints, n_folds: int, seed: int = 0) -> Ints:
+    """Return a fold for each row; which fold a class begins with is drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.bincount(spread_folds(np.zeros(8, dtype=np.int64), 4)).tolist()
+    [2, 2, 2, 2]
+    """
+    rng, out = np.random.default_rng(seed), np.zeros(codes.size, dtype=np.int64)
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        out[rows] = (np.arange(rows.size) + rng.integers(n_folds)) % n_folds
+    return out
+
+
+def dealt_folds(codes: Ints, n_folds: int) -> Ints:
+    """Return a fold for each row: not random, and dealt on across classes, so that many folds of few rows stay even.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> dealt_folds(np.array([1, 0, 1, 0]), 3).tolist()
+    [2, 0, 0, 1]
+    """
+    fold_of = np.empty(codes.size, dtype=np.int64)
+    fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % n_folds
+    return fold_of
+
+
+def sklearn_folds(n_folds: int, seed: int) -> Any:
+    """Return scikit-learn's shuffled, stratified folds, for its own cross-validation.
+
+    Examples
+    --------
+    >>> sklearn_folds(3, seed=0).get_n_splits()
+    3
+    """
+    from sklearn.model_selection import StratifiedKFold  # slow to import
+
+    return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
