@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import openpyxl
@@ -20,7 +21,7 @@ from observal.problem import Problem
 from observal.report.campaign import write_campaign_report
 from observal.report.model import Judged, errors_by_group
 from observal.tables.formats import Format
-from observal.tables.written import Written, day_words
+from observal.tables.written import Written, day_words, guess
 from tests.test_cli_campaign import observal
 
 N = 150
@@ -128,8 +129,27 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
 
 
 def test_whole_amounts_have_no_decimals():
-    like = Format(columns={"paid": Written()})  # such as $5,012
+    like = Format(columns={"paid": Written()})
     assert repr(spelled(["paid", "rate"], [{"paid": 5012.0, "rate": 2.0}], like)) == "[[5012, 2.0]]"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ["$5,012", "$7", "$1,250,000"],
+        ["1.234,50 €", "0,75 €", "12.000,00 €"],
+        ["CHF 1'200.05", "CHF 3.10"],
+        ["12 500 kr", "900 kr"],
+        ["1,200.5", "3.25"],
+        ["0.5", "12"],
+    ],
+)
+def test_amounts_are_spelled_as_they_were_read(written):
+    [way] = guess(written).ways
+    assert [str(way.spell(way.read(text))) for text in written] == written
+    record = json.loads(json.dumps(asdict(way)))
+    assert [str(Written(**record).spell(way.read(text))) for text in written] == written
+    assert way.spell(-5.0) in (-5.0, "-5")  # no formula in a spreadsheet
 
 
 def test_excel_out_and_in(tmp_path, european, monkeypatch):
