@@ -6,6 +6,8 @@ import csv
 import datetime as dt
 import io
 import json
+import re
+from dataclasses import asdict
 
 import numpy as np
 import openpyxl
@@ -14,9 +16,12 @@ import pytest
 
 import observal as ob
 from observal.campaign import Campaign, load_model
+from observal.cli.output import spelled
 from observal.problem import Problem
 from observal.report.campaign import write_campaign_report
 from observal.report.model import Judged, errors_by_group
+from observal.tables.formats import Format
+from observal.tables.written import Written, day_words, guess
 from tests.test_cli_campaign import observal
 
 N = 150
@@ -96,6 +101,7 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
         {"id": range(600), "since": day, "age": rng.integers(20, 60, 600), "q": np.where(late, 0.002, 0.6)}
     )
     frame["since"] = frame["since"].dt.strftime("%d/%m/%Y")
+    frame["age"] = frame["age"].astype(str) + " %"  # of a hundred years
     frame["y"] = np.where(late, "bad", "good")
     log, pool = frame[:300].copy(), frame[300:].drop(columns="y")
     log.loc[rng.random(300) > log["q"], "y"] = None
@@ -107,16 +113,43 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     assert "since &gt; 2021-06-" in page or "since > 2021-06-" in page
     assert '<td class="n">2022-0' in page
     assert "18,8" not in page  # days since 1970
+    assert re.search(r"<th scope=\"row\">age ≤ 3\d%</th>", page)
     assert "Labelled by" not in page  # nobody gave a name
     X = frame["since"].map(lambda text: (dt.datetime.strptime(text, "%d/%m/%Y") - dt.datetime(1970, 1, 1)).days)
     X = X.to_numpy(dtype=float)[:, None]
     problem = Problem(ob.LoggedData(X, late.astype(float), 1.0), ob.Pool(X, 1.0))
     codes = late.astype(np.int64)
-    groups = errors_by_group(problem, Judged(np.arange(600), codes, codes, np.ones(600)), ["since"], [], {"since"})
+    groups = errors_by_group(
+        problem, Judged(np.arange(600), codes, codes, np.ones(600)), ["since"], [], lambda _, value: day_words(value)
+    )
     assert [group["labels"] for group in groups] == pytest.approx([200, 200, 200], abs=2)
     low, high = np.sort(day)[[199, 399]]
     assert [group["group"] for group in groups] == [f"since ≤ {low}", f"since from {low} to {high}", f"since > {high}"]
     assert "since > 2021-06-" in observal("diagnose", tmp_path / "c.db")
+
+
+def test_whole_amounts_have_no_decimals():
+    like = Format(columns={"paid": Written()})
+    assert repr(spelled(["paid", "rate"], [{"paid": 5012.0, "rate": 2.0}], like)) == "[[5012, 2.0]]"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ["$5,012", "$7", "$1,250,000"],
+        ["1.234,50 €", "0,75 €", "12.000,00 €"],
+        ["CHF 1'200.05", "CHF 3.10"],
+        ["12 500 kr", "900 kr"],
+        ["1,200.5", "3.25"],
+        ["0.5", "12"],
+    ],
+)
+def test_amounts_are_spelled_as_they_were_read(written):
+    [way] = guess(written).ways
+    assert [str(way.spell(way.read(text))) for text in written] == written
+    record = json.loads(json.dumps(asdict(way)))
+    assert [str(Written(**record).spell(way.read(text))) for text in written] == written
+    assert way.spell(-5.0) in (-5.0, "-5")  # no formula in a spreadsheet
 
 
 def test_excel_out_and_in(tmp_path, european, monkeypatch):

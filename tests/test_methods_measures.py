@@ -13,7 +13,17 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.journal.events import goals_of
 from observal.methods.cells import CONFIDENCE, Cells, make_cells
-from observal.methods.measures import AUC, BASELINE, WINS, beats_baseline, confusion_key, measured
+from observal.methods.measures import (
+    AUC,
+    BASELINE,
+    BASELINE_COST,
+    COST,
+    COST_WINS,
+    WINS,
+    beats_baseline,
+    confusion_key,
+    measured,
+)
 from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others
 from observal.objectives import canonical, costs_of
 from observal.report.measures import advice, baseline_sentence, confusion, measures_of
@@ -61,6 +71,20 @@ def test_a_model_wins_more_than_half_where_it_makes_fewer_mistakes_than_the_base
     matrix = confusion(intervals, ["a", "b", "c"])
     assert sum(cell.estimate for row in matrix for cell in row) == pytest.approx(1.0)
     assert AUC not in intervals
+
+
+@given(labelled(), st.sampled_from([(1.0, 10.0), (3.0, 1.0), (1.0, 1.0)]))
+def test_costs_are_the_twins_and_a_model_wins_more_than_half_where_it_costs_less(found, costs):
+    scores, codes, predicted, weights = found
+    cells = cells_of(weights, 2)
+    intervals = measured(cells, codes, predicted, scores, ["no", "yes"], f"cost={costs[0]:g},{costs[1]:g}")
+    cost = twin.cost(codes, predicted, cells.row_weight, costs)
+    base = twin.baseline_cost(codes, cells.row_weight, costs)
+    assert intervals[COST].estimate == pytest.approx(cost)
+    assert intervals[BASELINE_COST].estimate == pytest.approx(base)
+    assert intervals[BASELINE_COST].most == max(costs)
+    assume(abs(base - cost) > 1e-9)
+    assert (intervals[COST_WINS].estimate > 0.5) == (cost < base)
 
 
 def test_a_row_moves_the_auc_and_the_balanced_error_by_what_the_interval_says():
@@ -195,6 +219,7 @@ def test_an_objective_survives_a_file_and_a_model_file(tmp_path):
     opened.export(tmp_path / "m.skops")
     model = ob.load_model(tmp_path / "m.skops")
     np.testing.assert_array_equal(model.predict(X[:200]), opened.estimator.predict(X[:200]))
+    assert model[-1].threshold == opened.estimator.threshold < 0.5
     assert (model.predict(X) != opened.estimator.estimator.predict(X)).any()
 
 

@@ -82,6 +82,21 @@ def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_
     )
 
 
+def test_what_the_objective_is_about_is_recorded_too(tmp_path):
+    method = ob.AutoVC(batch=20, learners=("linear",))
+    goals = {"label_budget": 20, "tolerance": None, "objective": "recall=0.8"}
+    campaign = make_campaign(tmp_path / "c.db", method=method, **goals)
+    while batch := campaign.ask():
+        campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
+    again = Campaign.open(tmp_path / "c.db")
+    [(_, known)] = again._read().recorded.items()
+    assert [name for name, _ in known.objective] == ["recall", "precision"]
+    fitted = campaign.intervals(0)
+    assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
+    again._ledger.recorded[0] = replace(known, objective=())  # as campaigns of earlier versions have it
+    assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
+
+
 def test_a_corrected_label_makes_a_report_fit_again(campaign, tmp_path):
     first = campaign.plans[0].asked[:1].tolist()
     wrong = {"good": "bad", "bad": "good"}

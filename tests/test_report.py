@@ -12,7 +12,7 @@ import observal as ob
 from observal.diagnosis import diagnose
 from observal.errors import InvalidInput
 from observal.interval import Interval
-from observal.report import charts, html, sections
+from observal.report import charts, html, rounds
 from observal.report.headline import headline, interval_words
 from observal.report.html import ReportContent, render_report, write_report
 from observal.report.projection import telling_pair
@@ -228,11 +228,11 @@ def test_an_error_that_is_not_known_is_not_given_a_number():
 
 
 def test_many_rounds_are_thinned_and_said_to_be(monkeypatch):
-    monkeypatch.setattr(sections, "MOST_ROUNDS", 7)
+    monkeypatch.setattr(rounds, "MOST_ROUNDS", 7)
     logged, pool, result = campaign(budget=20, method=ob.NewtonVC(batch=1))
     content = ReportContent("Many", logged, pool, result)
-    table = sections.rounds_table(content)
-    assert len(table["rows"]) <= sections.MOST_ROUNDS
+    table = rounds.rounds_table(content)
+    assert len(table["rows"]) <= rounds.MOST_ROUNDS
     assert table["left_out"] == len(result.rounds) - len(table["rows"]) > 0
     assert table["rows"][0][0] == "0"
     assert table["rows"][-1][0] == str(len(result.rounds) - 1)

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
 
 import observal as ob
 from observal.interval import Interval
-from observal.methods.measures import AUC, BASELINE, WINS
+from observal.methods.cells import wilson
+from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, confusion_key
+from observal.methods.threshold import ThresholdClassifier
+from observal.objectives import BALANCED
 from observal.problem import Problem
 from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
-from observal.report.model import MOST_COLUMNS, Judged, errors_by_group, what_it_uses, worth
+from observal.report.measures import Measure
+from observal.report.model import (
+    MOST_COLUMNS,
+    MOST_OF_COLUMN,
+    Judged,
+    errors_by_group,
+    outlook,
+    what_it_uses,
+    width_after,
+    worth,
+)
 from observal.types import Goals
+from tests.browser import DESKTOP, PHONE
 from tests.test_report import campaign, check_page
 
 
@@ -55,6 +71,32 @@ def test_errors_by_group_are_the_weighted_shares_of_each_group():
     assert found[3]["high"] > 0.1  # ten labels without a mistake do not show that there is none
 
 
+def test_errors_by_group_show_a_column_with_all_its_values():
+    """Eight groups are enough, but a category is not left half-way."""
+    kinds = np.eye(4)[np.arange(40) % 4]
+    X = np.column_stack([np.arange(40.0), np.arange(40.0) % 7, kinds, np.arange(40.0)])
+    problem = Problem(ob.LoggedData(X, np.arange(40) % 2, 1.0), ob.Pool(X, 0.5))
+    zeros = np.zeros(40, dtype=np.int64)
+    names = ["age", "debt", "job=a", "job=b", "job=c", "job=d", "income"]
+    found = errors_by_group(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
+    assert [row["group"] for row in found][6:] == ["job=a", "job=b", "job=c", "job=d"]
+    sources = ["age", "debt", *["job"] * 4, "income"]
+    again = errors_by_group(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
+    assert [row["group"] for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
+
+
+def test_errors_by_group_show_those_values_of_a_long_category_that_have_most_labels():
+    kind = np.minimum(np.arange(200) // 5, 20)  # the last one has most
+    X = np.eye(21)[kind]
+    problem = Problem(ob.LoggedData(X, np.arange(200) % 2, 1.0), ob.Pool(X, 0.5))
+    zeros = np.zeros(200, dtype=np.int64)
+    found = errors_by_group(
+        problem, Judged(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], []
+    )
+    assert len(found) == MOST_OF_COLUMN
+    assert found[-1]["group"] == "k=20"
+
+
 def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_nothing():
     problem, judged = judged_rows()
     few = judged._replace(weight=np.where(np.arange(30) < 6, 0.0, judged.weight))
@@ -63,6 +105,27 @@ def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_
     more = judged._replace(weight=np.where(np.arange(30) < 5, 0.0, judged.weight))
     found = errors_by_group(problem, more, ["age", "city=yes"], ["age"])
     assert (found[0]["group"], found[0]["labels"], found[0]["error"]) == ("age ≤ 9", 5, 0.0)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [ob.AutoVC(learners=("linear",)), ob.NewtonVC(), ob.CommitteeVC(LogisticRegression())],
+    ids=["auto", "newton", "committee"],
+)
+def test_errors_by_group_average_to_the_error_of_the_report(run, method):
+    logged, pool, _ = run
+    session = ob.Session(logged, pool, method, label_budget=10)
+    query = session.ask()
+    session.tell(query.ids, np.where(pool.X[query.positions, 0] > 0, "yes", "no"))
+    judged = Judged(*session.judged())
+    error = session.result().error_interval.estimate
+    assert judged.weight @ (judged.predicted != judged.codes) == pytest.approx(error)
+    assert error > 0.02
+    problem = Problem(logged, pool)
+    found = errors_by_group(problem, judged, ["a", "b", "c"], ["a"])[:3]
+    thirds = np.quantile(pool.X[:, 0], [1 / 3, 2 / 3], method="lower")
+    shares = np.bincount(np.searchsorted(thirds, problem.take(judged.rows)[:, 0]), weights=judged.weight)
+    assert shares @ [row["error"] for row in found] == pytest.approx(error)
 
 
 def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
@@ -129,7 +192,7 @@ def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypat
     logged, pool, result = run
     drawn = {}
 
-    def chart(points, answers, names, classes, dates):
+    def chart(points, answers, names, classes, dates, percents):
         drawn.update(points=points, answers=answers, names=names)
         return charts.Chart("<svg></svg>", "a map", "a map")
 
@@ -195,12 +258,18 @@ def test_the_verdict_is_about_the_objective(run, objective, intervals, level, ti
 
 
 def test_the_verdict_is_a_box_on_the_page(run):
-    page = render_report(verdict(run, "recall=0.8", recall=between(0.82, 0.9)))
+    content = replace(verdict(run, "recall=0.8", recall=between(0.82, 0.9)), author="Ann <A.>", made="1 May 2026")
+    model = ThresholdClassifier(run[2].estimator, 0.0346)
+    page = render_report(replace(content, result=replace(content.result, estimator=model)))
     box = page.split('<p class="verdict good"><strong>The model tells the classes apart.</strong>')[1].split("</p>")[0]
     assert "Always predicting" in box
+    assert '<p class="kind">observal report by Ann &lt;A.&gt; · 1 May 2026</p>' in page
+    assert "The model predicts &#39;yes&#39; where its chance is at least 3.5%." in box
     assert "The target of 80% recall of &#39;yes&#39; is reached" in box
-    assert re.search(r"<dt>Recall</dt><dd>\d+%</dd>\s*<dd class=\"more\">82% to 90%</dd>", page)  # a tile of its own
-    assert "<dt>Recall</dt>" not in render_report(verdict(run, "error"))
+    assert re.search(
+        r"<dt>Recall of &#39;yes&#39;</dt><dd>\d+%</dd>\s*<dd class=\"more\">82% to 90%</dd>", page
+    )  # a tile
+    assert "<dt>Recall" not in render_report(verdict(run, "error"))
 
 
 @pytest.mark.parametrize(
@@ -221,17 +290,70 @@ def test_the_verdict_says_whether_the_target_is_reached(run, recall, words):
 
 
 def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(run):
-    before, now = between(0.1, 0.4), between(0.03, 0.08)
-    said = worth(before, now, 120, 0.0123)
-    assert "the error was between 10% and 40%; with 120 more labels it is between 3% and 8%." in said
-    assert said.endswith("The next 50 labels may lower it by at most about 1.2 points.")
-    early = worth(before, now, 1, None)
-    assert "with 1 more label it is" in early
-    assert early.endswith("too early to say what 50 more labels may bring; that can be said from 100 bought labels on.")
-    spent = worth(UNKNOWN, now, 1200, 0.0)
-    assert "the error was not known; with 1,200 more labels" in spent
-    assert spent.endswith("may lower it by at most about 0 points.")
-    assert worth(UNKNOWN, now, 0, 0.1) == "With the log alone the error is between 3% and 8%. No label was bought yet."
+    before, now, unknown = ([Measure("error", "", one)] for one in (between(0.1, 0.4), between(0.03, 0.08), UNKNOWN))
+    said = worth(before, now, 120, ["no", "yes"])
+    assert said == "With the log alone the error was between 10% and 40%; with 120 more labels it is between 3% and 8%."
+    assert "with 1 more label it is" in worth(before, now, 1, ["no", "yes"])
+    assert "the error was not known; with 1,200 more labels" in worth(unknown, now, 1200, ["no", "yes"])
+    none = worth(unknown, now, 0, ["no", "yes"])
+    assert none == "With the log alone the error is between 3% and 8%. No label was bought yet."
+    assert outlook(now[0], 0.0123).startswith(
+        "The next 50 labels may lower it by at most about 1.2 points. Its interval may"
+    )
+    early = "With 50 more labels the interval for the error may be about 4.6 points wide instead of 5; this is a rough guess."
+    assert outlook(now[0], None) == early
+    assert outlook(unknown[0], None) == "It is too early to say what 50 more labels may bring."
+
+
+@pytest.mark.parametrize("estimate", [0.0, 0.03, 0.5])
+def test_an_interval_is_expected_to_become_as_wide_as_with_so_many_more_labels(estimate):
+    now, then = (
+        Interval(estimate, *wilson(estimate, estimate * (1.0 - estimate) / n, n), 0.95, "w") for n in (120, 170)
+    )
+    assert width_after(now, 0) == pytest.approx(now.high - now.low)
+    assert width_after(now, 50) == pytest.approx(then.high - then.low, rel=1e-4)
+    assert width_after(now.times(10.0), 50) == pytest.approx(10.0 * (then.high - then.low), rel=1e-4)
+
+
+def test_whether_it_was_worth_it_is_about_the_objective(run):
+    def said(objective, name, before, **more):
+        content = verdict(run, objective, **{name: between(0.6, 0.8)}, precision=between(0.1, 0.3), **more)
+        return sections.model(replace(content, before=before))["sentences"][-1]
+
+    ends = {"recall": between(0.2, 0.9), "precision": UNKNOWN}
+    found = said("recall=0.8", "recall", ends)
+    assert found.startswith(
+        "With the log alone the recall of 'yes' was between 20% and 90%; with 25 more labels it is between 60% and 80%. "
+        "The precision of 'yes' was not known and is now between 10% and 30%. With 50 more labels the interval for recall may be"
+    )
+    assert "the balanced error was between 10% and 30%;" in said(
+        "balanced error", BALANCED, {BALANCED: between(0.1, 0.3)}
+    )
+    cost = said("cost=1,10", COST, {COST: between(0.1, 0.5).times(10)})
+    assert "the mean cost of a row was between 1 and 5; with 25 more labels it is between 0.6 and 0.8" in cost
+
+
+def test_the_tiles_name_the_class_and_show_the_baseline(run):
+    classes = run[0].classes.tolist()
+    cells = {confusion_key(a, b): between(0.2, 0.3) for a in classes for b in classes}
+    shown = [tile[0] for tile in sections.tiles(verdict(run, "recall=0.8", **cells))]
+    assert shown == ["Error", "Always 'no'", "Recall of 'yes'", "Labels bought", "Rounds"]
+    costs = {
+        COST: between(0.05, 0.1).times(10),
+        BASELINE_COST: between(0.1, 0.2).times(10),
+        COST_WINS: between(0.3, 0.9),
+    }
+    content = verdict(run, "cost=1,10", **cells, **costs)
+    assert sections.tiles(content)[1:4] == [
+        ("Always 'no'", "3%", "the baseline's error"),
+        ("Cost of a row", "0.75", "0.5 to 1"),
+        ("Always 'yes'", "1.5", "the baseline's cost"),
+    ]
+    found = sections.model(content)
+    assert found["title"] == "The model is not shown to beat guessing."
+    assert found["sentences"][0] == (
+        "Always predicting 'yes' would cost 1.5 for each row; the labels do not show that the model costs less."
+    )
 
 
 def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
@@ -244,3 +366,27 @@ def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
     )
     assert "may lower it by at most about 2 points" in page
     assert "With the log alone" not in render_report(ReportContent("x", logged, pool, result, **options))
+
+
+# -- the page on screens
+
+
+def test_tables_fit_the_screen(run, open_page):
+    """On a phone the numbers of the model are not cut off, and on a desktop no table is."""
+    logged, _, result = run
+    rows = np.flatnonzero(logged.revealed)
+    judged = (rows, logged.codes[rows], logged.codes[rows], np.ones(rows.size))
+    blend = {"least_chance": 0.00375, "learners": "linear 0.31, additive 0.14, kernel 0.14, forest 0.24, boosted 0.17"}
+    rounds = tuple(replace(r, details=blend) for r in result.rounds)
+    content = replace(verdict(run, "recall=0.8"), judged=judged, result=replace(result, rounds=rounds))
+    page = render_report(content)
+    assert re.search(r'<td class="n">0.4%</td><td class="wide words">linear 0.31', page)
+    cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
+    for size, allowed in (
+        (DESKTOP, set()),
+        (PHONE, {"The last rows asked about", "Rounds", "Quantiles of the weights"}),
+    ):
+        window = open_page(viewport=size)
+        window.set_content(page)
+        assert set(window.evaluate(cut)) <= allowed
+        assert window.evaluate("document.documentElement.scrollWidth") <= size["width"]

@@ -188,12 +188,15 @@ class Recorded:
         As in :class:`Round`.
     error : Interval
         The interval for the error, for a single look.
+    objective : tuple of pairs
+        Names and intervals of what the objective is about, if that is not the error.
     """
 
     clip: float
     disagreement: float
     details: tuple[tuple[str, Any], ...]
     error: Interval
+    objective: tuple[tuple[str, Interval], ...] = ()
 
 
 POPULATIONS = {"both": "log and pool together", "pool": "the pool", "log": "the log"}

@@ -34,6 +34,18 @@ def gain_over_baseline(codes, predicted, weights, n_classes):
     return base - error
 
 
+def baseline_cost(codes, weights, costs):
+    """The mean cost of a row if the class for which that is lowest is always predicted."""
+    return min(
+        sum(w * costs[c] for w, c in zip(weights, codes, strict=True) if c != always) for always in range(len(costs))
+    )
+
+
+def cost(codes, predicted, weights, costs):
+    """The mean cost of a row."""
+    return sum(w * costs[c] for w, c, p in zip(weights, codes, predicted, strict=True) if c != p)
+
+
 def influence_spread(estimate_of, rows, share, of_label, weight):
     """The standard error of an estimate by moving each labelled row's weight a little: the infinitesimal jackknife within cells."""
     tiny, parts = 1e-5, 0.0

@@ -153,9 +153,12 @@ def spelled(names: list[str], records: list[dict[str, Any]], like: Format | None
         return [[record[name] for name in names] for record in records]
     from observal.tables.written import Written
 
-    usual = Written("," if like.decimal == "," and like.sep != "," else ".")
+    usual = Written(",") if like.decimal == "," and like.sep != "," else None
     ways = [like.columns.get(name, usual) for name in names]
-    return [[way.spell(record[name]) for way, name in zip(ways, names, strict=True)] for record in records]
+    return [
+        [record[name] if way is None else way.spell(record[name]) for way, name in zip(ways, names, strict=True)]
+        for record in records
+    ]
 
 
 def write_excel(

@@ -117,6 +117,7 @@ def report(
     campaign: Where,
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
+    author: Annotated[str, typer.Option(help="Who made the report, to show on the page.")] = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -128,7 +129,7 @@ def report(
     from observal.report.campaign import write_campaign_report
 
     with progress_bar("fitting", hidden=as_json):
-        path = write_campaign_report(Campaign.open(campaign), out, title, _typed(), force)
+        path = write_campaign_report(Campaign.open(campaign), out, title, _typed(), force, author)
     if as_json:
         print_json({"report": str(path)})
         return

@@ -27,18 +27,19 @@ def status(
     opened = Campaign.open(campaign)
     found: dict[str, Any] = {}
     returned: int | None = None
+    model: Any = None
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            found, returned = opened.intervals(), opened.returned_round
-    show_status(opened.status(), as_json, found, returned)
+            found, returned, model = opened.intervals(), opened.returned_round, opened.estimator
+    show_status(opened.status(), as_json, found, returned, model)
 
 
 def show_status(
-    found: Any, as_json: bool, intervals: dict[str, Any] | None = None, returned: int | None = None
+    found: Any, as_json: bool, intervals: dict[str, Any] | None = None, returned: int | None = None, model: Any = None
 ) -> None:
     """Print the status, with the measures of the classifier on top.
 
-    `returned` is the earlier round that the classifier is from, if it is not from the last one.
+    `returned` is the earlier round that the classifier `model` is from, if it is not from the last one.
     """
     lines: list[tuple[str, str]] = found.lines()
     if intervals:
@@ -52,14 +53,15 @@ def show_status(
                 "contradicted": contradicted,
                 "beats_baseline": beats_baseline(intervals),
                 "returned_round": returned,
+                "threshold": getattr(model, "threshold", None),
                 "intervals": {name: asdict(one) for name, one in intervals.items()},
             }
             print_json(found.to_dict() | measured)
             return
-        from observal.report.measures import returned_sentence
+        from observal.report.measures import returned_sentence, threshold_sentence
 
-        earlier = [("", text) for text in (returned_sentence(returned),) if text]
-        lines = [*_measured(found, intervals, contradicted), *earlier, *lines]
+        of_model = [("threshold", threshold_sentence(model, found.classes)), ("", returned_sentence(returned))]
+        lines = [*_measured(found, intervals, contradicted), *((name, text) for name, text in of_model if text), *lines]
     if as_json:
         print_json(found.to_dict())
     else:
@@ -67,7 +69,7 @@ def show_status(
 
 
 def _measured(found: Any, intervals: dict[str, Any], contradicted: bool) -> list[tuple[str, str]]:
-    from observal.report.measures import advice, baseline_sentence, measures_of
+    from observal.report.measures import advice, baseline_sentence, confusion_lines, measures_of
 
     error = intervals["error"]
     said = (
@@ -76,10 +78,12 @@ def _measured(found: Any, intervals: dict[str, Any], contradicted: bool) -> list
     lines = [("error", said)]
     if contradicted:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
-    lines += [("", text) for text in (baseline_sentence(intervals, found.classes),) if text]
+    lines += [("", text) for text in (baseline_sentence(intervals, found.classes, found.objective),) if text]
     lines += [
         (one.name, f"{one.words()}: {one.about}")
         for one in measures_of(intervals, found.classes, found.objective)
         if one.name != "error"
     ]
+    matrix = confusion_lines(intervals, found.classes)
+    lines += zip(["confusion", *[""] * len(matrix)], matrix, strict=False)
     return lines + [("", text) for text in (advice(intervals, found.classes, found.objective),) if text]

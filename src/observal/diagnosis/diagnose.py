@@ -207,6 +207,7 @@ def diagnose(
     *,
     feature_names: Sequence[str] | None = None,
     date_features: Collection[str] = (),
+    percent_features: Collection[str] = (),
     target_error: float | None = None,
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
     random_state: int = 0,
@@ -225,6 +226,8 @@ def diagnose(
         Of the columns; ``x0``, ``x1``, … by default.
     date_features : collection of str
         The names of those that are dates, in days since 1970-01-01.
+    percent_features : collection of str
+        The names of those to show in percent.
     target_error : float, optional
         An error in (0, 1) whose price in labels is to be estimated.
     confounding : sequence of float
@@ -279,7 +282,9 @@ def diagnose(
         pool_rows=len(pool),
         n_logged_rows=behind,
         labelled_only=labelled_only,
-        overlap=find_overlap(pool, behind, logged.propensity, expected, names, for_tree, date_features),
+        overlap=find_overlap(
+            pool, behind, logged.propensity, expected, names, for_tree, date_features, percent_features
+        ),
         weights=weights,
         calibration=check_calibration(logged.propensity, logged.revealed, labelled_only, logged.X, names, for_scores),
         drift=drift,

@@ -118,6 +118,7 @@ def find_overlap(
     names: Sequence[str],
     rng: np.random.Generator,
     dates: Collection[str] = (),
+    percents: Collection[str] = (),
 ) -> Overlap:
     """Return how well a log of `n_rows` rows covers the pool.
 
@@ -138,6 +139,8 @@ def find_overlap(
         Draws the rows for the tree.
     dates : collection of str
         The names of features that are dates, in days since 1970-01-01.
+    percents : collection of str
+        The names of features that are shown in percent.
 
     Examples
     --------
@@ -153,7 +156,7 @@ def find_overlap(
     threshold = min(1.0 / rows_alike, _enough_from(logged, expected))
     barely = pool.propensity < threshold
     share = float(barely.mean())
-    regions = _regions(pool.X, barely, names, rng, dates) if 0.0 < share < 1.0 else ()
+    regions = _regions(pool.X, barely, names, rng, dates, percents) if 0.0 < share < 1.0 else ()
     return Overlap(rows_alike, threshold, share, float(np.mean(pool.propensity == 0.0)), regions)
 
 
@@ -165,7 +168,12 @@ def _enough_from(logged: Floats, expected: Floats) -> float:
 
 
 def _regions(
-    X: Any, barely: Bools, names: Sequence[str], rng: np.random.Generator, dates: Collection[str]
+    X: Any,
+    barely: Bools,
+    names: Sequence[str],
+    rng: np.random.Generator,
+    dates: Collection[str],
+    percents: Collection[str],
 ) -> tuple[Region, ...]:
     from sklearn.tree import DecisionTreeClassifier
 
@@ -193,7 +201,7 @@ def _regions(
             return
         place = int(inside.feature[node])
         values, cut = distinct[place], int(inside.threshold[node])
-        here = path.get(place) or _whole(names, int(columns[place]), values, dates)
+        here = path.get(place) or _whole(names, int(columns[place]), values, dates, percents)
         at = float(values[cut]) if here.date else roundest_between(values[cut], values[cut + 1])
         descend(left, {**path, place: here.narrowed(high=at)})
         descend(right, {**path, place: here.narrowed(low=at)})
@@ -211,9 +219,11 @@ def _tells(density: float, overall: float) -> bool:
     return doubled_odds and density >= min(0.5, 5.0 * overall)
 
 
-def _whole(names: Sequence[str], column: int, values: Any, dates: Collection[str]) -> Condition:
+def _whole(
+    names: Sequence[str], column: int, values: Any, dates: Collection[str], percents: Collection[str]
+) -> Condition:
     name, two = names[column], bool(values[0] == 0.0 and values[-1] == 1.0 and len(values) == 2)
-    return Condition(name, column, yes_or_no=two and name not in dates, date=name in dates)
+    return Condition(name, column, yes_or_no=two and name not in dates, date=name in dates, percent=name in percents)
 
 
 def _counted(X: Any, barely: Bools, conditions: tuple[Condition, ...]) -> Region:

@@ -88,6 +88,8 @@ class Condition:
     'region=north'
     >>> Condition("since", 3, high=15848.0, date=True).words()
     'since ≤ 2013-05-23'
+    >>> Condition("rate", 4, low=0.07, percent=True).words()
+    'rate > 7%'
     """
 
     feature: str
@@ -96,6 +98,7 @@ class Condition:
     high: float = inf
     yes_or_no: bool = False
     date: bool = False
+    percent: bool = False
 
     def narrowed(self, low: float = -inf, high: float = inf) -> Condition:
         """Return the part of the range that is also within `low` and `high`."""
@@ -110,7 +113,7 @@ class Condition:
             if self.feature.endswith(" is missing"):
                 return self.feature if yes else self.feature.replace(" is missing", " is known")
             return f"{self.feature} = {int(yes)}"
-        said = day_words if self.date else exact
+        said = day_words if self.date else exact_percent if self.percent else exact
         if self.low == -inf:
             return f"{self.feature} ≤ {said(self.high)}"
         if self.high == inf:
@@ -129,6 +132,17 @@ def exact(value: float) -> str:
     if value == round(value) and abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.15g}"
+
+
+def exact_percent(share: float) -> str:
+    """Return a bound in percent, with all of its digits.
+
+    Examples
+    --------
+    >>> exact_percent(0.07), exact_percent(0.145)
+    ('7%', '14.5%')
+    """
+    return f"{100.0 * share:.13g}%"
 
 
 def roundest_between(low: float, high: float) -> float:

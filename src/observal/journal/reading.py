@@ -17,6 +17,7 @@ from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.results import Entry, Status
 from observal.journal.status import status_of
+from observal.methods.measures import judged_by
 from observal.parts.executors import executor_of
 from observal.problem import Problem
 from observal.table import Table
@@ -165,6 +166,15 @@ class JournalReader:
             error = found["error"] if one is None else replay.stretched(k, {"error": one.error})["error"]
             history.append((replay.bought(k), error))
         return history
+
+    def first_measures(self) -> dict[str, Interval]:
+        """Return intervals for what the objective is about, with the log alone; they are computed if they are not on record."""
+        replay = self._replayed()
+        known, names = self._known(replay)[0], judged_by(replay.problem.objective)
+        found = {} if known is None else replay.stretched(0, {"error": known.error, **dict(known.objective)})
+        if not found.keys() >= set(names):
+            found = dict(replay.intervals(0))
+        return {name: found[name] for name in names if name in found}
 
     def _known(self, replay: Replay) -> list[Recorded | None]:
         """Return what is on record of each closed round; of the last one nothing is, and nothing is needed."""

@@ -18,6 +18,7 @@ from observal.interval import Interval
 from observal.looks import stretch
 from observal.methods import Method
 from observal.methods.contradiction import COMPARED
+from observal.methods.measures import judged_by
 from observal.problem import Problem
 from observal.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
 from observal.types import Answers, Goals, Plan, Recorded, Round, Stop
@@ -204,8 +205,15 @@ class Replay:
         state, round_ = self._states[-1], self.round(self.closed)
         if any(plan.near is None for plan in state.plans()):
             return None
-        error = self._method.intervals(self.problem, state)["error"]
-        return Recorded(float(round_.clip), float(round_.disagreement), tuple(round_.details.items()), error)
+        found = self._method.intervals(self.problem, state)
+        names = (name for name in judged_by(self.problem.objective) if name != "error" and name in found)
+        return Recorded(
+            float(round_.clip),
+            float(round_.disagreement),
+            tuple(round_.details.items()),
+            found["error"],
+            tuple((name, found[name]) for name in names),
+        )
 
     def recorded_round(self, k: int, known: Recorded) -> Round:
         """Return a closed round from what was recorded of it, without a classifier: nothing is fitted."""

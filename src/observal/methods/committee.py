@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ from observal.methods.pool import PoolState
 from observal.methods.sampled import as_near
 from observal.problem import Problem
 from observal.types import Answers, Plan, Round, Stop
+
+if TYPE_CHECKING:
+    from observal.methods.intervals import JudgedLabels
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
 
@@ -156,7 +160,18 @@ class CommitteeVC:
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`."""
-        from observal.methods.intervals import population_intervals
+        from observal.methods.intervals import intervals_of
+
+        return intervals_of(problem, state, state.model.judged_labels)
+
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        found = state.model.judged_labels
+        return None if found is None else found.weighted()
+
+    def _judge_labels(self, problem: Problem, state: PoolState) -> JudgedLabels | None:
+        """Return the labelled rows as committees that have not seen them judge them."""
+        from observal.methods.intervals import judge_labels
 
         X, classes = state.fit.X, problem.logged.classes
         rows, y, weights, _ = self._labelled(problem, state)
@@ -172,7 +187,7 @@ class CommitteeVC:
             ranks = self._unlabelled_ranks(problem, before) if forest else None
             return None if ranks is None else ranks[some]
 
-        return population_intervals(
+        return judge_labels(
             problem,
             state,
             gaps,
@@ -265,22 +280,28 @@ class _Fitter:
         rows, y, weights, clip = method._labelled(self.problem, state)
         estimator, shares = method._fit_committee(rows_of(X, rows), y, weights, classes, self.rng)
         if shares is None:
-            return _Model(X, estimator, self.rng.random(X.shape[0]), 1.0, clip, None)
+            return _Model(self, state, estimator, self.rng.random(X.shape[0]), 1.0, clip, None)
         gaps = gaps_of(shares, X)
         flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
-        return _Model(X, estimator, ranked(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
+        return _Model(self, state, estimator, ranked(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
 
 
 @dataclass(frozen=True, eq=False)
 class _Model:
     """The fit after a round."""
 
-    X: Any = field(repr=False)  # log and pool
+    fitter: _Fitter = field(repr=False)
+    state: PoolState = field(repr=False)
     estimator: Any
     ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
     gaps: Floats | None = field(repr=False)  # None while all labels are the same
+
+    @cached_property
+    def judged_labels(self) -> JudgedLabels | None:
+        """The labelled rows as intervals judge them."""
+        return self.fitter.method._judge_labels(self.fitter.problem, self.state)
 
 
 def ranked(gaps: Floats, ties: Floats) -> Floats:

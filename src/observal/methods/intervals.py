@@ -34,6 +34,7 @@ is about the share of mistakes, whatever they cost.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,6 +51,7 @@ from observal.problem import Problem
 from observal.types import ASKED
 
 FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
+LEAST_LABELLED = 20  # rows, to say anything
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
 TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
@@ -98,6 +100,34 @@ def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, 
     return taken
 
 
+@dataclass(frozen=True, eq=False)
+class JudgedLabels:
+    """The labelled rows, what fits that have not seen them say, and what each stands for.
+
+    Parameters
+    ----------
+    rows, codes : int arrays
+        The labelled rows of log and pool, and their classes.
+    scores, predicted : arrays
+        By a fit that has not seen the row.
+    cells : Cells
+        The cells that the rows were sorted into.
+    taken : bool array
+        Which of them some round would have taken for their gap.
+    """
+
+    rows: Ints
+    codes: Ints
+    scores: Floats
+    predicted: Ints
+    cells: Cells
+    taken: Bools
+
+    def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
+        """Return rows, classes, predicted classes and the share of the population that each row stands for."""
+        return self.rows, self.codes, self.predicted, self.cells.row_weight
+
+
 def population_intervals(
     problem: Problem,
     state: PoolState,
@@ -106,7 +136,19 @@ def population_intervals(
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
 ) -> dict[str, Interval]:
-    """Return intervals for the error and the other measures; precision, recall, prevalence and AUC with two classes only.
+    """Return the intervals of :func:`intervals_of` for the labels that :func:`judge_labels` finds, whose parameters these are."""
+    return intervals_of(problem, state, judge_labels(problem, state, gaps, scores_of, out_of_fold, folds))
+
+
+def judge_labels(
+    problem: Problem,
+    state: PoolState,
+    gaps: Gaps,
+    scores_of: Callable[[Ints], Scores],
+    out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
+    folds: int = FOLDS,
+) -> JudgedLabels | None:
+    """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
     Parameters
     ----------
@@ -126,10 +168,8 @@ def population_intervals(
         How many times to fit without some rows.
     """
     rows, codes = state.labelled(problem)
-    names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
-    if np.unique(codes).size < 2 or codes.size < 20:
-        reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
-        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
+    if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
+        return None
     out_scores, predicted = left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
     scores, _ = scores_of(frame)
@@ -140,13 +180,25 @@ def population_intervals(
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
-    values = _values(codes, predicted)
-    cells = narrower(make_cells(*sorting), make_cells(*sorting, least_known=FEW_KNOWN), *values["error"])
+    error = _values(codes, predicted)["error"]
+    cells = narrower(make_cells(*sorting), make_cells(*sorting, least_known=FEW_KNOWN), *error)
+    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
+
+
+def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:
+    """Return intervals for the error and the other measures; precision, recall, prevalence and AUC with two classes only."""
+    names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
+    if judged is None:
+        codes = state.labelled(problem)[1]
+        reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
+        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
+    codes, predicted, cells = judged.codes, judged.predicted, judged.cells
+    values, classes = _values(codes, predicted), problem.logged.classes.tolist()
     found = {name: cells.ratio(*values[name]) for name in names}
-    found |= measured(cells, codes, predicted, out_scores, problem.logged.classes.tolist(), problem.objective)
+    found |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
     found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
-    compared = (cells.of_label >= 0) & ~kind[where]  # rows of the log, and rows picked at random
-    picked = rows[compared] >= problem.n_logged
+    compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
+    picked = judged.rows[compared] >= problem.n_logged
     for name, key in COMPARED.items():
         if name in names and (
             difference := random_minus_log(cells.of_label[compared], picked, values[name][0][compared])

@@ -10,7 +10,9 @@ moves V of all others as well, so each row counts twice (the first-order term of
 
 **Balanced error.** The mean over classes of the share of their rows that is wrong.
 
-**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes; see :mod:`observal.objectives`.
+**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes; see :mod:`observal.objectives`. Its
+baseline is the cost of always predicting the class for which that is lowest. The model costs less if and only if, of all that it wins and
+loses against this baseline in cost, it wins more than half.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.interval import Interval
 from observal.methods.cells import Cells
-from observal.objectives import BALANCED, costs_of, measure_of
+from observal.objectives import BALANCED, TARGETS, costs_of, measure_of
 
 BASELINE, WINS, AUC, COST = "baseline", "wins over the baseline", "AUC", "cost"
+BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
 MOST_CLASSES = 10  # of a confusion matrix
 
 
@@ -70,8 +73,7 @@ def measured(
     if n_classes == 2:
         found[AUC] = cells.mean_of_classes(right_side(scores, codes, cells.row_weight), codes, 2, moved=2.0)
     if measure_of(objective) == COST:
-        costs = np.array(costs_of(objective))
-        found[COST] = cells.ratio(wrong * costs[codes] / costs.max(), ones).times(float(costs.max()))
+        found |= _costs(cells, codes, predicted, np.array(costs_of(objective)))
     if n_classes <= MOST_CLASSES:
         found |= {
             confusion_key(a, b): cells.ratio(((codes == i) & (predicted == j)).astype(np.float64), ones)
@@ -79,6 +81,21 @@ def measured(
             for j, b in enumerate(classes)
         }
     return found
+
+
+def _costs(cells: Cells, codes: Ints, predicted: Ints, costs: Floats) -> dict[str, Interval]:
+    """Return the mean cost of a row, that of the cheapest constant prediction, and the share of costs won against it."""
+    most, share = float(costs.max()), costs[codes] / costs.max()
+    priors = np.bincount(codes, weights=cells.row_weight * share, minlength=costs.size)
+    cheapest = int(np.argmax(priors))  # always predicting it misses the least
+    won = share * ((predicted != cheapest) & (predicted == codes))
+    lost = share * ((predicted != cheapest) & (codes == cheapest))
+    ones = np.ones(codes.size)
+    return {
+        COST: cells.ratio(share * (predicted != codes), ones).times(most),
+        BASELINE_COST: cells.ratio(share * (codes != cheapest), ones).times(most),
+        COST_WINS: cells.ratio(won, won + lost),
+    }
 
 
 def right_side(scores: Floats, codes: Ints, weights: Floats) -> Floats:
@@ -101,13 +118,25 @@ def right_side(scores: Floats, codes: Ints, weights: Floats) -> Floats:
     return out
 
 
-def beats_baseline(intervals: Mapping[str, Interval]) -> bool | None:
-    """Return whether a classifier is better than always predicting the commonest class; None where that is not clear.
+def judged_by(objective: str) -> tuple[str, ...]:
+    """Return the names of the measures that a model with an objective is judged by.
+
+    Examples
+    --------
+    >>> judged_by("recall=0.8"), judged_by("cost=1,10")
+    (('recall', 'precision'), ('cost',))
+    """
+    name = measure_of(objective)
+    return (name, *(other for other in TARGETS if name in TARGETS and other != name))
+
+
+def beats_baseline(intervals: Mapping[str, Interval], key: str = WINS) -> bool | None:
+    """Return whether a classifier is better than the baseline; None where that is not clear. `COST_WINS` compares costs.
 
     Examples
     --------
     >>> beats_baseline({WINS: Interval(0.7, 0.6, 0.8, 0.95, "cells")}), beats_baseline({})
     (True, None)
     """
-    wins = intervals.get(WINS)
+    wins = intervals.get(key)
     return None if wins is None or wins.low <= 0.5 <= wins.high else wins.low > 0.5

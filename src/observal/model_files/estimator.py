@@ -47,6 +47,13 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights: NDArray[Any] = self.classifier.coef_
         return weights
 
+    @property
+    def threshold(self) -> float:
+        """The least chance of the positive class at which it is predicted: ½ unless an objective moved it. Only with two classes."""
+        if len(self.classes_) != 2:
+            raise AttributeError(f"A classifier of {len(self.classes_)} classes has no threshold; use predict_proba.")
+        return float(getattr(self.classifier, "threshold", 0.5))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return a class for each row."""
         predicted: NDArray[Any] = self.classifier.predict(X)

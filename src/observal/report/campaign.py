@@ -16,6 +16,7 @@ from observal.report.html import write_report
 from observal.report.model import MORE_LABELS
 from observal.tables import TableEncoder
 from observal.tables.encoding import date_names
+from observal.tables.formats import format_from
 from observal.writing import check_target
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
@@ -23,7 +24,12 @@ POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
 
 def write_campaign_report(
-    campaign: JournalReader, path: str | Path, title: str = "", command: str = "", force: bool = False
+    campaign: JournalReader,
+    path: str | Path,
+    title: str = "",
+    command: str = "",
+    force: bool = False,
+    author: str = "",
 ) -> Path:
     """Write the report of a campaign and return its path.
 
@@ -39,6 +45,8 @@ def write_campaign_report(
         The command that makes the report, to show on the page.
     force : bool
         Whether an existing file may be replaced; a campaign is never replaced.
+    author : str
+        Who made the report, to show on the page.
     """
     check_target(path, force)
     status, settings, result, problem = (
@@ -49,6 +57,9 @@ def write_campaign_report(
     )
     encoder = settings.get("encoder")
     names, dates = settings["features"], date_names(encoder)
+    sources = None if encoder is None else TableEncoder.from_dict(encoder).sources
+    ways = format_from(settings["written"]).columns if settings.get("written") else {}
+    percents = [name for name in names if name in ways and ways[name].mark == "%"]
     return write_report(
         path,
         ReportContent(
@@ -61,23 +72,27 @@ def write_campaign_report(
                 problem.pool,
                 feature_names=names,
                 date_features=dates,
+                percent_features=percents,
                 random_state=status.random_state,
             ),
             feature_names=names,
             date_features=dates,
+            percent_features=percents,
             settings=_settings(status),
             versions={name: version(name) for name in PACKAGES},
             random_state=status.random_state,
             command=command,
+            author=author,
             notes=status.notes,
             error_history=campaign.error_history(POINTS),
+            before=campaign.first_measures(),
             goals=goals_of(settings),
             made=datetime.now(UTC).strftime("%-d %B %Y"),
             files=[name for name in settings.get("files", ()) if name],
             next_step=_next_step(status),
             to_gain=campaign.may_gain(MORE_LABELS),
             judged=campaign.judged(),
-            sources=None if encoder is None else TableEncoder.from_dict(encoder).sources,
+            sources=sources,
             annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
         force,

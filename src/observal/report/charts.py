@@ -222,12 +222,20 @@ def _as_dates(axis: Any) -> None:
     axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
+def _as_percent(axis: Any) -> None:
+    """Write the shares on an axis in percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0))
+
+
 def map_chart(
     points: dict[str, Floats],
     answers: Sequence[str],
     names: tuple[str, str],
     classes: Sequence[str],
     dates: tuple[bool, bool] = (False, False),
+    percents: tuple[bool, bool] = (False, False),
 ) -> Chart:
     """Draw the pool as a grey cloud, the log's labelled rows, and the asked rows by their answers.
 
@@ -243,6 +251,8 @@ def map_chart(
         All possible answers.
     dates : pair of bool
         Whether an axis has dates, in days since 1970-01-01.
+    percents : pair of bool
+        Whether an axis has shares, to write in percent.
     """
 
     def paint(axes: Any) -> None:
@@ -284,9 +294,11 @@ def map_chart(
         axes.set_ylabel(label(names[1]))
         axes.set_xlim(*x)
         axes.set_ylim(*y)
-        for axis, is_date in zip((axes.xaxis, axes.yaxis), dates, strict=True):
+        for axis, is_date, is_percent in zip((axes.xaxis, axes.yaxis), dates, percents, strict=True):
             if is_date:
                 _as_dates(axis)
+            elif is_percent:
+                _as_percent(axis)
 
     alt = (
         f"Map of the pool by {label(names[0])} and {label(names[1])}: a grey cloud of all rows, the rows with a label in "

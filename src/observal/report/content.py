@@ -8,9 +8,11 @@ from typing import Any
 
 from observal.data import LoggedData, Pool
 from observal.diagnosis import Diagnosis
+from observal.diagnosis.words import number
 from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.problem import Problem
+from observal.tables.written import day_words
 from observal.types import Goals, RunResult
 
 History = Sequence[tuple[int, Interval | float]]
@@ -34,6 +36,8 @@ class ReportContent:
         One name for each feature; ``x0``, ``x1``, … by default.
     date_features : collection of str
         The names of features that are dates, in days since 1970-01-01; they are shown as dates.
+    percent_features : collection of str
+        The names of features that the table has in percent; they are shown in percent.
     settings, versions : mapping
         Names and values, shown as tables.
     random_state : int, optional
@@ -47,10 +51,14 @@ class ReportContent:
         if it could not be estimated.
     error_history : sequence of (labels, Interval or float), optional
         The estimated error after each round.
+    before : mapping
+        Intervals with the log alone, by name: what the objective is about. By default the error of the first round in `error_history`.
     annotators : sequence of mappings, optional
         One mapping for each person, all with the same keys.
     goals : Goals
         What the intervals are about, and at which rounds they hold.
+    author : str
+        Who made the report.
     made : str
         The date, in words; if it is empty, equal content gives an equal file.
     files : sequence of str
@@ -72,6 +80,7 @@ class ReportContent:
     diagnosis: Diagnosis | None = None
     feature_names: Sequence[str] | None = None
     date_features: Collection[str] = ()
+    percent_features: Collection[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     random_state: int | None = None
@@ -79,8 +88,10 @@ class ReportContent:
     notes: Sequence[str] = ()
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
     error_history: History | None = None
+    before: Mapping[str, Interval] = field(default_factory=dict)
     annotators: Sequence[Mapping[str, Any]] | None = None
     goals: Goals = field(default_factory=Goals)
+    author: str = ""
     made: str = ""
     files: Sequence[str] = ()
     next_step: str = ""
@@ -105,6 +116,12 @@ class ReportContent:
         if self.feature_names is None:
             return [f"x{i}" for i in range(self.logged.X.shape[1])]
         return [str(name) for name in self.feature_names]
+
+    def said(self, name: str, value: float) -> str:
+        """Return a feature's value as people write it: a date, in percent, or a number."""
+        if name in self.date_features:
+            return day_words(value)
+        return f"{number(100.0 * value)}%" if name in self.percent_features else number(value)
 
     @property
     def error(self) -> Interval:

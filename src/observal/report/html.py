@@ -12,6 +12,7 @@ from observal.report import sections
 from observal.report.content import ReportContent
 from observal.report.headline import headline
 from observal.report.measures import is_known
+from observal.report.rounds import rounds_table
 from observal.writing import check_target, write_text
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def render_report(content: ReportContent) -> str:
         content=content,
         headline=headline(content),
         error_known=is_known(content.error),
+        tiles=sections.tiles(content),
         measures=sections.measures(content),
         matrix=sections.matrix(content),
         model=sections.model(content),
@@ -82,7 +84,7 @@ def render_report(content: ReportContent) -> str:
         asked=sections.asked(content),
         diagnosis_charts=sections.diagnosis_charts(content),
         weights_chart=sections.weights_chart(content),
-        rounds=sections.rounds_table(content),
+        rounds=rounds_table(content),
         settings=sections.settings(content),
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from observal.diagnosis.words import percent
+from observal.diagnosis.words import number, percent
 from observal.interval import Interval
-from observal.methods.measures import AUC, BASELINE, COST, beats_baseline, confusion_key
+from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
 from observal.objectives import BALANCED, costs_of, measure_of, target_of
 
 Intervals = Mapping[str, Interval | None]
@@ -22,14 +22,19 @@ class Measure(NamedTuple):
 
     def value(self, x: float) -> str:
         """Return a value as people write it: a share in percent, AUC and costs as numbers."""
-        return f"{x:.2f}" if self.name == AUC else f"{x:.3g}" if self.name == COST else percent(x)
+        return f"{x:.2f}" if self.name == AUC else number(x) if self.name in (COST, BASELINE_COST) else percent(x)
 
     def words(self) -> str:
         """Return the interval in words."""
         if not is_known(self.interval):
             return "not known, too few labels"
-        low, high, estimate = (self.value(x) for x in (self.interval.low, self.interval.high, self.interval.estimate))
-        return f"between {low} and {high}, estimate {estimate}"
+        return f"{self.between()}, estimate {self.value(self.interval.estimate)}"
+
+    def between(self) -> str:
+        """Return both ends of the interval in words."""
+        if not is_known(self.interval):
+            return "not known"
+        return f"between {self.value(self.interval.low)} and {self.value(self.interval.high)}"
 
 
 def is_known(interval: Interval) -> bool:
@@ -67,17 +72,21 @@ def measures_of(intervals: Intervals, classes: Sequence[Any], objective: str = "
         BALANCED: "mean over classes of the share that is wrong",
         COST: "mean cost of a row, if missing "
         + " and ".join(f"{value!r} costs {cost:g}" for value, cost in zip(classes, costs, strict=False)),
+        BASELINE_COST: f"mean cost of a row if {commonest(intervals, classes, costs)} is always predicted",
     }
-    order = sorted(about, key=lambda key: (key != "error", key != measure_of(objective)))
+    first = ["error", measure_of(objective), *([BASELINE_COST] if measure_of(objective) == COST else [])]
+    order = sorted(about, key=lambda key: first.index(key) if key in first else len(first))
     return [Measure(key, about[key], found) for key in order if (found := intervals.get(key)) is not None]
 
 
-def commonest(intervals: Intervals, classes: Sequence[Any]) -> str:
-    """Return the name of the commonest class, by a confusion matrix."""
+def commonest(intervals: Intervals, classes: Sequence[Any], costs: Sequence[float] = ()) -> str:
+    """Return the name of the commonest class, by a confusion matrix; with costs, of the one that costs most if it is always missed."""
     rows = [[intervals.get(confusion_key(a, b)) for b in classes] for a in classes]
     if any(cell is None for row in rows for cell in row):
         return "the commonest class"
     sums = [sum(cell.estimate for cell in row if cell is not None) for row in rows]
+    if len(costs) == len(sums):
+        sums = [share * cost for share, cost in zip(sums, costs, strict=True)]
     return repr(classes[sums.index(max(sums))])
 
 
@@ -96,8 +105,8 @@ def returned_sentence(returned: int | None) -> str:
     )
 
 
-def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
-    """Return how the classifier compares with always predicting the commonest class; empty where that is not known.
+def baseline_sentence(intervals: Intervals, classes: Sequence[Any], objective: str = "error") -> str:
+    """Return how the classifier compares with always predicting one class, in cost if that is its objective; empty where that is not known.
 
     Examples
     --------
@@ -106,7 +115,13 @@ def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
     >>> baseline_sentence({BASELINE: base, WINS: wins}, ["paid", "default"])
     'Always predicting the commonest class would be wrong on 3% of the rows; the labels do not show that the model makes fewer mistakes.'
     """
-    base = intervals.get(BASELINE)
+    base, cost = intervals.get(BASELINE), intervals.get(BASELINE_COST)
+    if cost is not None and is_known(cost):
+        known = {key: one for key, one in intervals.items() if one is not None}
+        end = {True: "the model costs less", False: "the model does not cost less"}
+        said = end.get(beats_baseline(known, COST_WINS), "the labels do not show that the model costs less")  # type: ignore[arg-type]
+        always = commonest(intervals, classes, costs_of(objective))
+        return f"Always predicting {always} would cost {number(cost.estimate)} for each row; {said}."
     if base is None or not is_known(base):
         return ""
     always = f"Always predicting {commonest(intervals, classes)} would be wrong on {percent(base.estimate)} of the rows"
@@ -117,6 +132,23 @@ def baseline_sentence(intervals: Intervals, classes: Sequence[Any]) -> str:
         return f"{always}; the labels do not show that the model makes fewer mistakes."
     same = ": it says the same for every labelled row" if says_one_class(intervals, classes) else ""
     return f"{always}; the model does not make fewer mistakes than that{same}."
+
+
+def threshold_sentence(estimator: Any, classes: Sequence[Any]) -> str:
+    """Return from which chance on the positive class is predicted; empty where that is one half or not known.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> threshold_sentence(SimpleNamespace(threshold=0.0346), ["paid", "default"])
+    "The model predicts 'default' where its chance is at least 3.5%."
+    """
+    threshold = getattr(estimator, "threshold", None)
+    return (
+        ""
+        if threshold is None
+        else f"The model predicts {classes[-1]!r} where its chance is at least {100 * threshold:.2g}%."
+    )
 
 
 def says_one_class(intervals: Intervals, classes: Sequence[Any]) -> bool:
@@ -157,3 +189,26 @@ def confusion(intervals: Intervals, classes: Sequence[Any]) -> list[list[Interva
     if any(cell is None for row in rows for cell in row):
         return None
     return [[cell for cell in row if cell is not None] for row in rows]
+
+
+def confusion_lines(intervals: Intervals, classes: Sequence[Any]) -> list[str]:
+    r"""Return the confusion matrix as lines of text in columns; none if it is not known.
+
+    Examples
+    --------
+    >>> cell = Interval(0.25, 0.2, 0.3, 0.95, "cells")
+    >>> known = {confusion_key(a, b): cell for a in ("paid", "default") for b in ("paid", "default")}
+    >>> print("\n".join(confusion_lines(known | {"error": cell}, ["paid", "default"])))
+    shares of all rows  predicted 'paid'  predicted 'default'
+    'paid'              25% (20% to 30%)  25% (20% to 30%)
+    'default'           25% (20% to 30%)  25% (20% to 30%)
+    """
+    found, error = confusion(intervals, classes), intervals.get("error")
+    if found is None or error is None or not is_known(error):
+        return []
+    table = [["shares of all rows", *(f"predicted {value!r}" for value in classes)]]
+    for value, row in zip(classes, found, strict=True):
+        cells = (f"{percent(one.estimate)} ({percent(one.low)} to {percent(one.high)})" for one in row)
+        table.append([repr(value), *cells])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]

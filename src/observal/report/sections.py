@@ -11,34 +11,26 @@ from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
 from observal.interval import Interval
-from observal.methods.measures import AUC, beats_baseline
+from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
+from observal.objectives import BALANCED, TARGETS, costs_of, measure_of
 from observal.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
-from observal.report.measures import advice, baseline_sentence, confusion, is_known, measures_of
-from observal.report.model import MOST_SHOWN, Judged, errors_by_group, title_of, what_it_uses, worth
+from observal.report.measures import (
+    advice,
+    baseline_sentence,
+    commonest,
+    confusion,
+    is_known,
+    measures_of,
+    threshold_sentence,
+)
+from observal.report.model import MOST_SHOWN, Judged, errors_by_group, outlook, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
-from observal.tables.written import day_words
 from observal.weights import plain_importance
 
 LAST_ROWS = 12
-MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
 MOST_CLOUD, MOST_MARKS = 50_000, 400
-
-ROUND_WORDS = {
-    "labels": "labels so far",
-    "asked": "labels in this round",
-    "inferred": "inferred without asking",
-    "passed": "passed over",
-    "clip": "largest weight",
-    "uncertain": "of the pool still undecided",
-    "least_chance": "least chance of being picked",
-    "learners": "models in the blend",
-    "features": "features used",
-    "ridge": "shrinkage",
-    "tempering": "power of the weights",
-    "returned_round": "classifier of round",
-}
 
 
 def measures(content: ReportContent) -> list[dict[str, str]]:
@@ -83,17 +75,13 @@ def model(content: ReportContent) -> dict[str, Any]:
     """Return the verdict on the model, what it uses, and its errors by group."""
     classes, intervals, objective = content.logged.classes.tolist(), content.all_intervals, content.goals.objective
     known = {name: one for name, one in intervals.items() if one is not None}
-    beats = beats_baseline(known)
-    if (
-        objective != "error" and (auc := known.get(AUC)) is not None
-    ):  # such a model may make more mistakes than the baseline
+    compared = objective == "error" or COST_WINS in known
+    beats = beats_baseline(known, COST_WINS if COST_WINS in known else WINS)
+    if not compared and (auc := known.get(AUC)) is not None:  # such a model may make more mistakes than the baseline
         beats = True if auc.low > 0.5 else None
     level = "care" if beats is None or not is_known(content.error) else "good" if beats else "buy"
-    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
-    said = [baseline_sentence(intervals, classes), advice(intervals, classes, objective)]
-    bought = len(content.result.queries)
-    if history or not bought:
-        said.append(worth(history[0] if history else content.error, content.error, bought, content.to_gain))
+    said = [baseline_sentence(intervals, classes, objective), threshold_sentence(content.result.estimator, classes)]
+    said += [advice(intervals, classes, objective), _worth(content)]
     pool = content.pool.X
     sources = content.names if content.sources is None else content.sources
     uses = what_it_uses(content.result.estimator, pool, content.names, sources)
@@ -102,16 +90,75 @@ def model(content: ReportContent) -> dict[str, Any]:
         []
         if content.judged is None
         else errors_by_group(
-            problem, Judged(*content.judged), content.names, [name for name, _ in uses], content.date_features
+            problem,
+            Judged(*content.judged),
+            content.names,
+            [name for name, _ in uses],
+            content.said,
+            content.sources,
         )
     )
     return {
         "level": level,
-        "title": title_of(level, objective),
+        "title": title_of(level, "error" if compared else objective),
         "sentences": [text for text in said if text],
         "uses": [(name, percent(moved)) for name, moved in uses[:MOST_SHOWN]],
         "groups": groups,
     }
+
+
+def _worth(content: ReportContent) -> str:
+    """Return whether labels were worth it and what more may bring, by what the objective is about; empty where that is not known."""
+    classes, objective = content.logged.classes.tolist(), content.goals.objective
+    names, labels = judged_by(objective), content.result.queries["label"]
+    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
+    before = dict(content.before) or ({"error": history[0]} if history else {})
+    bought = len(labels)
+    if not bought:
+        before = {name: one for name, one in content.all_intervals.items() if one is not None}
+    then, now = (
+        {one.name: one for one in measures_of(found, classes, objective)} for found in (before, content.all_intervals)
+    )
+    if not all(name in then and name in now for name in names):
+        return ""
+    said = worth([then[name] for name in names], [now[name] for name in names], bought, classes)
+    if not bought:
+        return said
+    shares = [float(np.mean(labels == value)) for value in classes]
+    involved = shares[-1] if names[0] in TARGETS else min(shares) if names[0] == BALANCED else 1.0
+    return f"{said} {outlook(now[names[0]], content.to_gain if objective == 'error' else None, involved)}"
+
+
+def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
+    """Return the numbers on top of the page: name, value, and what to know about it."""
+    objective, classes = content.goals.objective, content.logged.classes.tolist()
+    found = {one.name: one for one in measures_of(content.all_intervals, classes, objective)}
+    names = {
+        "recall": f"Recall of {classes[-1]!r}",
+        "precision": f"Precision of {classes[-1]!r}",
+        COST: "Cost of a row",
+    }
+    shown = []
+    if not is_known(content.error):
+        shown.append(("Error", "not known", "too few labels"))
+    for name in dict.fromkeys(("error", BASELINE, measure_of(objective), BASELINE_COST)):
+        one = found.get(name)
+        if one is None or not is_known(one.interval):
+            continue
+        value = one.value(one.interval.estimate)
+        if name in (BASELINE, BASELINE_COST):
+            always = commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
+            what = "error" if name == BASELINE else "cost"
+            shown.append((f"Always {always}", value, f"the baseline's {what}"))
+        else:
+            ends = f"{one.value(one.interval.low)} to {one.value(one.interval.high)}"
+            shown.append((names.get(name, name.capitalize()), value, ends))
+    rounds, revealed = len(content.result.rounds) - 1, int(content.logged.revealed.sum())
+    return [
+        *shown,
+        ("Labels bought", number(len(content.result.queries)), f"plus {number(revealed)} in the log"),
+        ("Rounds", number(rounds), "after the log alone"),
+    ]
 
 
 def progress(content: ReportContent) -> list[charts.Chart]:
@@ -142,7 +189,7 @@ def asked(content: ReportContent) -> dict[str, Any]:
     last = []
     for position, query in list(zip(where.tolist(), result.queries, strict=True))[-LAST_ROWS:][::-1]:
         found = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
-        values = [day_words(v) if name in content.date_features else v for v, name in zip(found, names, strict=True)]
+        values = [content.said(name, value) for name, value in zip(names, found, strict=True)]
         last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
     by_count = sorted(reasons.items(), key=lambda item: -item[1])
     covered = ""
@@ -197,6 +244,7 @@ def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Ch
         names,
         [str(value) for value in logged.classes.tolist()],
         (names[0] in content.date_features, names[1] in content.date_features),
+        (names[0] in content.percent_features, names[1] in content.percent_features),
     )
 
 
@@ -219,29 +267,6 @@ def weights_chart(content: ReportContent) -> charts.Chart | None:
     if weights.size == 0 or content.diagnosis is None:
         return None
     return charts.weights_chart(weights, content.diagnosis.weights.clip)
-
-
-def rounds_table(content: ReportContent) -> dict[str, Any]:
-    """Return the header and the rows of the table of rounds, and how many rounds are left out."""
-    rounds = content.result.rounds
-    shown = np.arange(len(rounds))
-    if len(rounds) > MOST_ROUNDS:
-        shown = np.unique(np.linspace(0, len(rounds) - 1, MOST_ROUNDS).round().astype(np.int64))
-    details = list(dict.fromkeys(key for r in rounds for key in r.details))
-    optional = {
-        "inferred": any(r.inferred for r in rounds),
-        "passed": any(r.passed for r in rounds),
-        "candidates": any(r.candidates is not None for r in rounds),
-    }
-    columns = ["labels", "asked", "skipped", *(name for name, there in optional.items() if there), "clip"]
-    rows = []
-    for i in shown.tolist():
-        r = rounds[i]
-        values = [cell(getattr(r, name)) for name in columns]
-        rows.append([str(r.index), *values, percent(r.disagreement), *(cell(r.details.get(key)) for key in details)])
-    named = [ROUND_WORDS.get(name, name.replace("_", " ")) for name in (*columns, "uncertain", *details)]
-    header = ["round", *named]
-    return {"header": header, "rows": rows, "left_out": len(rounds) - len(rows)}
 
 
 def settings(content: ReportContent) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from observal.errors import InvalidInput
@@ -29,6 +29,7 @@ _BODY: dict[Decimal, re.Pattern[str]] = {
     ),
     ",": re.compile(r"(?:[1-9][0-9]{0,2}(?:([.'’\s])[0-9]{3})(?:\1[0-9]{3})*|[0-9]+)?(?:,[0-9]*)?(?:[eE][+-]?[0-9]+)?"),
 }
+_SIDES = re.compile(rf"[(+\-−\s]*({_CURRENCY}?\s?)[+\-−]?([0-9.,][0-9.,'’\s]*?)(\s?{_CURRENCY}?)\)?")
 _DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})(?:[ T]+([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?)?")
 _ENOUGH = 200  # values that are looked at before all are
 
@@ -47,6 +48,12 @@ class Written:
         What separates day, month and year; for numbers ``%`` where every value has a percent sign.
     time : bool
         Whether the dates have a time of day.
+    around : pair of str
+        What stands before and after every amount, such as ``$``.
+    thousands : str
+        What separates thousands.
+    digits : int, optional
+        Decimals, if every value has as many. Values are read alike, whatever these three are.
 
     Examples
     --------
@@ -60,11 +67,20 @@ class Written:
     order: Order | None = None
     mark: str = ""
     time: bool = False
+    around: tuple[str, str] = field(default=("", ""), compare=False, repr=False)
+    thousands: str = field(default="", compare=False, repr=False)
+    digits: int | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         known = (
             self.decimal in (".", ",") and self.order in (None, "dmy", "mdy") and self.mark in ("", "%", ".", "/", "-")
         )
+        sides = [*self.around] if isinstance(self.around, tuple | list) else [None]
+        object.__setattr__(self, "around", tuple(sides))  # JSON has lists
+        amounts = len(sides) == 2 and all(
+            isinstance(s, str) and re.fullmatch(rf"\s?(?:{_CURRENCY})?\s?", s) for s in sides
+        )
+        known = known and amounts and self.thousands in ("", *".,'’ \u00a0\u202f") and self.digits in (None, *range(10))
         if not known:
             raise InvalidInput(f"There is no such way to write a column: {self!r:.100}.")
 
@@ -83,16 +99,30 @@ class Written:
         >>> import datetime as dt
         >>> Written(",").spell(1234.5), Written(",", mark="%").spell(0.0802), Written(",").spell(7), Written().spell(1.5)
         ('1234,5', '8,02 %', 7, 1.5)
+        >>> Written().spell(5012.0), Written(around=("$", ""), thousands=",").spell(5012.0)
+        (5012, '$5,012')
+        >>> Written(",", around=("", " €"), thousands=".", digits=2).spell(1234.5)
+        '1.234,50 €'
         >>> Written(".", "dmy", ".").spell(dt.date(2024, 2, 1))
         '01.02.2024'
         """
         if isinstance(value, dt.date) and self.order is not None:
             days = ("%d", "%m") if self.order == "dmy" else ("%m", "%d")
             return value.strftime(self.mark.join([*days, "%Y"]) + (" %H:%M:%S" if self.time else ""))
-        if not isinstance(value, float) or (self.decimal == "." and self.mark != "%"):
+        if not isinstance(value, float):
             return value
+        if value >= 0.0 and (any(self.around) or self.thousands):  # a minus sign before a currency looks like a formula
+            return self._amount(value)
+        if self.decimal == "." and self.mark != "%":
+            return int(value) if value.is_integer() and abs(value) < 1e15 else value
         text = f"{100.0 * value:.12g} %" if self.mark == "%" else repr(value).removesuffix(".0")
         return text.replace(".", self.decimal)
+
+    def _amount(self, value: float) -> str:
+        exact = self.digits is not None and round(value, self.digits) == value
+        text = f"{value:,.{self.digits}f}" if exact else f"{value:,}".removesuffix(".0")
+        signs = str.maketrans({",": self.thousands, ".": self.decimal})
+        return f"{self.around[0]}{text.translate(signs)}{self.around[1]}"
 
     @property
     def excel_format(self) -> str:
@@ -239,6 +269,31 @@ def guess(values: Iterable[str]) -> Guess:
     return found or Guess()
 
 
+def _amounts(values: Sequence[str], decimal: Decimal) -> dict[str, Any]:
+    """Return what all amounts of a column have in common: what stands around them, what separates thousands, and decimals.
+
+    Examples
+    --------
+    >>> _amounts(["$1,200.50", "-$7.00"], ".")
+    {'around': ('$', ''), 'thousands': ',', 'digits': 2}
+    """
+    found = [_SIDES.fullmatch(value.strip()) for value in values]
+    parts = [one.groups() for one in found if one is not None]
+    if len(parts) < len(values):
+        return {}
+    before, bodies, after = ({part[k] for part in parts} for k in range(3))
+    matches = [_BODY[decimal].fullmatch(body) for body in bodies]
+    signs = {one[1] for one in matches if one is not None and one[1]}
+    digits = {len(body.partition(decimal)[2]) for body in bodies}
+    around = (before.pop() if len(before) == 1 else "", after.pop() if len(after) == 1 else "")
+    thousands = signs.pop() if len(signs) == 1 else ""
+    return {
+        "around": around,
+        "thousands": thousands,
+        "digits": digits.pop() if len(digits) == 1 and max(digits) < 10 else None,
+    }
+
+
 def _guess_numbers(values: Sequence[str]) -> Guess | None:
     read = {decimal: [number_of(value, decimal) for value in values] for decimal in _BODY}
     fits = [decimal for decimal in _BODY if None not in read[decimal]]
@@ -246,7 +301,10 @@ def _guess_numbers(values: Sequence[str]) -> Guess | None:
         return None
     mark = "%" if all("%" in value for value in values) else ""
     differ = [v for v, point, comma in zip(values, read["."], read[","], strict=True) if point != comma]
-    ways = tuple(Written(decimal, mark=mark) for decimal in (fits if differ else fits[:1]))
+    ways = tuple(
+        Written(decimal, mark=mark, **({} if mark else _amounts(values, decimal)))
+        for decimal in (fits if differ else fits[:1])
+    )
     telling = [
         v for v, point, comma in zip(values, read["."], read[","], strict=True) if (point is None) != (comma is None)
     ]

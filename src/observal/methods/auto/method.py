@@ -207,12 +207,9 @@ class AutoVC:
         Labelled rows are judged by blends fitted without a tenth of the labels. With more than 2,000 labels the out-of-fold chances
         that the blend has anyway are close enough: they leave a quarter out.
         """
-        from observal.methods.intervals import population_intervals
+        from observal.methods.intervals import intervals_of
 
-        def gaps(before: PoolState, rows: Ints) -> Floats:
-            return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
-
-        return population_intervals(problem, state, gaps, state.model.scores_of, state.model.refitted)
+        return intervals_of(problem, state, state.model.judged_labels)
 
     def near_of(self, problem: Problem, state: PoolState, plan: Plan, rows: Ints) -> Ints:
         """Return those of some pool rows that a plan would have taken, had they been in the pool when it was made in a state."""
@@ -223,9 +220,8 @@ class AutoVC:
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
-        if state.model.blend.is_constant:
-            return None
-        return (*state.labelled(problem), state.model.out_of_fold[1], state.model.label_weights)
+        found = state.model.judged_labels
+        return None if found is None else found.weighted()
 
 
 def at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:

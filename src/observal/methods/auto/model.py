@@ -12,7 +12,7 @@ from observal.checks import Floats, Ints
 from observal.folds import dealt_folds
 from observal.learners.blend import Blend, BlendFit, Chosen, fit_blend, lead, leaning
 from observal.learners.population import Population
-from observal.methods.intervals import Scores
+from observal.methods.intervals import JudgedLabels, Scores, judge_labels
 from observal.methods.pool import PoolState
 from observal.methods.sampled import as_near
 from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
@@ -190,6 +190,16 @@ class AutoModel:
             return scores, codes
         labels = self.state.labelled(self.problem)[1]
         return scores, judged_by_others(scores, labels, self.label_weights, self.problem.objective, 0.0, 0.0)
+
+    @cached_property
+    def judged_labels(self) -> JudgedLabels | None:
+        """The labelled rows as intervals judge them."""
+        problem = self.problem
+
+        def gaps(before: PoolState, rows: Ints) -> Floats:
+            return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
+
+        return judge_labels(problem, self.state, gaps, self.scores_of, self.refitted)
 
     @property
     def judged(self) -> Pooled:

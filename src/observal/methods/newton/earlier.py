@@ -36,7 +36,7 @@ def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
     # The last fit has seen all labels. If it looks better even so, it may be; if it looks worse, both are judged fairly.
     if state.importance(problem, rows, None)[0] @ (fitted.astype(float) - before) <= 0.0:
         return None
-    said, _ = state.model.left_out_classes
+    said = state.model.left_out_classes
     different = (said != codes).astype(float) - (said_by(problem, earlier, state)[1] != codes)
     more, error = paired(state.model.label_cells, different)
     credible = np.count_nonzero(different) >= LEAST_DIFFERENT and more > float(ndtri(CONFIDENCE)) * error

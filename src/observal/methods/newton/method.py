@@ -13,12 +13,10 @@ from observal.errors import InvalidInput
 from observal.interval import Interval
 from observal.methods.base import TwoClassPredictions
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.newton.earlier import said_by
 from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.methods.threshold import ThresholdClassifier
 from observal.problem import Problem
-from observal.threads import one_thread
 from observal.types import RETURNED, Answers, Plan, Round, Stop
 
 FEATURES = ("linear", "splines", "fourier", "auto")
@@ -220,28 +218,19 @@ class NewtonVC:
 
         See :mod:`observal.methods.intervals`.
         """
-        from observal.methods.intervals import population_intervals
+        from observal.methods.intervals import intervals_of
 
-        def gaps(before: PoolState, rows: Ints) -> Floats:
-            return np.asarray(before.model.unlabelled_gaps(rows))
-
-        model, returned = state.model, state.model.returned
-        with one_thread():  # many small products, as in the fit
-            if returned is state:
-                return population_intervals(problem, state, gaps, model.scores_of, model.judged)
-            judged = said_by(problem, returned, state)
-            found = population_intervals(problem, state, gaps, returned.model.scores_of, judged)
+        returned = state.model.returned
+        found = intervals_of(problem, state, state.model.judged_labels)
+        if returned is state:
+            return found
         words = f"of the classifier of round {returned.rounds}, which makes fewer mistakes"
         return {name: replace(one, method=f"{one.method}; {words}") for name, one in found.items()}
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
-        rows, codes = state.labelled(problem)
-        if np.unique(codes).size < 2:
-            return None
-        said, shares = state.model.left_out_classes
-        returned = state.model.returned
-        return rows, codes, said if returned is state else said_by(problem, returned, state)[1], shares
+        found = state.model.judged_labels
+        return None if found is None else found.weighted()
 
 
 @dataclass(frozen=True, eq=False)

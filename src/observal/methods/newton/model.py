@@ -19,7 +19,7 @@ from observal.learners.features import FeatureMap
 from observal.learners.newton import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
 from observal.methods.cells import Cells
-from observal.methods.intervals import FOLDS, Scores, left_out
+from observal.methods.intervals import FOLDS, JudgedLabels, Scores, judge_labels, left_out
 from observal.methods.pool import PoolState
 from observal.methods.threshold import choose_threshold, judged_by_others, label_cells
 from observal.parts.vectors import pieces_of
@@ -189,11 +189,23 @@ class NewtonModel:
         codes, scores = (self.labels.signs + 1) // 2, self.left_out_scores - self.threshold
         return scores, judged_by_others(scores, codes, self._label_weights, self.problem.objective, 0.0, 0.0)
 
+    @cached_property
+    def judged_labels(self) -> JudgedLabels | None:
+        """The labelled rows as intervals judge them, by the fits of the state whose classifier is returned."""
+        from observal.methods.newton.earlier import said_by
+
+        def gaps(before: PoolState, rows: Ints) -> Floats:
+            return np.asarray(before.model.unlabelled_gaps(rows))
+
+        returned = self.returned
+        with one_thread():  # many small products, as in the fit
+            judged = self.judged if returned is self.state else said_by(self.problem, returned, self.state)
+            return judge_labels(self.problem, self.state, gaps, returned.model.scores_of, judged)
+
     @property
-    def left_out_classes(self) -> tuple[Ints, Floats]:
-        """The class of each labelled row by a fit that has not seen it, and the share of the population that it stands for."""
-        said = self.judged[1] if self.follows else (self.left_out_scores > 0.0).astype(np.int64)
-        return said, self._label_weights
+    def left_out_classes(self) -> Ints:
+        """The class of each labelled row by a fit that has not seen it."""
+        return np.asarray(self.judged[1] if self.follows else (self.left_out_scores > 0.0).astype(np.int64))
 
     @cached_property
     def returned(self) -> PoolState:
