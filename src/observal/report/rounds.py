@@ -21,7 +21,7 @@ ROUND_WORDS = {
     "passed": "passed over",
     "clip": "largest weight",
     "uncertain": "pool still undecided",
-    "least_chance": "a row’s chance of being picked, at least",
+    "least_chance": "smallest chance",
     "learners": "models in the blend",
     "features": "features used",
     "ridge": "shrinkage",
