@@ -167,7 +167,7 @@ def test_kinds_of_rows_are_the_twins(seed, n_rounds):
         state = state.after(plan, Answers(np.ones(plan.asked.size, dtype=np.int64), answered), lambda state: None)
         state = state if base == k else state.planned_ahead_in(states[base])
         states.append(state)
-        names = [("gated", "free", "by lot")[code] for code in reason[action == ASKED]]
+        names = [("gated", "free", "random")[code] for code in reason[action == ASKED]]
         rounds.append((gaps, (m + plan.asked).tolist(), names))
     found = would_take(state, q, m, np.arange(m + n), lambda then, rows: tables[then.rounds][rows])
     assert found.tolist() == [twin.would_take(rounds, q, row) for row in range(m + n)]
@@ -406,7 +406,7 @@ def replicate(rng: np.random.Generator) -> tuple[ob.Interval, float]:
     """Return the interval for a share of mistakes, and that share, in a campaign without fits: thousands are cheap.
 
     The chance of a mistake rises towards the boundary (score 0) and where the old policy seldom looked. The log reveals by its
-    own chances; of the pool, all rows near the boundary were bought, and a few others by lot.
+    own chances; of the pool, all rows near the boundary were bought, and a few others at random.
     """
     m, n = 400, 300
     propensity = rng.choice([0.05, 0.2, 0.6], m + n)

@@ -80,7 +80,7 @@ class Plan:
     def with_near(self, rows: Ints | None) -> Plan:
         """Return the plan with more rows noted as near: it would have taken them, had they been in the pool.
 
-        Without `rows`, if it is not known which these are, nothing is noted any more.
+        If `rows` is None, they are not known, and the plan then records none at all.
         """
         if self.near is None or self.near_gaps is None:
             return self

@@ -69,7 +69,7 @@ def rank_score(column, value):
 
 
 def surprise(plans, answers):
-    """Count labels of rows drawn by lot and wrong guesses beyond the expected ones; `answers` maps positions to codes."""
+    """Count labels of rows picked at random and wrong guesses beyond the expected ones; `answers` maps positions to codes."""
     labels, excess = 0, 0.0
     for plan in plans:
         for i, position in enumerate(plan.positions.tolist()):

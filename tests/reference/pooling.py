@@ -100,7 +100,7 @@ def stream(gap_of, pool_q, n_logged, looked, uniform, *, batch, floor, gate_shar
         chance = chances_of[0] if passes else chances_of[1]
         asked = uniform() < chance
         if asked:
-            reason = "by lot" if not in_doubt else "gated" if passes else "free"
+            reason = "random" if not in_doubt else "gated" if passes else "free"
         else:
             reason = "shown" if in_doubt else "settled"
         decisions.append((row, chance, asked, reason))

@@ -77,7 +77,7 @@ class Diagnosis:
 
     @property
     def level(self) -> Level:
-        """How it stands: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
+        """The verdict: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
         if self.overlap.barely > LOST or self.weights.effective < FEW_EFFECTIVE:
             return "buy"
         return "care" if self.warnings else "good"
@@ -103,7 +103,7 @@ class Diagnosis:
             return f"Do not rely on the weights yet.{broken}"
         if self.warnings:
             return f"The log covers the pool, and its labels can be weighted. Read the warnings before relying on it. {UNTESTED}"
-        return f"The log covers the pool, and its labels can be weighted to speak for it. {UNTESTED}"
+        return f"The log covers the pool, and its labels can be weighted to represent it. {UNTESTED}"
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class TreeChances:
     n_features : int
         Of the rows.
     sharpness : float
-        The power of the chances: trees are not as sure as they should be, or surer.
+        The power of the chances: above 1 makes them more confident, below 1 less.
     """
 
     roots: NDArray[np.signedinteger[Any]]

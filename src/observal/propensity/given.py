@@ -143,7 +143,7 @@ def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The
     """Raise propensities below `propensity_floor` to it, count them, and warn.
 
     A floor trades variance for bias: a raised row counts less than it should. The chance that its label was revealed is
-    no longer the true one, so the floor is never applied unasked, and never in silence.
+    no longer the true one, so the floor is applied only if you ask for it, and a warning says how many rows it changed.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class FixedSettings(NamedTuple):
     doubt: float = 0.05
     """A row is uncertain if its chance of a flip is above this."""
     return_earlier: bool = True
-    """Whether the classifier of the log alone is returned where it makes credibly fewer mistakes than the last one."""
+    """Whether the classifier of the log alone is returned if it makes fewer mistakes than the last one, with 97.5 % confidence."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class NewtonVC:
     """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
 
     There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
-    is returned, unless the classifier of the log alone makes credibly fewer mistakes (:mod:`observal.methods.newton.earlier`).
+    is returned, unless the classifier of the log alone makes fewer mistakes with 97.5 % confidence (:mod:`observal.methods.newton.earlier`).
 
     Parameters
     ----------
