@@ -6,19 +6,36 @@ next step, such as a fit, cannot use.
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+PAUSE = 1.0  # seconds, after a part of a pass
 
-def give_back() -> None:
+
+_last = threading.local()
+
+
+def give_back(pause: float = 0.0) -> None:
     """Give freed memory back to the system, Arrow's for the thread that calls it; values stay as they are.
+
+    Parameters
+    ----------
+    pause : float
+        Seconds that must have passed since this thread last did so: getting memory again takes time, which counts where parts are quick.
 
     Examples
     --------
     >>> give_back()
     """
+    now = time.monotonic()
+    if now - getattr(_last, "time", -math.inf) < pause:
+        return
+    _last.time = now
     arrow: Any = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()

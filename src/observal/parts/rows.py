@@ -15,7 +15,7 @@ from observal.checks import Ints
 from observal.errors import InvalidInput
 from observal.parts.executors import Executor, Threads, executor_of
 from observal.parts.files import Part, find_parts, parquet, read_batches, require_unchanged, schema_of, summed
-from observal.parts.memory import give_back
+from observal.parts.memory import PAUSE, give_back
 from observal.threads import one_thread
 
 BLOCK_ROWS = 16_384
@@ -259,7 +259,7 @@ class Parts:
             found.append(table.take(wanted[here] - int(self.edges[k])))
             places.append(here)
             del table
-            give_back()
+            give_back(PAUSE)
         whole = pa.concat_tables(found, promote_options="permissive")
         return whole.take(np.argsort(np.concatenate(places))).combine_chunks()
 
@@ -274,13 +274,13 @@ def _taken(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
         begin += len(block)
         if b == rows.size:
             break
-    give_back()
+    give_back(PAUSE)
     return np.concatenate(out)
 
 
 def _mapped(X: Parts, function: Callable[[NDArray[Any]], Any], k: int) -> list[Any]:
     made = [function(block) for block in X.blocks(k)]
-    give_back()
+    give_back(PAUSE)
     return made
 
 

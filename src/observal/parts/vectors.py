@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, class_array, distinct_labels, frozen, plain_label, sealed
 from observal.errors import InvalidInput, InvalidLabel
-from observal.parts.memory import give_back
+from observal.parts.memory import PAUSE, give_back
 from observal.parts.rows import Parts
 
 MOST_CLASSES = 127  # codes are kept in one byte
@@ -159,7 +159,7 @@ def read_column(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]]) 
 
 def _column_of_part(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]], k: int) -> NDArray[Any]:
     made = np.concatenate([convert(table.column(0)) for table in rows.tables(k, [name])])
-    give_back()
+    give_back(PAUSE)
     return made
 
 
