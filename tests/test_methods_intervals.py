@@ -26,7 +26,7 @@ from observal.methods.cells import (
     wilson,
 )
 from observal.methods.draw import FREE, GATED, RANDOM, REASONS
-from observal.methods.intervals import population_intervals, would_take
+from observal.methods.intervals import intervals_of, judge_labels, would_take
 from observal.methods.newton.method import NewtonVC
 from observal.methods.pool import PoolState
 from observal.problem import Problem
@@ -313,7 +313,7 @@ def judged(problem, state, wrong, scores=np.zeros_like):
         return scores(rows).astype(float), np.zeros(rows.size, dtype=np.int64)
 
     no_gap = lambda before, rows: np.ones(rows.size)  # noqa: E731
-    intervals = population_intervals(problem, state, no_gap, own, out_of_fold)
+    intervals = intervals_of(problem, state, judge_labels(problem, state, no_gap, own, out_of_fold))
     return intervals, out_of_fold.seen
 
 
@@ -341,13 +341,14 @@ def test_what_a_fit_that_knows_a_row_says_of_it_does_not_count():
         session.tell(query.ids, world.oracle(query.ids))
     problem, state = session.problem, session._replayed()._states[-1]
     _, codes = state.labelled(problem)
-    intervals = population_intervals(
+    judged = judge_labels(
         problem,
         state,
         lambda before, rows: before.model.unlabelled_gaps(rows),
         lambda rows: (np.zeros(rows.size), world.y[rows]),  # knows every label
         lambda train, test: (np.zeros(test.size), 1 - codes[test]),  # is always wrong
     )
+    intervals = intervals_of(problem, state, judged)
     assert intervals["error"].estimate == pytest.approx(1.0)
 
 

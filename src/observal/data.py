@@ -8,21 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import (
-    Bools,
-    Floats,
-    Ints,
-    check_cost,
-    check_ids,
-    check_propensity,
-    distinct_labels,
-    encode_labels,
-    frozen,
-    missing_mask,
-)
+from observal.checks import Bools, Floats, Ints, check_cost, check_ids, check_propensity, frozen
 from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 from observal.frames import Frame, read_features, read_frame
+from observal.labels import distinct_labels, encode_labels, missing_mask
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, check_features, is_missing
+from observal.checks import Floats, Ints, check_features
 from observal.errors import InvalidInput
+from observal.labels import is_missing
 
 ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is"
 

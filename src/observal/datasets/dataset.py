@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, check_features, check_generator, check_whole, distinct_labels, frozen, missing_mask
+from observal.checks import Bools, check_features, check_generator, check_whole, frozen
 from observal.errors import InvalidInput, InvalidLabel
+from observal.labels import distinct_labels, missing_mask
 
 RandomState = int | np.random.Generator | None
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats, check_features, check_generator, encode_labels
+from observal.checks import Floats, check_features, check_generator
 from observal.datasets.dataset import RandomState, Region, dense_column, two_classes
 from observal.errors import InvalidInput
+from observal.labels import encode_labels
 
 
 def distance(X: Any, normal: tuple[float, ...], offset: float) -> Floats:

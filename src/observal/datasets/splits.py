@@ -8,19 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import (
-    check_generator,
-    check_ids,
-    check_number,
-    check_propensity,
-    check_share,
-    distinct_labels,
-    frozen,
-)
+from observal.checks import check_generator, check_ids, check_number, check_propensity, check_share, frozen
 from observal.data import LoggedData, Pool
 from observal.datasets.dataset import Dataset, RandomState
 from observal.datasets.policies import Policy
 from observal.errors import InvalidInput, UnknownRow
+from observal.labels import distinct_labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Floats, Ints, encode_labels, frozen
+from observal.checks import Bools, Floats, Ints, frozen
 from observal.data import Pool
 from observal.datasets import Simulation
 from observal.errors import InvalidInput
+from observal.labels import encode_labels
 from observal.methods.base import Method
 from observal.methods.paper.linear import LinearClassifier, growing_epochs
 from observal.problem import Problem

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal import propensity as chances
-from observal.checks import Bools, Floats, check_propensity, distinct_labels
+from observal.checks import Bools, Floats, check_propensity
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidLabel
+from observal.labels import distinct_labels
 from observal.tables import read_labels
 
 _MOST_DENSE_VALUES = 10_000_000  # 80 MB; larger sparse matrices stay sparse

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import is_missing
 from observal.errors import InvalidInput
+from observal.labels import is_missing
 from observal.spreadsheets import csv_rows, restored
 from observal.tables.formats import Format, encoding_of
 from observal.workbooks import cell_text, read_workbook

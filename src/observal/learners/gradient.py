@@ -13,8 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from observal.checks import Floats, check_number, check_whole, encode_labels
+from observal.checks import Floats, check_number, check_whole
 from observal.errors import InvalidLabel
+from observal.labels import encode_labels
 
 
 class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

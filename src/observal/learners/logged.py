@@ -15,8 +15,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from observal.checks import Bools, Floats, check_number, check_propensity, distinct_labels, encode_labels, missing_mask
+from observal.checks import Bools, Floats, check_number, check_propensity
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+from observal.labels import distinct_labels, encode_labels, missing_mask
 from observal.learners.newton import Loss, Regulariser, make_objective, solve
 from observal.risk import clipped
 from observal.weights import passive_clip_threshold, plain_importance

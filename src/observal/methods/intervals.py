@@ -128,18 +128,6 @@ class JudgedLabels:
         return self.rows, self.codes, self.predicted, self.cells.row_weight
 
 
-def population_intervals(
-    problem: Problem,
-    state: PoolState,
-    gaps: Gaps,
-    scores_of: Callable[[Ints], Scores],
-    out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
-    folds: int = FOLDS,
-) -> dict[str, Interval]:
-    """Return the intervals of :func:`intervals_of` for the labels that :func:`judge_labels` finds, whose parameters these are."""
-    return intervals_of(problem, state, judge_labels(problem, state, gaps, scores_of, out_of_fold, folds))
-
-
 def judge_labels(
     problem: Problem,
     state: PoolState,

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, class_array, distinct_labels, frozen, plain_label, sealed
+from observal.checks import Bools, Floats, Ints, frozen, sealed
 from observal.errors import InvalidInput, InvalidLabel
+from observal.labels import class_array, distinct_labels, plain_label
 from observal.parts.memory import PAUSE, give_back
 from observal.parts.rows import Parts
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal import propensity as chances
-from observal.checks import Bools, Floats, check_propensity, distinct_labels
+from observal.checks import Bools, Floats, check_propensity
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
+from observal.labels import distinct_labels
 from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
 from observal.tables.encoding import TableEncoder
 from observal.tables.formats import format_of

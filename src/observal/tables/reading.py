@@ -12,8 +12,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from observal.checks import is_absent
 from observal.errors import InvalidInput
+from observal.labels import is_absent
 from observal.parts.files import PARQUET
 from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
 from observal.tables.settling import settle, with_missing

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from skactiveml.utils import check_scalar, check_type
 
-from observal.checks import Bools, Floats, Ints, check_number, check_propensity, distinct_labels
+from observal.checks import Bools, Floats, Ints, check_number, check_propensity
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidPropensity
+from observal.labels import distinct_labels
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.newton.model import TEMPERED, Fitter

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, distinct_labels
+from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
+from observal.labels import distinct_labels
 
 LABEL = "label"
 

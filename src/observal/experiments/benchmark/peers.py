@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Floats, Ints, encode_labels
+from observal.checks import Floats, Ints
 from observal.datasets import Simulation
 from observal.experiments.benchmark.libraries import LIBRARY_PEERS
 from observal.experiments.benchmark.rows import REFRESH, Rows, choose_strength, logistic
 from observal.experiments.curves import Curve
+from observal.labels import encode_labels
 
 
 def _forest(seed: int, strength: float) -> Any:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Floats, Ints, encode_labels
+from observal.checks import Floats, Ints
 from observal.datasets import Simulation
 from observal.folds import sklearn_folds
+from observal.labels import encode_labels
 from observal.problem import Problem
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))

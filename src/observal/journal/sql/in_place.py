@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints, class_array, sealed
+from observal.checks import Ints, sealed
 from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
 from observal.journal.sql.store import Transaction
+from observal.labels import class_array
 from observal.parts import Parts
 from observal.parts.files import Part, require_unchanged
 from observal.parts.vectors import CodedLabels, LazyIds
