@@ -29,11 +29,11 @@ __all__ = ["Rebenchmark", "RebenchmarkReport", "default_methods", "rebenchmark"]
 
 
 def default_methods() -> dict[str, Method]:
-    """Return our methods, one line each. The protocol buys one label at a time; NewtonVC does so, too, because that is quick."""
+    """Return our methods. They buy one label at a time, as the protocol does."""
     from observal.methods.auto.method import AutoVC
     from observal.methods.newton.method import NewtonVC
 
-    return {"AutoVC": AutoVC(), "NewtonVC": NewtonVC(batch=1)}
+    return {"AutoVC": AutoVC(batch=1), "NewtonVC": NewtonVC(batch=1)}
 
 
 @dataclass(frozen=True, eq=False)
