@@ -81,6 +81,7 @@ def build(kind: type[Any], fields: dict[str, Any]) -> Any:
         ) from error
 
 
+@cache
 def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
