@@ -58,13 +58,15 @@ def members_of(path):
 
 def write_members(path, members, sealed=False, comment=b"", compression=zipfile.ZIP_STORED):
     """Write a zip with these members; `sealed` gives it the digest that a forger would."""
-    with path.open("w+b") as file:
-        with zipfile.ZipFile(file, "w", compression) as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-            archive.comment = comment
-        if sealed:
-            seal(file)
+    file = io.BytesIO()  # thousands are written, and on disk every member would be several writes
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.comment = comment
+    if sealed:
+        seal(file)
+    path.unlink(missing_ok=True)  # a file that is emptied and written again is put on the disk at once
+    path.write_bytes(file.getvalue())
     return path
 
 

@@ -1,4 +1,4 @@
-"""``observal serve`` as a process of its own, for tests in a browser: it can be killed and started again."""
+"""``observal serve`` for tests in a browser: as a process of its own, which can be killed and started again, or in a thread."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import uvicorn
 
 from observal.campaign import Campaign
 from observal.journal.sql.people import add_person
 from observal.journal.sql.store import open_store
 from observal.methods import NewtonVC
+from observal.server import desk
+from observal.server.app import create_app
+from observal.server.guard import Guard
+from observal.server.serving import listen, owner_link
+from tests.serving import InThread
 
 
 class Server:
@@ -67,6 +75,29 @@ class Server:
         """Add an annotator and return their link."""
         with open_store(self.campaign).writing() as transaction:
             return f"{self.address}/login?token={add_person(transaction, name, 'annotator')}"
+
+
+class ThreadServer(Server):
+    """The same in a thread, and what fits in another: two processes take seconds to start. It cannot be killed."""
+
+    def start(self) -> None:
+        """Start the server and note its link."""
+        listening = listen("127.0.0.1", self.port)
+        self.port = listening.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        with mock.patch.object(desk, "Worker", InThread):
+            app = Guard(create_app(desk.Desk(str(self.campaign), *self._arguments)))
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
+        config.load()
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        self.link = owner_link(open_store(self.campaign), "127.0.0.1", self.port)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the server."""
+        self._server.should_exit = True
+        self._thread.join(15)
 
 
 def make_loans(path: Path, labels: int = 40, batch: int = 40, overlap: int = 1, **more: Any) -> Campaign:

@@ -56,10 +56,15 @@ def one_thread():
 
 
 @pytest.fixture
-def small_models(monkeypatch):
+def two_strengths(monkeypatch):
+    """Let logistic regression choose from two ridges, not seven: for tests that are not about the choice."""
+    monkeypatch.setattr("observal.experiments.benchmark.rows.STRENGTHS", (0.1, 10.0))
+
+
+@pytest.fixture
+def small_models(monkeypatch, two_strengths):
     small = replace(FAMILIES["forest"], make=lambda seed, _: RandomForestClassifier(5, random_state=seed))
     monkeypatch.setitem(FAMILIES, "forest", small)
-    monkeypatch.setattr("observal.experiments.benchmark.rows.STRENGTHS", (0.1, 10.0))
 
 
 @pytest.fixture
@@ -281,6 +286,7 @@ BY_HAND = [
 ]
 
 
+@pytest.mark.usefixtures("two_strengths")
 @pytest.mark.parametrize("name", BY_HAND)
 def test_peers_by_hand_buy_the_budget_from_the_pool_alone(name):
     world = make_world(LINEAR, 0, 0, 200)
@@ -290,6 +296,7 @@ def test_peers_by_hand_buy_the_budget_from_the_pool_alone(name):
     assert curve.errors.tolist() == again.errors.tolist()
 
 
+@pytest.mark.usefixtures("two_strengths")
 @pytest.mark.parametrize("name", BY_HAND)
 def test_peers_by_hand_take_three_classes(name, tables):
     world = make_world(Cell("three", "scorecard", True, 3, table=True), 0, 0, 240, tables)
@@ -299,6 +306,7 @@ def test_peers_by_hand_take_three_classes(name, tables):
     assert curve.errors[-1] < 1.0 - most
 
 
+@pytest.mark.usefixtures("two_strengths")
 @pytest.mark.parametrize("family", ["logistic", "forest", "LightGBM"])
 def test_peers_by_hand_that_bought_everything_agree(family):
     simulation = make_world(LINEAR, 0, 0, 200).simulation
@@ -325,6 +333,7 @@ def test_margin_by_hand_asks_for_the_rows_in_doubt(monkeypatch):
     assert_allclose(margins(Model(), rows.X[:30]), slow.margins(chances.tolist()))
 
 
+@pytest.mark.usefixtures("two_strengths")
 @pytest.mark.parametrize("name", BY_HAND)
 def test_peers_by_hand_live_with_a_log_of_one_class_or_none(name):
     simulation = make_world(LINEAR, 0, 0, 200).simulation
@@ -334,6 +343,7 @@ def test_peers_by_hand_live_with_a_log_of_one_class_or_none(name):
         assert run_peer(name, bare, 20, 10, 0).labels[-1] == 20
 
 
+@pytest.mark.usefixtures("two_strengths")
 @activeml
 @pytest.mark.parametrize("name", ["margin", "DiscriminativeAL", "CoreSet", "random", "margin-trees"])
 def test_activeml_peers_buy_the_budget_from_the_pool_alone(name):
@@ -348,6 +358,7 @@ def test_activeml_peers_buy_the_budget_from_the_pool_alone(name):
     assert whole.labels[-1] == len(world.simulation.pool) == rows.pool.size
 
 
+@pytest.mark.usefixtures("two_strengths")
 @activeml
 def test_peers_that_bought_everything_agree():
     simulation = make_world(LINEAR, 0, 0, 200).simulation
@@ -356,6 +367,7 @@ def test_peers_that_bought_everything_agree():
     assert len(set(ends.values())) == 1
 
 
+@pytest.mark.usefixtures("two_strengths")
 @activeml
 def test_peers_live_with_a_log_of_one_class():
     simulation = make_world(LINEAR, 0, 0, 200).simulation
@@ -378,6 +390,7 @@ def test_vowpal_wabbit_runs_live(name):
 # -- the whole
 
 
+@pytest.mark.usefixtures("two_strengths")
 def test_a_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
     spec = tiny(methods={"ours": ActiveVC(fit_intercept=True)})
     steps: list[tuple[int, int]] = []
@@ -407,6 +420,7 @@ def test_a_method_with_other_settings_is_run_anew():
     assert a.key(unit) != b.key(unit)
 
 
+@pytest.mark.usefixtures("two_strengths")
 def test_interrupting_keeps_what_is_finished(tmp_path):
     spec = tiny()
 
@@ -548,6 +562,7 @@ def test_methods_are_picked_by_name():
         pick_methods(["Nobody"])
 
 
+@pytest.mark.usefixtures("small_models")
 def test_a_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
     command = ("benchmark", "--jobs", "1")
     common = ("--trials", "1", "--rows", "100", "--methods", "ActiveVC", "--peers", "random/forest")

@@ -16,7 +16,10 @@ from tests.postgres import postgres  # noqa: F401  a fixture
 
 # Children are forked from a server that has imported everything and computed nothing: quick, and no thread is lost.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["__main__", "tests.campaigns", "observal.learners.newton", "scipy.special", "pyarrow"])
+OURS = ("__main__", "tests.campaigns", "observal.methods.newton.model")
+THEIRS = ("scipy.special", "pyarrow.pandas_compat", "pandas", "joblib", "threadpoolctl", "psycopg")
+DIALECTS = ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg")
+CONTEXT.set_forkserver_preload([*OURS, *THEIRS, *DIALECTS])
 
 
 def start(*arguments):

@@ -51,7 +51,7 @@ def test_what_is_written_cannot_be_changed_or_removed(tmp_path, request, place):
 
 @PLACES
 def test_every_schema_since_the_first_becomes_the_newest(tmp_path, request, place):
-    """The schemas themselves: from each revision on, the tables end up as a new campaign has them."""
+    """The schemas themselves: from each revision on, tables and triggers end up as a new campaign has them."""
     known = revisions()
     assert known[-1] == NEWEST
     found = []
@@ -64,10 +64,32 @@ def test_every_schema_since_the_first_becomes_the_newest(tmp_path, request, plac
         with engine.begin() as connection:
             migrate(connection)
             assert schema_version(connection) == NEWEST
-            inspector = sa.inspect(connection)
-            names = sorted(inspector.get_table_names())
-            found.append({name: [(c["name"], str(c["type"])) for c in inspector.get_columns(name)] for name in names})
-    assert all(tables == found[0] for tables in found)
+            found.append(schema_of(connection))
+    new = address(place, tmp_path, request)
+    make_campaign(new)
+    with engine_of(new).begin() as connection:
+        assert schema_version(connection) == NEWEST
+        assert found == [schema_of(connection)] * len(found)
+
+
+def schema_of(connection):
+    """Return each table's columns and key, and what refuses changes."""
+    inspector = sa.inspect(connection)
+    tables = {
+        name: (
+            [{**column, "type": str(column["type"])} for column in inspector.get_columns(name)],
+            inspector.get_pk_constraint(name),
+        )
+        for name in inspector.get_table_names()
+    }
+    if connection.dialect.name == "sqlite":
+        triggers = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
+    else:
+        triggers = (
+            "SELECT tgname, relname, pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid "
+            "WHERE pg_table_is_visible(c.oid)"  # not those of other tests' campaigns
+        )
+    return tables, sorted(connection.execute(sa.text(triggers)).all())
 
 
 def test_a_campaign_of_the_first_schema_goes_on(tmp_path):

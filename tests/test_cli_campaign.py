@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from observal.errors import ObservalError
 from tests.command import invoke
+from tests.command import observal as main
 from tests.postgres import postgres  # noqa: F401  a fixture
 
 
@@ -245,15 +246,15 @@ def process(*arguments, **environment):
 
 
 def test_as_a_process(made, files):
-    """No colour when piped, an error in one line without a traceback, and labels from the input."""
+    """No colour when piped, an error in one line without a traceback, and completion."""
     asked = process("ask", made, "-n", 2)
     assert asked.returncode == 0, asked.stderr
     assert "\x1b" not in asked.stdout
     assert asked.stderr == ""
-    wrong = process("tell", made, files / "none.csv")
+    wrong = main("tell", made, files / "none.csv")
     assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (1, "", 1)
     assert wrong.stderr.startswith("observal: ")
-    assert "Traceback" in process("status", files / "none.db", "--debug").stderr
+    assert "Traceback" in main("status", files / "none.db", "--debug").stderr
     assert "complete" in process("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").stdout
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,16 +10,21 @@ import pytest
 from observal.campaign import Campaign
 from observal.datasets import load_shipped
 from observal.errors import CampaignExists
+from tests.command import observal
 
 
-def demo(*arguments, cwd):
-    command = [sys.executable, "-m", "observal", "demo", "--trials", "2", *arguments]
-    one_core = {**os.environ, "LOKY_MAX_CPU_COUNT": "1"}  # the other one has its own tests
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=one_core, check=False)
+@pytest.fixture
+def module(monkeypatch):
+    """The demo's module, with fewer labels to buy; the slow test below buys all."""
+    from observal.experiments import demo
+
+    monkeypatch.setattr(demo, "LABELS", 20)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # other processes would buy all, and have their own tests
+    return demo
 
 
-def test_demo_writes_figure_campaign_and_report_says_where_and_takes_the_place_of_an_earlier_one(tmp_path, monkeypatch):
-    done = demo("--out", "out/demo", cwd=tmp_path)
+def test_demo_writes_figure_campaign_and_report_says_where_and_takes_the_place_of_an_earlier_one(tmp_path, module):
+    done = observal("demo", "--trials", 2, "--out", "out/demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     out = tmp_path / "out" / "demo"
@@ -33,17 +35,15 @@ def test_demo_writes_figure_campaign_and_report_says_where_and_takes_the_place_o
     assert "the log alone" in done.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
     assert any(name in page for name in load_shipped("breast_cancer").feature_names)
-    for said in ("malignant", "60 more labels were bought", "observal demo --out out/demo"):
+    for said in ("malignant", "20 more labels were bought", "observal demo --out out/demo"):
         assert said in page
     assert str(tmp_path) not in page
     status = Campaign.open(out / "demo.db").status()
-    assert (status.labels, status.stopped) == (60, "the label budget of 60 is spent")
+    assert (status.labels, status.stopped) == (20, "the label budget of 20 is spent")
     assert status.random_state == 0
     assert "--seed 0" in page
 
-    from observal.experiments import demo as module
-
-    monkeypatch.setattr(module, "LABELS", 10)
+    module.LABELS = 10
     path, report = module.run_campaign(out, 1)
     assert (path, report) == (out / "demo.db", out / "report.html")
     status = Campaign.open(path).status()

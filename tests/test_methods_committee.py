@@ -48,7 +48,7 @@ def three_classes(seed=0, n=500):
 
 def test_boosted_trees_on_three_classes_beat_their_start():
     logged, pool, X, y = three_classes()
-    trees = HistGradientBoostingClassifier(max_iter=15, min_samples_leaf=3, early_stopping=False)
+    trees = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=3, early_stopping=False)
     result = ob.run(logged, pool, lambda ids: y[200:][ids], CommitteeVC(trees, members=4, batch=20), label_budget=60)
     errors = [1 - r.estimator.score(X, y) for r in result.rounds]
     assert errors[-1] < 0.7 * errors[0]

@@ -9,7 +9,7 @@ import pytest
 
 from observal.campaign import Campaign
 from tests.browser import PHONE, until, violations
-from tests.page_server import Server, make_loans
+from tests.page_server import Server, ThreadServer, make_loans
 
 AWAY = ("Failed to load resource", "ERR_CONNECTION_REFUSED")
 
@@ -29,10 +29,10 @@ def serve(tmp_path):
     """Return a function that makes a campaign and serves it."""
     servers = []
 
-    def start(labels=40, batch=40, overlap=1):
+    def start(labels=40, batch=40, overlap=1, kind=ThreadServer):
         path = tmp_path / "loans.db"
         make_loans(path, labels, batch, overlap)
-        servers.append(Server(path, "--title", "Will it be repaid?"))
+        servers.append(kind(path))
         return servers[-1]
 
     yield start
@@ -128,7 +128,7 @@ def test_two_people_never_get_the_same_row(office, open_page):
 
 
 def test_answers_wait_while_the_server_is_away(serve, open_page):
-    server = serve()
+    server = serve(kind=Server)
     page = open_page(server.link, expected=AWAY)
     told = {press(page, "1"): "no" for _ in range(5)}
     wait_saved(page)

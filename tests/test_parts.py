@@ -311,13 +311,13 @@ def test_rows_in_parquet_are_not_copied_into_a_campaign_from_arrays(made, tmp_pa
 
 @pytest.mark.parametrize(
     "method",
-    [ob.AutoVC(), NEWTON, ob.AutoVC(priority="measure", batch=40, learners=("kernel", "boosted"))],
+    [ob.AutoVC(), NEWTON, ob.AutoVC(priority="measure", batch=24, learners=("kernel", "boosted"))],
     ids=["auto", "newton", "measure"],
 )
 def test_parts_and_memory_ask_the_same_and_fit_the_same(made, method):
     folder, tables = made
     runs = [
-        ob.run(*data, labels_of(tables), method, label_budget=40)
+        ob.run(*data, labels_of(tables), method, label_budget=24)
         for data in (in_memory(tables), in_parts(folder, "threads"))
     ]
     assert runs[0].queries["id"].tolist() == runs[1].queries["id"].tolist()
@@ -363,9 +363,13 @@ def bits_of(folder, tables, executor):
     return out
 
 
-def test_workers_and_the_order_of_completion_change_no_bit(made):
+@pytest.fixture(scope="module")
+def expected(made):
+    return bits_of(*made, Serial())
+
+
+def test_workers_and_the_order_of_completion_change_no_bit(made, expected):
     folder, tables = made
-    expected = bits_of(folder, tables, Serial())
     for executor in (Threads(2), Shuffled(0), Shuffled(1), "processes"):
         assert bits_of(folder, tables, executor) == expected
 
@@ -483,9 +487,8 @@ def cluster():
         yield client
 
 
-def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, cluster):
+def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, expected, cluster):
     folder, tables = made
-    expected = bits_of(folder, tables, Serial())
     pid = next(iter(cluster.run(os.getpid).values()))
     killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
     killer.start()

@@ -611,8 +611,8 @@ def check_harmless(page):
 
 def test_the_report_of_a_nasty_campaign_is_harmless(nasty):
     where, _ = nasty
-    campaign = Campaign.open(where)  # once: what it has fitted serves all five
-    for number, title in enumerate([*MARKUP, STEER]):
+    campaign = Campaign.open(where)  # once: what it has fitted serves both
+    for number, title in enumerate([" ".join(MARKUP), STEER]):  # below, each is a title of its own
         path = write_campaign_report(campaign, where.parent / f"{number}.html", title, command=MARKUP[0])
         check_harmless(path.read_text(encoding="utf-8"))
 

@@ -196,11 +196,11 @@ def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
 def slow_margins(X, signs, weights, ridge):
     """Each row's margin by a fit from scratch on the other folds."""
     folds, margins = random_folds(signs, 5, np.random.default_rng(0)), np.empty(signs.size)
-    for row in range(signs.size):
-        inside = folds != folds[row]
+    for fold in range(5):
+        inside, left_out = folds != fold, folds == fold
         rows, labels, shares = twin.with_half_rows(X[inside], signs[inside], weights[inside])
         fit = LogisticRegression(C=1.0 / ridge, tol=1e-9, max_iter=5000).fit(rows, labels, sample_weight=shares)
-        margins[row] = signs[row] * fit.decision_function(X[row : row + 1])[0]
+        margins[left_out] = signs[left_out] * fit.decision_function(X[left_out])
     return margins
 
 

@@ -186,6 +186,7 @@ def test_a_campaign_is_measured_against_rows_never_seen(monkeypatch, kind, metho
 
 def test_a_campaign_of_auto_vc_is_measured(monkeypatch):
     monkeypatch.setattr(coverage, "TEST_ROWS", 2000)
+    monkeypatch.setattr(coverage, "LABELS", 60)
     measured_alike(coverage.blind_spot, coverage.auto)
 
 

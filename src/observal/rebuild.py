@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -81,8 +82,7 @@ def build(kind: type[Any], fields: dict[str, Any]) -> Any:
         ) from error
 
 
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
 
 
 def _fits(value: Any, hint: Any) -> bool:

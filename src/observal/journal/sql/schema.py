@@ -8,6 +8,7 @@ when they keep the rows they hold, and replies to requests that may be sent twic
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ journal = sa.Table(
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
-    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False, server_default=""),
 )
 head = sa.Table(
     "observal_head",
@@ -83,6 +84,12 @@ reply = sa.Table(
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
 )
+_version = sa.Table(
+    VERSION_TABLE,
+    _metadata,
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
 
 
 def schema_version(connection: sa.Connection) -> str | None:
@@ -91,6 +98,39 @@ def schema_version(connection: sa.Connection) -> str | None:
         return None
     version = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
     return None if version is None else str(version)
+
+
+def create_schema(connection: sa.Connection) -> None:
+    """Make the newest schema in an empty database: in SQLite at once, which takes a tenth of the time of all migrations.
+
+    Examples
+    --------
+    >>> import sqlalchemy as sa
+    >>> with sa.create_engine("sqlite://").begin() as connection:
+    ...     create_schema(connection)
+    ...     schema_version(connection) == NEWEST
+    True
+    """
+    if connection.dialect.name != "sqlite":
+        migrate(connection)
+        return
+    for statement in _sqlite_statements():
+        connection.exec_driver_sql(statement)
+    connection.execute(sa.insert(_version), {"version_num": NEWEST})
+
+
+@cache
+def _sqlite_statements() -> list[str]:
+    """Return what makes the tables, and has SQLite refuse to change or remove rows of those that only grow."""
+    from sqlalchemy.dialects.sqlite import dialect
+
+    tables = [str(sa.schema.CreateTable(table).compile(dialect=dialect())) for table in _metadata.tables.values()]
+    return tables + [
+        f"CREATE TRIGGER {table.name}_no_{change.lower()} BEFORE {change} ON {table.name} "
+        f"BEGIN SELECT RAISE(ABORT, '{table.name} can only grow'); END"
+        for table in (journal, data, digest_of_chunk)
+        for change in ("UPDATE", "DELETE")
+    ]
 
 
 def revisions() -> list[str]:

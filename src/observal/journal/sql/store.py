@@ -23,7 +23,17 @@ import sqlalchemy as sa
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
 from observal.journal.events import Event
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
-from observal.journal.sql.schema import NEWEST, READABLE, data, digest_of_chunk, head, journal, migrate, schema_version
+from observal.journal.sql.schema import (
+    NEWEST,
+    READABLE,
+    create_schema,
+    data,
+    digest_of_chunk,
+    head,
+    journal,
+    migrate,
+    schema_version,
+)
 from observal.writing import check_target, remove_stale
 
 PATIENCE = 120  # seconds that a command waits for other writers
@@ -206,7 +216,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
         store = Store(_engine(address), _name(address))
         with _write(store._engine, store.name) as connection:
             _refuse_existing(schema_version(connection) is not None, store.name)
-            migrate(connection)
+            create_schema(connection)
             fill(Transaction(connection, store.name))
         return store
     refuse_existing(address)
@@ -216,7 +226,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
         engine = _engine(_sqlite_url(partial))
         with sentences(str(address)):
             with engine.connect() as connection, connection.begin():
-                migrate(connection)
+                create_schema(connection)
                 fill(Transaction(connection, str(address)))
             with engine.connect() as connection:
                 # Not earlier: while the file is being filled, a write-ahead log would write everything twice.
