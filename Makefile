@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/ready
 # Compiled kernels are kept between runs, out of the source tree.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
+# So are compiled modules, whatever the shell says: each of the many processes of the tests would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint system verify bench docs clean
 

@@ -1,6 +1,6 @@
 """Shared set-up: examples are drawn the same way on every run, and compiling a kernel is not a slow example.
 
-There are more workers of pytest-xdist than cores, so libraries get one thread: waiting threads would take the others' time. Modules with
+Each worker of pytest-xdist has one core, so libraries get one thread: waiting threads would take the others' time. Modules with
 long tests come first, so that no worker is left with one when the others have nothing more to do.
 """
 
@@ -18,7 +18,6 @@ gc.disable()  # imports make objects that stay; looking for garbage among them t
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from observal.threads import cores  # noqa: E402
 from tests.browser import browser, open_page  # noqa: E402
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: E402
 
@@ -56,11 +55,6 @@ LONG = (
     "security_campaign",
     "methods_committee",
 )
-
-
-def pytest_xdist_auto_num_workers():
-    """Start one worker more than there are cores: tests that wait for a browser or another process leave theirs idle."""
-    return cores() + 1
 
 
 def pytest_collection_modifyitems(items):

@@ -39,13 +39,18 @@ def _watch():
 
 @contextlib.contextmanager
 def nothing_happens():
-    """Fail if a process is started, a file is written or removed, or a module that a file named is imported."""
+    """Fail if a process is started, a file is written or removed, or a module that a file named is imported.
+
+    Our own modules may be imported late, but are not stored in compiled form meanwhile.
+    """
     _watch()
     seen: list[str] = []
     _watching.append(seen)
+    keeps, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = keeps
         _watching.pop()
     assert not seen, seen
 
