@@ -23,6 +23,7 @@ from observal.journal.sql import people
 from observal.journal.sql.store import open_store
 from observal.server.rows import Rows, pixel_grid
 from observal.server.serving import check_host, owner_link
+from observal.server.worker import _Process
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
@@ -347,6 +348,31 @@ def test_rounds_are_measured_in_the_background_and_the_model_comes_as_a_file(her
     (tmp_path / "model.skops").write_bytes(reply.content)
     X = Campaign.open(here.where).problem.pool.X
     assert len(ob.load_model(tmp_path / "model.skops").predict(X[:5])) == 5
+
+
+def test_an_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_path):
+    campaign = make_campaign(tmp_path / "c.db")
+    for _ in range(2):
+        query = campaign.ask()
+        campaign.tell(query.ids, [truth_of(int(i)) for i in query.ids])
+    sent, waiting = [], [("look", (1, None))]
+
+    class Pipe:
+        def recv(self):
+            return waiting.pop(0) if waiting else ("stop", None)
+
+        def poll(self):
+            return bool(waiting)
+
+        def send(self, message):
+            if message[0] == "rounds" and not any(kind == "rounds" for kind, _ in sent):
+                waiting.append(("export", str(tmp_path / "model.skops")))
+            sent.append(message)
+
+    _Process(str(tmp_path / "c.db"), Pipe()).run()
+    assert [kind for kind, _ in sent] == ["looked", "rounds", "exported", "looked", "rounds", "rounds", "rounds"]
+    assert all(row["error"] for row in sent[-1][1])
+    assert (tmp_path / "model.skops").exists()
 
 
 def test_a_method_that_fails_is_told_and_tried_again(here, monkeypatch):

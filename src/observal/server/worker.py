@@ -137,8 +137,8 @@ class _Process:
                 self._export(content)
             else:
                 wanted, waiting = content[0], content[1] or waiting
-            if wanted and not self._pipe.poll():  # several looks are one, and an export comes first
-                self._look(wanted, waiting)
+            # Several looks are one, and an export comes first, even if rounds are being measured.
+            if wanted and not self._pipe.poll() and self._look(wanted, waiting):
                 wanted, waiting = 0, None
 
     def _export(self, path: str) -> None:
@@ -149,26 +149,29 @@ class _Process:
             refusal = error
         self._pipe.send(("exported", (path, refusal)))
 
-    def _look(self, number: int, waiting: str | None) -> None:
+    def _look(self, number: int, waiting: str | None) -> bool:
+        """Open a round if none is open, and measure what is closed; return whether all of that is done."""
         try:
             self._campaign.open_round(waiting)
             self._pipe.send(("looked", number))
-            self._measure()
+            return self._measure()
         except ObservalError as error:
             self._pipe.send(("failed", (number, str(error))))
         except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # a method that cannot go on
             self._pipe.send(("failed", (number, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")))
+        return True
 
-    def _measure(self) -> None:
-        """Send the error of each closed round, the latest first; stop when the server asks for something else."""
+    def _measure(self) -> bool:
+        """Send the error of each closed round, the latest first; break off when the server asks for something else."""
         replay = self._campaign._replayed()
         rounds: dict[int, dict[str, Any]] = {k: _row(k, replay.bought(k), None) for k in range(replay.closed + 1)}
         for k in reversed(range(replay.closed + 1)):
             error = replay.intervals(k)["error"]
             rounds[k] = _row(k, replay.bought(k), error)
             self._pipe.send(("rounds", list(rounds.values())))
-            if self._pipe.poll():
-                return
+            if k and self._pipe.poll():
+                return False
+        return True
 
 
 def _row(k: int, labels: int, error: Any) -> dict[str, Any]:
