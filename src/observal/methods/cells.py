@@ -21,7 +21,7 @@ FEW_KNOWN = 12  # of a stratum; one with fewer may count as unknown, if interval
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
-CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes
+CORRELATED = 1.1  # how much larger the standard error is than that of independent mistakes, if a method says no other
 LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
 MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
@@ -47,6 +47,8 @@ class Cells:
         All rows.
     lightest, heaviest : arrays, optional
         What the weights may be if the log's odds of revealing a label are off by a factor of up to `HIDDEN`.
+    correlated : float
+        How much larger the standard error is than that of independent mistakes.
     """
 
     share: Floats
@@ -56,6 +58,7 @@ class Cells:
     n_rows: int
     lightest: Floats | None = None
     heaviest: Floats | None = None
+    correlated: float = CORRELATED
 
     def confounded(self, mistakes: Floats, error: Interval) -> Interval:
         """Return the interval for the error, moved out by as far as a hidden cause of labelling may move the estimate.
@@ -154,7 +157,7 @@ class Cells:
         spread = (n * (spread + (means - centre) ** 2) + away) / more
         parts = self.share**2 * spread / more
         freedom = float(parts.sum() ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
-        variance = float(CORRELATED**2 * parts.sum() + self.share @ means**2 / self.n_rows) / whole**2
+        variance = float(self.correlated**2 * parts.sum() + self.share @ means**2 / self.n_rows) / whole**2
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)

@@ -17,7 +17,8 @@ multiple importance sampling with the rate of our own labelling measured in each
 **Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
 pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare, little of it is a
 mistake. The out-of-fold fits share most of
-their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth. Student's t with Satterthwaite's
+their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth, with AutoVC by a fifth: its learners'
+weights and settings were chosen with all labels. Student's t with Satterthwaite's
 degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was seen.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
@@ -34,14 +35,14 @@ is about the share of mistakes, whatever they cost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.folds import dealt_folds
 from observal.interval import Interval
-from observal.methods.cells import CONFIDENCE, FEW_KNOWN, METHOD, Cells, make_cells
+from observal.methods.cells import CONFIDENCE, CORRELATED, FEW_KNOWN, LEAST_KNOWN, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
 from observal.methods.draw import FREE, GATED
 from observal.methods.measures import BASELINE, measured
@@ -135,6 +136,7 @@ def judge_labels(
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
+    correlated: float = CORRELATED,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -154,6 +156,8 @@ def judge_labels(
         scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
+    correlated : float
+        How much larger the standard error is than that of independent mistakes.
     """
     rows, codes = state.labelled(problem)
     if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
@@ -169,7 +173,10 @@ def judge_labels(
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     error = _values(codes, predicted)["error"]
-    cells = narrower(make_cells(*sorting), make_cells(*sorting, least_known=FEW_KNOWN), *error)
+    found, careful = (
+        replace(make_cells(*sorting, least_known=least), correlated=correlated) for least in (LEAST_KNOWN, FEW_KNOWN)
+    )
+    cells = narrower(found, careful, *error)
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
 
 
