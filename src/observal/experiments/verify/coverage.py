@@ -21,7 +21,7 @@ from observal.threads import one_thread
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
 LABELS, BATCH = 200, 50
 COVERED, COVERED_RARE, COVERED_HARDER, WIDEST = 0.93, 0.9, 0.88, 2.0
-WIDEST_LOW = 3.0  # where propensities go down to 0.001
+WIDEST_LOW = 3.5  # where propensities go down to 0.001
 MOST_SLOW = 500  # campaigns of methods that take seconds for each
 MEASURES = ("error", "precision", "recall", "prevalence", BALANCED)
 
