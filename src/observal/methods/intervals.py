@@ -17,8 +17,8 @@ multiple importance sampling with the rate of our own labelling measured in each
 **Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
 pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare, little of it is a
 mistake. The out-of-fold fits share most of
-their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth, with AutoVC by a fifth: its learners'
-weights and settings were chosen with all labels. Student's t with Satterthwaite's
+their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth, and with AutoVC by a fifth,
+because with a tenth its intervals covered in 93 % of simulated campaigns. Student's t with Satterthwaite's
 degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was seen.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each

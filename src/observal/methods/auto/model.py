@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 # With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
 INTERVAL_FOLDS = 10
-CORRELATED = 1.2  # in place of 1.1, with which 335 of 360 intervals covered: weights and settings have seen all labels
+CORRELATED = 1.2  # in place of 1.1, with which only 335 of 360 intervals covered
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
 AGAIN = 1.5  # weights and settings are chosen again when this many times the labels were bought
 
