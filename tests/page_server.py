@@ -78,7 +78,7 @@ class Server:
 
 
 class ThreadServer(Server):
-    """The same in a thread, and what fits in another: two processes take seconds to start. It cannot be killed."""
+    """The same server in a thread, and its fitting in another: two processes would take seconds to start. It cannot be killed."""
 
     def start(self) -> None:
         """Start the server and note its link."""

@@ -94,7 +94,7 @@ class Calibration:
             )
         elif self.status == "everything revealed":
             found.append(
-                "Every label was certain to be revealed or certain to stay hidden: so the propensities cannot be checked."
+                "Every label was certain to be revealed or certain to stay hidden, so the propensities cannot be checked."
             )
         elif self.status == "too few rows":
             found.append("The log is too small to check whether the propensities are right.")
