@@ -324,6 +324,24 @@ def test_intervals_judge_labels_by_whole_blends_that_have_not_seen_them():
     X, population, kept = problem.take(rows), state.fit.population, state.model.chosen
     blend = fit_blend(population, X[train], codes[train], weights[train], logged.classes, FAST, kept).blend
     np.testing.assert_allclose(found[test], blend.predict_proba(X[test]))
-    scores, said = state.model.refitted
-    np.testing.assert_allclose(scores, found[:, 1] - found[:, 0])
-    np.testing.assert_array_equal(said, found.argmax(axis=1))
+    judged = state.model.judged_labels
+    np.testing.assert_allclose(judged.scores, found[:, 1] - found[:, 0])
+    np.testing.assert_array_equal(judged.predicted, found.argmax(axis=1))
+
+
+def test_the_lower_end_allows_for_fits_with_fewer_labels_than_the_classifier():
+    """By the chances of fits without a tenth of the labels, those without a quarter are wrong more often; half of that is still to come."""
+    logged, pool, _, _ = bent()
+    problem = Problem(logged, pool)
+    method = ob.AutoVC(learners=FAST)
+    state = method.begin(problem, np.random.default_rng(0))
+    judged, chances, quarter = state.model.judged_labels, state.model.refitted, state.model.left_out
+    better = 0.0
+    for weight, now, fewer in zip(judged.cells.row_weight, chances, quarter, strict=True):
+        better += weight * 0.5 * (max(now) - now[int(np.argmax(fewer))])
+    assert judged.better == pytest.approx(better)
+    assert better > 0.0
+    error = judged.cells.ratio((judged.predicted != judged.codes).astype(float), np.ones(judged.codes.size))
+    found = method.intervals(problem, state)["error"]
+    assert (found.low, found.high) == pytest.approx((error.low - better, error.high))
+    assert found.low > 0.0

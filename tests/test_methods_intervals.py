@@ -96,19 +96,77 @@ def test_a_few_rows_that_were_all_bought_do_not_speak_for_others():
     assert found.estimate == pytest.approx(0.06, abs=1e-9)
 
 
-@pytest.mark.parametrize(("labels", "wrong", "unknown"), [(4, 2, True), (4, 0, False), (24, 12, False)])
-def test_a_few_labels_that_disagree_do_not_widen_an_interval(labels, wrong, unknown):
-    """A quarter of the rows has few labels: whatever they say, its mistakes are a quarter of all rows at most."""
-    cell = np.concatenate([np.arange(300) // 50, np.full(labels, 6)])
-    top, ones = np.append(np.arange(300) % 10 == 0, np.arange(labels) < wrong).astype(float), np.ones(300 + labels)
-    share = np.append(np.full(6, 0.125), 0.25)
-    cells = Cells(share, cell, ones, 0.0, 2000)
-    careful = Cells(share[:6] / 0.75, np.where(cell < 6, cell, -1), ones, 0.25, 2000)
-    chosen = module.narrower(cells, careful, top, ones)
-    assert (chosen is careful) == unknown
-    at_many_looks = chosen.ratio(top, ones).stretched(1.8, "looks")
-    assert at_many_looks.high - at_many_looks.low < 0.4
-    assert module.narrower(cells, replace(careful, unknown=0.0), top, ones) is cells
+# -- cells that borrow from each other
+
+
+@st.composite
+def cells_on_a_trend(draw):
+    """Cells with a few labels each, of which some are mistakes, and what mistakes may depend on."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_cells, features = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    trend = np.column_stack([np.ones(n_cells), rng.random((n_cells, features - 1))])
+    cell = np.concatenate([np.arange(n_cells), rng.integers(0, n_cells, draw(st.integers(0, 80)))])
+    wrong = (rng.random(cell.size) < draw(st.sampled_from([0.0, 0.1, 0.4, 1.0]))).astype(float)
+    return Cells(rng.dirichlet(np.ones(n_cells)), cell, np.ones(cell.size), 0.0, 10_000, trend=trend), wrong
+
+
+@given(cells_on_a_trend())
+def test_cells_borrow_as_the_twin_says(given):
+    cells, wrong = given
+    labels = np.bincount(cells.of_label)
+    means = np.bincount(cells.of_label, weights=wrong) / labels
+    counts = cells.borrowing(wrong).counts
+    np.testing.assert_allclose(counts, twin.borrowed(cells.share, cells.trend, labels, means), atol=1e-6)
+    assert counts.sum() == pytest.approx(1.0)
+    assert (counts > 0.0).all()
+
+
+@given(cells_on_a_trend(), st.integers(0, 2**32 - 1))
+def test_an_estimate_that_borrows_is_right_whatever_the_trend(given, seed):
+    cells, wrong = given
+    borrowing = cells.borrowing(wrong)
+    if (borrowing.counts < 0.11 * cells.share).any():
+        return  # the least count holds, at the expense of the trend
+    on_trend = (cells.trend @ np.random.default_rng(seed).normal(size=cells.trend.shape[1]))[cells.of_label]
+    assert borrowing.row_weight @ on_trend == pytest.approx(cells.row_weight @ on_trend, abs=1e-6)
+    assert cells.share.size > cells.trend.shape[1] or np.allclose(borrowing.counts, cells.share, atol=1e-6)
+
+
+def test_cells_with_few_labels_borrow_and_cells_with_many_lend():
+    """A quarter of the rows has four labels, two of them mistakes; elsewhere a tenth are mistakes, whatever the lead."""
+    share, trend = np.append(np.full(6, 0.125), 0.25), np.column_stack([np.ones(7), np.arange(7) % 3])
+    for labels, least, most in ((4, 0.01, 0.15), (4000, 0.24, 0.28)):
+        cell = np.concatenate([np.arange(300) // 50, np.full(labels, 6)])
+        wrong = np.append(np.arange(300) % 10 == 0, np.arange(labels) % 2 == 0).astype(float)
+        cells = Cells(share, cell, np.ones(cell.size), 0.0, 2000, trend=trend)
+        borrowing = cells.borrowing(wrong)
+        assert least < borrowing.counts[6] < most
+        one, other = (some.ratio(wrong, np.ones(cell.size)) for some in (cells, borrowing))
+        assert other.high - other.low < (0.6 if labels == 4 else 1.05) * (one.high - one.low)
+
+
+def test_borrowing_lowers_the_error_of_the_estimate_and_intervals_are_as_wide_as_it_is():
+    """Cells off a trend by as much as is assumed: the root mean squared error falls by a tenth or more, and the intervals cover.
+
+    Of 2,000 intervals, a coverage of 94 % or more fails with a chance below 1e-3.
+    """
+    rng, n_runs, off = np.random.default_rng(0), 2000, {False: [], True: []}
+    covered = 0
+    for _ in range(n_runs):
+        lead = np.repeat(np.linspace(0.0, 1.0, 12), 2)
+        trend = np.column_stack([np.ones(24), lead])
+        share, labels = rng.dirichlet(np.full(24, 2.0)), rng.integers(4, 40, 24)
+        chance = np.clip(0.35 - 0.3 * lead + rng.normal(0.0, 0.08, 24), 0.01, 0.99)
+        cell = np.repeat(np.arange(24), labels)
+        wrong = (rng.random(cell.size) < chance[cell]).astype(float)
+        cells = Cells(share, cell, np.ones(cell.size), 0.0, 10**9, trend=trend)
+        for borrow in (False, True):
+            found = (cells.borrowing(wrong) if borrow else cells).ratio(wrong, np.ones(cell.size))
+            off[borrow].append(found.estimate - share @ chance)
+        covered += found.low <= share @ chance <= found.high
+    plain, borrowing = (np.sqrt(np.mean(np.square(off[borrow]))) for borrow in (False, True))
+    assert borrowing < 0.9 * plain
+    assert covered >= least_covered(n_runs, 0.94)
 
 
 # -- strata that join

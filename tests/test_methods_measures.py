@@ -12,7 +12,7 @@ import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.journal.events import goals_of
-from observal.methods.cells import CONFIDENCE, Cells, make_cells
+from observal.methods.cells import CONFIDENCE, CORRELATED, Cells, make_cells
 from observal.methods.measures import (
     AUC,
     BASELINE,
@@ -103,7 +103,7 @@ def test_a_row_moves_the_auc_and_the_balanced_error_by_what_the_interval_says():
     ):
         one = intervals[name]
         spread = twin.influence_spread(function, range(n), [1.0], cells.of_label, weight)
-        width = 2 * 1.96 * 1.1 * spread
+        width = 2 * 1.96 * CORRELATED * spread
         assert 0.95 * width < one.high - one.low < 1.35 * width
 
 

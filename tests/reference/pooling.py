@@ -134,6 +134,35 @@ def propensity_strata(propensity):
     return [places.index(key) for key in keys]
 
 
+def off_trend(trend, variances, wrong):
+    """τ² of DerSimonian and Laird: squares beyond those of the labels alone, whose expectation is tr(M·(V + τ²·I))."""
+    scale = np.diag([1 / v for v in variances])
+    rest = scale - scale @ trend @ np.linalg.pinv(trend.T @ scale @ trend) @ trend.T @ scale
+    left = len(variances) - np.linalg.matrix_rank(trend)
+    return float((wrong @ rest @ wrong - left) / np.trace(rest)) if left > 0 else 0.0
+
+
+def borrowed(share, trend, labels, wrong):
+    """a: the least Σ a²·v + τ²·Σ (P − a)² with Σ a·t = Σ P·t, by the equations of its Lagrangian; no count below a tenth of its share."""
+    cells, features = trend.shape
+    labels, wrong = np.asarray(labels, dtype=float), np.asarray(wrong, dtype=float)
+    scale = np.diag(labels)
+    line = trend @ np.linalg.pinv(trend.T @ scale @ trend) @ trend.T @ scale @ wrong
+    overall = (float(share @ wrong) * labels.sum() + 1) / (labels.sum() + 2)
+    of_all = overall * (1 - overall)
+    variances = []
+    for value, n in zip(np.clip(line, 0.0, 1.0).tolist(), labels.tolist(), strict=True):
+        variances.append(max(value * (1 - value), of_all / 5) / n)
+    tau = max(of_all / 20, off_trend(trend, variances, wrong))
+    lagrangian = np.zeros((cells + features, cells + features))
+    lagrangian[:cells, :cells] = np.diag(variances) + tau * np.eye(cells)
+    lagrangian[:cells, cells:], lagrangian[cells:, :cells] = trend, trend.T
+    right = np.concatenate([tau * share, trend.T @ share])
+    counts = (np.linalg.pinv(lagrangian) @ right)[:cells]
+    counts = [max(a, p / 10) for a, p in zip(counts.tolist(), share.tolist(), strict=True)]
+    return [a / sum(counts) for a in counts]
+
+
 def cell_ratio(share, of_label, weight, top, bottom):
     """Σ P_c·mean(top) / Σ P_c·mean(bottom), the weighted means being over the labelled rows of each cell."""
     sums = [0.0, 0.0]

@@ -12,16 +12,16 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.interval import Interval
+from observal.methods.trend import borrowed, trend_of
 
 CONFIDENCE = 0.95
 SCORE_BINS = 6
 LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
-FEW_KNOWN = 12  # of a stratum; one with fewer may count as unknown, if intervals are narrower then
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
-CORRELATED = 1.1  # times the standard error of independent mistakes, unless a method gives its own
+CORRELATED = 1.05  # times the standard error of independent mistakes
 LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
 MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
@@ -47,8 +47,12 @@ class Cells:
         All rows.
     lightest, heaviest : arrays, optional
         What the weights may be if the log's odds of revealing a label are off by a factor of up to `HIDDEN`.
-    correlated : float
-        How much larger the standard error is than that of independent mistakes.
+    trend : array of shape (cells, features), optional
+        What mistakes may depend on.
+    counts : array of shape (cells,), optional
+        a_c: how much the labels of each cell count; P_c unless cells borrow from each other.
+    off_trend : float
+        τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
     """
 
     share: Floats
@@ -58,7 +62,33 @@ class Cells:
     n_rows: int
     lightest: Floats | None = None
     heaviest: Floats | None = None
-    correlated: float = CORRELATED
+    trend: Floats | None = None
+    counts: Floats | None = None
+    off_trend: float = 0.0
+
+    @property
+    def counting(self) -> Floats:
+        """a_c."""
+        return self.share if self.counts is None else self.counts
+
+    def borrowing(self, mistakes: Floats) -> Cells:
+        """Return the cells with their labels counted so that cells with few of them borrow: see :mod:`observal.methods.trend`.
+
+        Parameters
+        ----------
+        mistakes : array
+            1 for each labelled row that is predicted wrong, else 0.
+        """
+        if self.trend is None or not self.share.size:
+            return self
+        used = self.of_label >= 0
+        cell, weight = self.of_label[used], self.weight[used]
+        total, squares, wrong = (
+            np.bincount(cell, weights=values, minlength=self.share.size)
+            for values in (weight, weight**2, weight * mistakes[used])
+        )
+        counts, off_trend = borrowed(self.share, self.trend, total**2 / squares, wrong / total)
+        return replace(self, counts=counts, off_trend=off_trend)
 
     def confounded(self, mistakes: Floats, error: Interval) -> Interval:
         """Return the interval for the error, moved out by as far as a hidden cause of labelling may move the estimate.
@@ -75,7 +105,7 @@ class Cells:
         def estimate(of_mistakes: Floats, of_others: Floats) -> float:
             weights = (wrong * of_mistakes[used], (1.0 - wrong) * of_others[used])
             tops, others = (np.bincount(cell, weights=w, minlength=self.share.size) for w in weights)
-            return float(self.share @ (tops / (tops + others)))
+            return float(self.counting @ (tops / (tops + others)))
 
         now = estimate(self.weight, self.weight)
         less, more = now - estimate(self.lightest, self.heaviest), estimate(self.heaviest, self.lightest) - now
@@ -89,7 +119,7 @@ class Cells:
         used = self.of_label >= 0
         weight, cell = np.where(used, self.weight, 0.0), np.maximum(self.of_label, 0)
         total = np.bincount(cell, weights=weight, minlength=self.share.size)
-        return np.asarray(np.where(used, weight * (self.share / np.maximum(total, 1e-300))[cell], 0.0))
+        return np.asarray(np.where(used, weight * (self.counting / np.maximum(total, 1e-300))[cell], 0.0))
 
     def ratio(self, top: Floats, bottom: Floats) -> Interval:
         """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each from 0 to 1."""
@@ -98,7 +128,7 @@ class Cells:
 
         def mean(values: Floats) -> float:
             sums = np.bincount(cell, weights=weight * values, minlength=self.share.size)
-            return float(self.share @ (sums / np.bincount(cell, weights=weight, minlength=self.share.size)))
+            return float(self.counting @ (sums / np.bincount(cell, weights=weight, minlength=self.share.size)))
 
         whole = mean(bottom)
         if not whole > 0.0:
@@ -155,9 +185,11 @@ class Cells:
         centre = (n * means + pseudo @ extremes) / more
         away = pseudo @ (extremes[:, None] - centre) ** 2
         spread = (n * (spread + (means - centre) ** 2) + away) / more
-        parts = self.share**2 * spread / more
-        freedom = float(parts.sum() ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
-        variance = float(self.correlated**2 * parts.sum() + self.share @ means**2 / self.n_rows) / whole**2
+        parts = self.counting**2 * spread / more
+        off = self.off_trend * float(self.share @ (spread + means**2)) * ((self.share - self.counting) ** 2).sum()
+        freedom = float((parts.sum() + off) ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
+        variance = CORRELATED**2 * (parts.sum() + off) + float(self.share @ means**2) / self.n_rows
+        variance /= whole**2
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
@@ -200,7 +232,6 @@ def make_cells(
     of_pool: Bools,
     counted: Bools | None = None,
     target: Bools | None = None,
-    least_known: int = LEAST_KNOWN,
 ) -> Cells:
     """Sort all rows into cells by kind, propensity and score, each with enough labels.
 
@@ -216,8 +247,6 @@ def make_cells(
         Which rows are a sample of log and pool; all by default.
     target : bool array of shape (all rows,), optional
         Which rows belong to the population that the error is about; all by default.
-    least_known : int
-        Labels of a stratum; one with fewer joins another or counts as unknown.
     """
     counted = np.ones(scores.size, dtype=bool) if counted is None else counted
     about = counted if target is None else counted & target
@@ -227,7 +256,7 @@ def make_cells(
     cell, n_cells = np.full(scores.size, -1, dtype=np.int64), 0
     for which in (False, True):
         of_kind = np.flatnonzero(kind == which)
-        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind], least_known)[strata[of_kind]]
+        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind])[strata[of_kind]]
         for one in np.unique(group[group >= 0]):
             here = of_kind[group == one]
             known = scores[here[labelled[here]]]
@@ -256,7 +285,8 @@ def make_cells(
 
     n_rows = int(about.sum())
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
-    return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN))
+    trend = trend_of(np.where(counted, cell, -1), n_cells, kind, scores, propensity)
+    return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN), trend=trend)
 
 
 def propensity_strata(propensity: Floats) -> Ints:
@@ -284,7 +314,7 @@ def propensity_strata(propensity: Floats) -> Ints:
     return np.unique(strata + part / 100.0, return_inverse=True)[1].astype(np.int64)
 
 
-def joined_strata(strata: Ints, propensity: Floats, labelled: Bools, least_known: int = LEAST_KNOWN) -> Ints:
+def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
 
     Those that find none join each other, where together they have enough.
@@ -304,10 +334,10 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools, least_known
     sizes = np.maximum(np.bincount(strata, minlength=count), 1)
     labels = np.bincount(strata, weights=labelled, minlength=count)
     typical = np.bincount(strata, weights=propensity, minlength=count) / sizes
-    enough = np.flatnonzero(labels >= least_known)
+    enough = np.flatnonzero(labels >= LEAST_KNOWN)
     out = np.full(count, -1, dtype=np.int64)
     out[enough] = enough
-    for stratum in np.flatnonzero(labels < least_known):
+    for stratum in np.flatnonzero(labels < LEAST_KNOWN):
         near = enough[np.argsort(np.abs(enough - stratum), kind="stable")][:1]
         pair = np.append(typical[near], typical[stratum])
         if near.size and pair.max() <= MOST_UNLIKE * pair.min():
@@ -315,7 +345,7 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools, least_known
     left = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
     while left.size:
         alike = left[typical[left] <= MOST_UNLIKE * typical[left[0]]]
-        if labels[alike].sum() >= least_known:
+        if labels[alike].sum() >= LEAST_KNOWN:
             out[alike] = alike[0]
         left = left[alike.size :]
     return out

@@ -12,18 +12,20 @@ Efron's 0.632, would be too optimistic with many features, or with a model that 
 **Estimate.** Rows of each kind are grouped into cells by propensity stratum and score, and a cell's labelled rows represent all
 its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
 ``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
-multiple importance sampling with the rate of our own labelling measured in each cell.
+multiple importance sampling with the rate of our own labelling measured in each cell. Cells with few labels borrow from cells that are
+alike, so P_c gives way to a_c: see :mod:`observal.methods.trend`.
 
-**Spread.** ``Σ P_c²·s_c²/n_c`` for the labels, and the variance of ē_c between rows for the rows themselves. Part of a
-pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare, little of it is a
-mistake. The out-of-fold fits share most of
-their rows, so their mistakes are not independent; the standard error is therefore raised by a tenth, and with AutoVC by a fifth,
-because with a tenth its intervals covered in 93 % of simulated campaigns. Student's t with Satterthwaite's
-degrees of freedom allows for few labels; Wilson's centre keeps the interval from collapsing where no mistake was seen.
+**Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
+rows themselves. Part of a pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare,
+little of it is a mistake. The out-of-fold fits share most of their rows, so their mistakes are not independent; the standard error
+is raised by a twentieth for that. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
+interval from collapsing where no mistake was seen.
+
+**Fewer labels.** Fits that leave labels out are wrong a little more often than the classifier itself. A method that can tell by how much moves the lower end
+down by that; the upper end stays.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
-cell that were asked about and skipped. Both ends of the interval move by that much. A stratum with few labels also counts as unknown
-if that makes the interval narrower: otherwise the first labels could make it wider.
+cell that were asked about and skipped. Both ends of the interval move by that much.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
 how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
@@ -42,7 +44,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.folds import dealt_folds
 from observal.interval import Interval
-from observal.methods.cells import CONFIDENCE, CORRELATED, FEW_KNOWN, LEAST_KNOWN, METHOD, Cells, make_cells
+from observal.methods.cells import CONFIDENCE, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
 from observal.methods.draw import FREE, GATED
 from observal.methods.measures import BASELINE, measured
@@ -54,7 +56,6 @@ from observal.types import ASKED
 FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
 LEAST_LABELLED = 20  # rows, to say anything
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
-TYPICAL_STRETCH = 1.5  # of intervals that hold at many looks
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
@@ -115,6 +116,8 @@ class JudgedLabels:
         The cells that the rows were sorted into.
     taken : bool array
         Which of them some round would have taken for their gap.
+    better : float
+        By how much the classifier's error may be lower than that of the fits that judge, because they have fewer labels.
     """
 
     rows: Ints
@@ -123,6 +126,7 @@ class JudgedLabels:
     predicted: Ints
     cells: Cells
     taken: Bools
+    better: float = 0.0
 
     def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
         """Return rows, classes, predicted classes and the share of the population that each row stands for."""
@@ -136,7 +140,7 @@ def judge_labels(
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
-    correlated: float = CORRELATED,
+    gains: Floats | None = None,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -156,8 +160,8 @@ def judge_labels(
         scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
-    correlated : float
-        How much larger the standard error is than that of independent mistakes.
+    gains : array, optional
+        For each labelled row, by how much less the classifier may be wrong than the fit that judges it.
     """
     rows, codes = state.labelled(problem)
     if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
@@ -172,12 +176,9 @@ def judge_labels(
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
-    error = _values(codes, predicted)["error"]
-    found, careful = (
-        replace(make_cells(*sorting, least_known=least), correlated=correlated) for least in (LEAST_KNOWN, FEW_KNOWN)
-    )
-    cells = narrower(found, careful, *error)
-    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
+    cells = make_cells(*sorting).borrowing((predicted != codes).astype(np.float64))
+    better = 0.0 if gains is None else max(0.0, float(cells.row_weight @ gains))
+    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], better)
 
 
 def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:
@@ -190,6 +191,7 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
     values, classes = _values(codes, predicted), problem.logged.classes.tolist()
     found = {name: cells.ratio(*values[name]) for name in names}
+    found["error"] = replace(found["error"], low=max(0.0, found["error"].low - judged.better))
     found |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
     found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
@@ -200,18 +202,6 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
         ):
             found[key] = difference
     return found
-
-
-def narrower(cells: Cells, careful: Cells, top: Floats, bottom: Floats) -> Cells:
-    """Return the cells that say more: the careful ones count strata with few labels as unknown.
-
-    Whatever mistakes there are in a part of the population, they are no more than that part. A few labels that disagree can say less than
-    that, above all where intervals must hold at many looks.
-    """
-    if careful.unknown <= cells.unknown:
-        return cells
-    one, other = (some.ratio(top, bottom).stretched(TYPICAL_STRETCH, "") for some in (cells, careful))
-    return careful if other.high - other.low < one.high - one.low else cells
 
 
 def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
