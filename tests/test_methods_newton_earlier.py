@@ -9,7 +9,7 @@ import observal as ob
 from observal.experiments.verify.coverage import well_specified
 from observal.experiments.verify.looking import far_island, make_world
 from observal.journal.replay import Replay
-from observal.methods.cells import CORRELATED, Cells
+from observal.methods.cells import Cells
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.earlier import paired, said_by
 from observal.report import html
@@ -87,4 +87,4 @@ def test_the_paired_difference_is_the_twins():
         mean = sum(w * d for w, d in here) / sum(w for w, _ in here)
         variance += sum(w * w * (d - mean) ** 2 for w, d in here) * len(here) / (len(here) - 1)
         variance += sum(w for w, _ in here) * (mean - more) ** 2 / 500
-    np.testing.assert_allclose(paired(cells, different), (more, CORRELATED * variance**0.5))
+    np.testing.assert_allclose(paired(cells, different), (more, 1.1 * variance**0.5))

@@ -15,10 +15,10 @@ from tests.reference import looks as twin
 CHANCES = st.lists(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.9]), min_size=3, max_size=3), min_size=1, max_size=8)
 
 
-@given(CHANCES, st.randoms())
-def test_what_was_gained_is_its_twin(now, random):
+@given(CHANCES, st.randoms(), st.booleans())
+def test_what_was_gained_is_its_twin(now, random, calibrated):
     before = [random.sample(row, len(row)) for row in now]
-    assert gained(np.array(now), np.array(before)) == pytest.approx(twin.gained(now, before))
+    assert gained(np.array(now), np.array(before), calibrated) == pytest.approx(twin.gained(now, before, calibrated))
 
 
 def test_forecasts_shrink_with_the_labels_that_are_left():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -266,12 +267,12 @@ def lab(name: str) -> Lab:
 
 @pytest.mark.parametrize(("covered", "passed"), [(0.97, True), (0.8, False)])
 def test_a_claim_about_looks_fails_where_intervals_miss(monkeypatch, covered, passed):
-    def fake(kind, rng, count):
+    def fake(kind, method, rng, count):
         hit = np.arange(count) < covered * count
         return {"everywhere": hit, "last": hit, "best": hit}
 
     monkeypatch.setattr(looking, "looked_at", fake)
-    assert looking.check_looks(looking.well_specified, lab("looks")).passed == passed
+    assert looking.check_looks(looking.well_specified, looking.newton, lab("looks")).passed == passed
 
 
 @pytest.mark.parametrize(("covered", "passed"), [(0.3, True), (0.9, False)])
@@ -286,11 +287,11 @@ def test_a_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch,
 
 @pytest.mark.parametrize(("saved", "left", "passed"), [(0.5, 0.0, True), (0.1, 0.0, False), (0.5, 0.01, False)])
 def test_a_claim_about_stopping_fails_where_too_little_is_saved_or_too_much_is_lost(monkeypatch, saved, left, passed):
-    def fake(kind, rng, count):
+    def fake(kind, method, rng, count):
         return {"saved": np.full(count, saved), "left": np.full(count, left)}
 
     monkeypatch.setattr(looking, "stops", fake)
-    assert looking.check_stops(looking.open_log, 0.3, 0.05, lab("stops")).passed == passed
+    assert looking.check_stops(looking.open_log, looking.newton, 0.3, 0.05, lab("stops")).passed == passed
 
 
 def test_worlds_with_broken_assumptions_are_broken():
@@ -306,9 +307,16 @@ def test_worlds_with_broken_assumptions_are_broken():
     assert clean.codes[clean.revealed].tolist() != stale.codes[stale.revealed].tolist()
 
 
-@pytest.mark.parametrize("simulation", [looking.looked_at, looking.stops, looking.returned_rounds])
+@pytest.mark.parametrize(
+    "simulation",
+    [
+        partial(looking.looked_at, method=looking.newton),
+        partial(looking.stops, method=looking.newton),
+        looking.returned_rounds,
+    ],
+)
 def test_one_campaign_of_a_claim_runs_and_repeats(monkeypatch, simulation):
     for name, value in (("TEST_ROWS", 2000), ("STOP_ROWS", 400), ("BUDGET", 90), ("LABELS", 100)):
         monkeypatch.setattr(looking, name, value)
-    found, again = (simulation(looking.open_log, np.random.default_rng(0), 1) for _ in range(2))
+    found, again = (simulation(looking.open_log, rng=np.random.default_rng(0), count=1) for _ in range(2))
     assert all((found[name] == again[name]).all() for name in found)

@@ -25,14 +25,14 @@ def spent(t, first, z):
     return 2.0 - 2.0 * 0.5 * (1.0 + math.erf(z / math.sqrt(t) / math.sqrt(2.0)))
 
 
-def gained(now, before):
-    """Return the mean drop of the chance of a mistake, row by row; no less than 0.07 for each row whose class changed."""
+def gained(now, before, calibrated):
+    """Return the mean drop of the chance of a mistake, row by row; no less than 0.07 for each row whose class changed if chances are not calibrated."""
     total, changed = 0.0, 0
     for chances, earlier in zip(now, before, strict=True):
         said, says = (max(range(len(row)), key=lambda k, row=row: (row[k], -k)) for row in (earlier, chances))
         total += chances[says] - chances[said]
         changed += says != said
-    return max(total, 0.07 * changed) / len(now)
+    return max(total, 0.0 if calibrated else 0.07 * changed) / len(now)
 
 
 def confounded(shares, cells, wrong, lightest, heaviest):

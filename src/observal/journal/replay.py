@@ -265,7 +265,8 @@ class Replay:
         if bought < LEAST_BOUGHT:
             return None
         half = max(k for k, count in enumerate(counts) if count - counts[0] <= bought / 2)
-        gain = gained(self._chances_after(self.closed), self._chances_after(half))
+        calibrated = getattr(self._method, "calibrated", False)
+        gain = gained(self._chances_after(self.closed), self._chances_after(half), calibrated)
         end = self._labels_at_end if more is None else counts[-1] + more
         return still_to_gain(gain, counts[-1], counts[half], end)
 

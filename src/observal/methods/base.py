@@ -45,6 +45,7 @@ class Method(Protocol):
     Optional class variables or properties, False if a method does not have them:
 
     - ``stops_early``: a run may stop before the budget is spent, when more labels are unlikely to help; see :mod:`observal.stopping`.
+    - ``calibrated``: the classifier's chances were set by labels that its fits had not seen, so the stopping rule can take them as they are.
     - ``plans_ahead``: more rows can be chosen while a round is open. The states must be :class:`~observal.methods.pool.PoolState`.
     - ``pool_may_grow``: states stay valid when rows are added to the pool.
     - ``by_parts``: the method looks at rows in blocks (:func:`observal.parts.map_blocks`), so they may stay in Parquet. Other methods

@@ -6,6 +6,7 @@ cause, or with labels that have changed since, the interval is expected to miss,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ from observal.experiments.verify.coverage import (
     LABELS,
     ROWS,
     TEST_ROWS,
+    auto,
     blind_spot,
+    hardly_any_noise,
     misspecified,
     newton,
     well_specified,
@@ -29,7 +32,7 @@ from observal.experiments.verify.coverage import (
 from observal.threads import one_thread
 
 AT_ALL_LOOKS = 0.92
-SAVED, LEFT, BUDGET, STOP_ROWS = 0.3, 0.003, 600, 2000
+SAVED, LEFT, SELDOM, BUDGET, STOP_ROWS = 0.3, 0.003, 0.05, 600, 2000
 MOST_CAMPAIGNS, CONTRADICTED = 500, 0.03
 HURT, NOTICED, NEEDLESS = 0.01, 0.8, 0.03
 
@@ -88,7 +91,7 @@ def far_island(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     return chance, np.where(island, 0.01, 0.4)
 
 
-def looked_at(kind: Any, rng: np.random.Generator, count: int) -> Results:
+def looked_at(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Results:
     """Return for each campaign whether the error was covered at every round, at the last one, and where it looked best."""
     from observal.session import Session
 
@@ -97,7 +100,7 @@ def looked_at(kind: Any, rng: np.random.Generator, count: int) -> Results:
         for trial in range(count):
             world = make_world(kind, rng)
             seed = int(rng.integers(2**31))
-            session = Session(world.logged, world.pool, newton(), LABELS, seed, tolerance=None, population="both")
+            session = Session(world.logged, world.pool, method(), LABELS, seed, tolerance=None, population="both")
             while (query := session.ask()) is not None:
                 session.tell(query.ids, world.answers[query.positions])
             found = [session.intervals(k)["error"] for k in range(len(session.rounds))]
@@ -108,10 +111,10 @@ def looked_at(kind: Any, rng: np.random.Generator, count: int) -> Results:
     return {"everywhere": everywhere, "last": last, "best": best}
 
 
-def check_looks(kind: Any, lab: Lab) -> Outcome:
+def check_looks(kind: Any, method: Any, lab: Lab) -> Outcome:
     """Check that intervals cover at all rounds together."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(looked_at, kind), f"looks_{kind.__name__}"), trials)
+    found = lab.simulate(_named(partial(looked_at, kind, method), f"looks_{_of(method)}{kind.__name__}"), trials)
     hits = {name: int(values.sum()) for name, values in found.items()}
     return lab.outcome(
         f"95 % intervals cover at all {LABELS // BATCH + 1} rounds together in ≥ {AT_ALL_LOOKS:.0%} of campaigns",
@@ -119,7 +122,7 @@ def check_looks(kind: Any, lab: Lab) -> Outcome:
         trials=trials,
         passed=at_least(hits["everywhere"], trials, AT_ALL_LOOKS),
         error_rate=1e-4,
-        detail=f"the last round {share(hits['last'], trials)}; NewtonVC, {ROWS} logged and pool rows, {LABELS} labels",
+        detail=f"the last round {share(hits['last'], trials)}; {ROWS} logged and pool rows, {LABELS} labels",
     )
 
 
@@ -176,9 +179,8 @@ def check_unbroken(kind: Any, lab: Lab) -> Outcome:
     )
 
 
-def stops(kind: Any, rng: np.random.Generator, count: int) -> Results:
+def stops(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Results:
     """Return the share of the budget that each campaign saved, and by how much spending it all would have lowered the error."""
-    from observal.methods.newton.method import NewtonVC
     from observal.session import Session
     from observal.stopping import TOLERANCE
 
@@ -188,7 +190,7 @@ def stops(kind: Any, rng: np.random.Generator, count: int) -> Results:
             world, seed = make_world(kind, rng, STOP_ROWS), int(rng.integers(2**31))
             errors, labels = [], []
             for tolerance in (TOLERANCE, None):
-                made = Session(world.logged, world.pool, NewtonVC(batch=30), BUDGET, seed, tolerance=tolerance)
+                made = Session(world.logged, world.pool, replace(method(), batch=30), BUDGET, seed, tolerance=tolerance)
                 while (query := made.ask()) is not None:
                     made.tell(query.ids, world.answers[query.positions])
                 errors.append(1.0 - float(made.estimator.score(world.X_test, world.y_test)))
@@ -197,10 +199,10 @@ def stops(kind: Any, rng: np.random.Generator, count: int) -> Results:
     return {"saved": saved, "left": left}
 
 
-def check_stops(kind: Any, least_saved: float, seldom: float, lab: Lab) -> Outcome:
+def check_stops(kind: Any, method: Any, least_saved: float, seldom: float, lab: Lab) -> Outcome:
     """Check that stopping saves labels where the curve is flat, and seldom leaves much on the table."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(stops, kind), f"stops_{kind.__name__}"), trials)
+    found = lab.simulate(_named(partial(stops, kind, method), f"stops_{_of(method)}{kind.__name__}"), trials)
     much, saved = int((found["left"] > LEFT).sum()), float(found["saved"].mean())
     return lab.outcome(
         f"saves ≥ {least_saved:.0%} of {BUDGET} labels on average, leaves over {100 * LEFT:g} points in ≤ {seldom:.0%}",
@@ -208,7 +210,7 @@ def check_stops(kind: Any, least_saved: float, seldom: float, lab: Lab) -> Outco
         trials=trials,
         passed=saved >= least_saved and at_most(much, trials, seldom),
         error_rate=1e-4,
-        detail=f"NewtonVC(batch=30); {100 * float(found['left'].mean()):.2f} points left on average",
+        detail=f"batches of 30; {100 * float(found['left'].mean()):.2f} points left on average",
     )
 
 
@@ -254,6 +256,11 @@ def check_returned(kind: Any, hurts: bool, lab: Lab) -> Outcome:
     )
 
 
+def _of(method: Any) -> str:
+    """Return what names a method; NewtonVC's claims came first and have none."""
+    return "" if method is newton else f"{method.__name__}_"
+
+
 def _named(simulation: Any, name: str) -> Any:
     simulation.__module__, simulation.__name__ = __name__, name
     return simulation
@@ -262,11 +269,12 @@ def _named(simulation: Any, name: str) -> Any:
 CLAIMS = (
     *(
         Claim(
-            f"looks-{kind.__name__.replace('_', '-')}",
-            f"Intervals cover at all rounds together, in campaigns that are {words}.",
+            f"looks-{_of(method)}{kind.__name__}".replace("_", "-"),
+            f"Intervals cover at all rounds together, in campaigns that are {words}{of}.",
             "not in the paper",
-            partial(check_looks, kind),
+            partial(check_looks, kind, method),
         )
+        for method, of in ((newton, ""), (auto, ", AutoVC"))
         for kind, words in (
             (well_specified, "well specified"),
             (misspecified, "misspecified"),
@@ -294,17 +302,26 @@ CLAIMS = (
         "not in the paper",
         partial(check_broken, well_specified, "stale labels", 0.6, 0.0),
     ),
-    Claim(
-        "stopping-flat",
-        "Where the curve is flat, a run stops early and loses little.",
-        "not in the paper",
-        partial(check_stops, open_log, SAVED, 0.05),
+    *(
+        Claim(
+            f"stopping-{_of(method)}flat".replace("_", "-"),
+            f"Where the curve is flat, a run stops early and loses little{of}.",
+            "not in the paper",
+            partial(check_stops, open_log, method, SAVED, SELDOM),
+        )
+        for method, of in ((newton, ""), (auto, ", AutoVC"))
     ),
-    Claim(
-        "stopping-misspecified",
-        "A linear model in a curved world stops too early more often.",
-        "not in the paper",
-        partial(check_stops, misspecified, 0.0, 0.4),
+    *(
+        Claim(
+            f"stopping-{kind.__name__.replace('_', '-')}",
+            f"A linear model seldom stops too early in a world that is {words}.",
+            "not in the paper",
+            partial(check_stops, kind, newton, 0.0, seldom),
+        )
+        for kind, words, seldom in (
+            (misspecified, "curved", SELDOM),
+            (hardly_any_noise, "curved and nearly without noise", 2.0 * SELDOM),
+        )
     ),
     *(
         Claim(

@@ -95,6 +95,7 @@ class AutoVC:
 
     curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
     by_parts: ClassVar[bool] = True
     pool_may_grow: ClassVar[bool] = True

@@ -13,12 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from observal.checks import Floats
-from observal.methods.cells import CORRELATED, Cells
+from observal.methods.cells import Cells
 from observal.methods.intervals import Scores
 from observal.methods.pool import PoolState
 from observal.problem import Problem
 
 CONFIDENCE = 0.975
+CORRELATED = (
+    1.1  # times the standard error of independent mistakes; a larger one returns the earlier classifier less often
+)
 LEAST_DIFFERENT = 10  # labelled rows on which two classifiers must differ to be compared
 
 
