@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.blend import fit_blend
+from observal.methods.auto import model as model_module
 from observal.methods.auto.surprises import PRIOR, explored, surprises
 from observal.methods.draw import REASONS
 from observal.problem import Problem
@@ -343,5 +344,23 @@ def test_the_lower_end_allows_for_fits_with_fewer_labels_than_the_classifier():
     assert better > 0.0
     error = judged.cells.ratio((judged.predicted != judged.codes).astype(float), np.ones(judged.codes.size))
     found = method.intervals(problem, state)["error"]
-    assert (found.low, found.high) == pytest.approx((error.low - better, error.high))
+    known = 1.0 - error.unknown  # rows that labels say nothing of may all be right, whatever labels still gain
+    assert (found.low, found.high) == pytest.approx((error.low - known * better, error.high))
     assert found.low > 0.0
+
+
+@pytest.mark.parametrize(("objective", "many"), [("recall=0.95", 2000), ("error", 50)])
+def test_what_labels_still_gain_is_never_less_than_nothing(monkeypatch, objective, many):
+    """With an objective a fit with more labels may be wrong more often; with many labels the fits that judge are the blend's own."""
+    monkeypatch.setattr(model_module, "MANY_LABELS", many)
+    logged, pool, _, _ = bent()
+    problem = Problem(logged, pool, objective=objective)
+    state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
+    model = state.model
+    rows, odds = np.arange(len(model.left_out)), [1.0, model.odds]
+    now, fewer = ((chances * odds).argmax(axis=1) for chances in (model.refitted, model.left_out))
+    np.testing.assert_allclose(model.gains, 0.5 * (model.refitted[rows, now] - model.refitted[rows, fewer]))
+    assert model.gains.any() == (many == 2000)
+    judged = model.judged_labels
+    assert judged.better == pytest.approx(max(0.0, judged.cells.row_weight @ model.gains))
+    assert judged.cells.counts is not None

@@ -88,7 +88,7 @@ def test_costs_are_the_twins_and_a_model_wins_more_than_half_where_it_costs_less
 
 
 def test_a_row_moves_the_auc_and_the_balanced_error_by_what_the_interval_says():
-    """With many labels the interval is Wilson's for the spread that the infinitesimal jackknife finds, a tenth wider."""
+    """With many labels the interval is Wilson's for the spread that the infinitesimal jackknife finds, a twentieth wider."""
     rng = np.random.default_rng(0)
     n = 100
     codes = (np.arange(n) % 4 == 0).astype(np.int64)

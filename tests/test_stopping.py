@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.cli.init import TOLERANCE as CLI_TOLERANCE
+from observal.journal import replay
 from observal.stopping import LEAST_BOUGHT, TOLERANCE, gained, still_to_gain
 from tests.reference import looks as twin
 
@@ -63,6 +64,20 @@ def test_a_curve_that_falls_goes_on():
     assert result.rounds[-1].labels == 150
     assert "budget" in result.stopped
     assert result.estimator.score(X_test, y_test) > result.rounds[0].estimator.score(X_test, y_test) + 0.05
+
+
+@pytest.mark.parametrize(
+    ("method", "calibrated"),
+    [(ob.AutoVC(batch=60, learners=("linear",)), True), (ob.NewtonVC(batch=60), False)],
+)
+def test_only_calibrated_chances_count_as_they_are(monkeypatch, method, calibrated):
+    logged, pool, y, _, _ = world("flat", rows=400)
+    asked = []
+    monkeypatch.setattr(
+        replay, "gained", lambda now, before, trusted: asked.append(trusted) or gained(now, before, trusted)
+    )
+    ob.run(logged, pool, lambda ids: y[ids], method, label_budget=180)
+    assert set(asked) == {calibrated}
 
 
 def test_the_papers_methods_never_stop_for_it():

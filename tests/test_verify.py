@@ -226,16 +226,16 @@ def test_true_measures_are_counted():
     assert np.isnan(never).tolist() == [False, True, False, False, False]
 
 
-def pretended(monkeypatch, miss=(), wide=(), never=()):
-    """Replace campaigns by ones in which some measures are missed, wide, or do not exist."""
+def pretended(monkeypatch, miss=(), wide=(), never=(), wider=0.7, missed=1.0):
+    """Replace campaigns by ones in which some measures are missed in a share of them, wide, or do not exist."""
 
     def fake(kind, method, rng, count, objective="error"):
         def marked(names):
             return np.tile(np.isin(coverage.MEASURES, names), (count, 1))
 
         return {
-            "covered": ~marked(miss),
-            "width": 0.1 + marked(wide),
+            "covered": ~marked(miss) | (np.arange(count) >= missed * count)[:, None],
+            "width": 0.1 + 0.1 * wider * marked(wide),
             "uniform": np.full((count, len(coverage.MEASURES)), 0.1),
             "truth": np.where(marked(never), np.nan, 0.5),
         }
@@ -252,6 +252,10 @@ def pretended(monkeypatch, miss=(), wide=(), never=()):
         (coverage.well_specified, {"wide": ("recall",)}, True),
         (coverage.rare, {"wide": ("recall",)}, False),
         (coverage.rare, {"miss": ("precision",), "never": ("precision",)}, True),
+        (coverage.well_specified, {"wide": ("error",), "wider": 0.5}, True),
+        (coverage.low_propensities, {"wide": ("error",), "wider": 1.3}, True),
+        (coverage.low_propensities, {"wide": ("error",), "wider": 1.5}, False),
+        (coverage.well_specified, {"miss": ("error",), "missed": 0.15}, False),
     ],
 )
 def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch, kind, what, passed):
@@ -259,6 +263,20 @@ def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch
     outcome = coverage.check_coverage(kind, coverage.newton, Lab("coverage", 200, 0), "recall=0.8")
     assert outcome.passed is passed, outcome
     assert outcome.error_rate == pytest.approx(5e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "missed", "passed"),
+    [
+        (coverage.auto, 0.14, True),
+        (coverage.auto, 0.2, False),
+        (coverage.committee, 0.16, True),
+        (coverage.committee, 0.24, False),
+    ],
+)
+def test_what_a_coverage_claim_promises_depends_on_the_method(monkeypatch, method, missed, passed):
+    pretended(monkeypatch, miss=("error",), missed=missed)
+    assert coverage.check_coverage(coverage.misspecified, method, Lab("coverage", 200, 0)).passed is passed
 
 
 def lab(name: str) -> Lab:

@@ -3,9 +3,9 @@
 **What the last half of the labels gained.** Let ŷ be the classes that the classifier gives to rows of the population now, ŷ' those that
 it gave when half of the labels were bought, and p the probabilities it gives now. By its own estimate, the labels since then lowered its error by
 ``g = mean(p(ŷ) − p(ŷ'))``. Only rows whose class changed count, and those whose class is still a toss-up count little, so g is known
-far better than either error is. A model of the wrong kind may take rows for a toss-up that are none. So unless a method calibrates its chances by labels
-that its fits had not seen, as AutoVC does, 53.5 of 100 changes are taken to be for the better: g is no less than 0.07 times the share of rows whose
-class changed.
+far better than either error is. A model of the wrong kind may call rows a toss-up that are not. AutoVC sets its chances by labels that its fits
+have not seen, so they count as they are. With other methods, rows whose class changed count as a gain of at least 0.07 on average, as if
+53.5 of 100 changes were right.
 
 **What the rest will gain.** Errors fall more and more slowly. If each doubling of all labels n, the log's included, still gained as much
 as the last one, labels from n to the planned N would gain ``g·log(N/n)/log(n/n')``: most curves flatten sooner than that. Half of it
@@ -29,7 +29,7 @@ LEAST_BOUGHT = 100
 """Labels before which no run stops for this reason: the half of few labels says little."""
 CAUTION = 1.5
 LEAST_GAIN = 0.07
-"""What a row whose class changed gains at least, unless chances are calibrated: 0.535 − 0.465."""
+"""The least mean gain of rows whose class changed, unless chances are calibrated: 0.535 − 0.465."""
 
 
 def chances_of(estimator: Any, X: Any) -> Floats:

@@ -160,7 +160,24 @@ def borrowed(share, trend, labels, wrong):
     right = np.concatenate([tau * share, trend.T @ share])
     counts = (np.linalg.pinv(lagrangian) @ right)[:cells]
     counts = [max(a, p / 10) for a, p in zip(counts.tolist(), share.tolist(), strict=True)]
-    return [a / sum(counts) for a in counts]
+    return [a / sum(counts) for a in counts], tau / of_all
+
+
+def trend(cell, n_cells, kind, scores, propensity):
+    """The mean over the rows of each cell of 1, kind, lead, side, lead by side, and propensity; the ranks of leads and propensities."""
+
+    def rank(values, row):
+        return (sum(v < values[row] for v in values) + sum(v == values[row] for v in values) / 2) / len(values)
+
+    leads, found = [abs(score) for score in scores], []
+    for one in range(n_cells):
+        rows = [row for row in range(len(cell)) if cell[row] == one]
+        means = np.zeros(6)
+        for row in rows:
+            lead, side = rank(leads, row), int(scores[row] > 0) - int(scores[row] < 0)
+            means += np.array([1, kind[row], lead, side, side * lead, rank(propensity, row)]) / len(rows)
+        found.append(means)
+    return np.array(found).reshape(n_cells, 6)
 
 
 def cell_ratio(share, of_label, weight, top, bottom):

@@ -47,10 +47,10 @@ class Cells:
         All rows.
     lightest, heaviest : arrays, optional
         What the weights may be if the log's odds of revealing a label are off by a factor of up to `HIDDEN`.
-    trend : array of shape (cells, features), optional
+    trend : array of shape (cells, columns), optional
         What mistakes may depend on.
     counts : array of shape (cells,), optional
-        a_c: how much the labels of each cell count; P_c unless cells borrow from each other.
+        a_c, where cells borrow from each other.
     off_trend : float
         τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
     """
@@ -68,7 +68,7 @@ class Cells:
 
     @property
     def counting(self) -> Floats:
-        """a_c."""
+        """How much the labels of each cell count: a_c, or P_c where cells do not borrow."""
         return self.share if self.counts is None else self.counts
 
     def borrowing(self, mistakes: Floats) -> Cells:
@@ -79,7 +79,7 @@ class Cells:
         mistakes : array
             1 for each labelled row that is predicted wrong, else 0.
         """
-        if self.trend is None or not self.share.size:
+        if self.trend is None or not self.share.any():
             return self
         used = self.of_label >= 0
         cell, weight = self.of_label[used], self.weight[used]
@@ -115,7 +115,9 @@ class Cells:
 
     @property
     def row_weight(self) -> Floats:
-        """The share of the population that each labelled row stands for; 0 in a stratum with hardly any labels."""
+        """How much each labelled row counts, all together 1; 0 in a stratum with hardly any labels."""
+        if not self.share.size:
+            return np.zeros(self.of_label.size)
         used = self.of_label >= 0
         weight, cell = np.where(used, self.weight, 0.0), np.maximum(self.of_label, 0)
         total = np.bincount(cell, weights=weight, minlength=self.share.size)
@@ -186,10 +188,10 @@ class Cells:
         away = pseudo @ (extremes[:, None] - centre) ** 2
         spread = (n * (spread + (means - centre) ** 2) + away) / more
         parts = self.counting**2 * spread / more
+        # How far cells may be off the trend counts as known: it adds to the variance and not to what makes that uncertain.
         off = self.off_trend * float(self.share @ (spread + means**2)) * ((self.share - self.counting) ** 2).sum()
         freedom = float((parts.sum() + off) ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
-        variance = CORRELATED**2 * (parts.sum() + off) + float(self.share @ means**2) / self.n_rows
-        variance /= whole**2
+        variance = float(CORRELATED**2 * (parts.sum() + off) + self.share @ means**2 / self.n_rows) / whole**2
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
@@ -285,7 +287,7 @@ def make_cells(
 
     n_rows = int(about.sum())
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
-    trend = trend_of(np.where(counted, cell, -1), n_cells, kind, scores, propensity)
+    trend = trend_of(cell, n_cells, kind, scores, propensity)  # of rows that are not counted, too: each cell has some
     return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN), trend=trend)
 
 

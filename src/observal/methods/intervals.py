@@ -21,8 +21,8 @@ little of it is a mistake. The out-of-fold fits share most of their rows, so the
 is raised by a twentieth for that. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
 interval from collapsing where no mistake was seen.
 
-**Fewer labels.** Fits that leave labels out are wrong a little more often than the classifier itself. A method that can tell by how much moves the lower end
-down by that; the upper end stays.
+**Fewer labels.** Fits that leave labels out are wrong a little more often than the classifier itself. AutoVC estimates by how much, and lowers the lower
+end of the error's interval by that. The upper end stays.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
@@ -129,7 +129,7 @@ class JudgedLabels:
     better: float = 0.0
 
     def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return rows, classes, predicted classes and the share of the population that each row stands for."""
+        """Return rows, classes, predicted classes and how much each row counts, all together 1."""
         return self.rows, self.codes, self.predicted, self.cells.row_weight
 
 
@@ -191,7 +191,8 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
     values, classes = _values(codes, predicted), problem.logged.classes.tolist()
     found = {name: cells.ratio(*values[name]) for name in names}
-    found["error"] = replace(found["error"], low=max(0.0, found["error"].low - judged.better))
+    better = (1.0 - found["error"].unknown) * judged.better
+    found["error"] = replace(found["error"], low=max(0.0, found["error"].low - better))
     found |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
     found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random

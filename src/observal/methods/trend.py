@@ -1,14 +1,15 @@
 """Cells with few labels borrow from cells that are alike.
 
-How often the rows of a cell are predicted wrong follows a trend: with the lead, with the propensity, with the side of the boundary. Each cell is off the
-trend by its own amount, of variance τ². Of all estimates Σ a_c·ē_c of the error that are right for whatever trend, Σ a_c·t_c = Σ P_c·t_c, the one used
-here has the least expected squared error,
+P_c is the share of rows in cell c, and ē_c the share of mistakes among its labels. How often rows are wrong follows a trend t: with the lead, the
+propensity and the side of the boundary. Each cell differs from the trend by an amount of its own, of variance τ². The error is estimated by
+Σ a_c·ē_c. The a_c keep the trend, Σ a_c·t_c = Σ P_c·t_c, and make the expected squared error smallest:
 
-    Σ a_c²·v_c + τ²·Σ (P_c − a_c)²,
+    Σ a_c²·v_c + τ²·Σ (P_c − a_c)².
 
-v_c being the variance of ē_c. It is g_c·(1 − g_c)/n_c with g_c from the trend: by its own labels a cell without mistakes would seem certain, and count
-too much. τ² is p·(1 − p)/20, so the trend says as much about a cell as 20 labels of its own; or it is what the cells themselves
-show, by the method of moments (DerSimonian and Laird), if that is larger. Where there are no more cells than columns of the trend, a_c is P_c.
+v_c is the variance of ē_c: g_c·(1 − g_c)/n_c, where g_c is what the trend says of the cell, and at least a fifth of p·(1 − p)/n_c, p being the share of
+all mistakes. By its own labels, a cell that has no mistake yet would look certain and count too much. τ² is p·(1 − p)/20, so the trend says as much about a
+cell as 20 labels of its own; or it is what the cells themselves show, if that is more (the method of moments of DerSimonian and Laird). No cell counts for
+less than a tenth of its share. If the trend can fit every cell exactly, a_c is P_c.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from observal.checks import Bools, Floats, Ints
 TREND_LABELS = 20.0
 """The trend says as much about a cell as this many labels of its own."""
 LEAST_VARIANCE = 0.2
-"""Of the variance of all mistakes: those of a cell vary at least as much."""
+"""A cell's mistakes vary at least this much, as a share of the variance of all mistakes."""
 LEAST_COUNT = 0.1
-"""Of a cell's share: its labels count at least as much."""
+"""A cell counts for at least this part of its share."""
 
 
 def trend_of(cell: Ints, n_cells: int, kind: Bools, scores: Floats, propensity: Floats) -> Floats:
@@ -84,10 +85,10 @@ def borrowed(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tup
     variance = np.maximum(expected * (1.0 - expected), LEAST_VARIANCE * of_all) / labels
     off = max(of_all / TREND_LABELS, _off_trend(trend, variance, wrong))
     own = off / (variance + off) * share
-    lent = trend / (variance + off)[:, None]
-    counts = own + lent @ np.linalg.lstsq(trend.T @ lent, (share - own) @ trend, rcond=None)[0]
-    counts = np.maximum(counts, LEAST_COUNT * share)
-    return counts / counts.sum(), off / of_all
+    root = 1.0 / np.sqrt(variance + off)
+    lent = root * np.linalg.lstsq((root[:, None] * trend).T, (share - own) @ trend, rcond=None)[0]
+    counts = np.maximum(own + lent, LEAST_COUNT * share)
+    return counts / counts.sum(), float(off / of_all)
 
 
 def _fitted(trend: Floats, weight: Floats, values: Floats) -> Floats:
@@ -98,9 +99,10 @@ def _fitted(trend: Floats, weight: Floats, values: Floats) -> Floats:
 
 def _off_trend(trend: Floats, variance: Floats, wrong: Floats) -> float:
     """Return τ² by the method of moments: by how much cells differ from the trend beyond what their labels explain."""
-    weight = 1.0 / variance
-    squares = weight @ (wrong - _fitted(trend, weight, wrong)) ** 2
-    freedom = trend.shape[0] - np.linalg.matrix_rank(trend)
-    squared = (trend * weight[:, None] ** 2).T @ trend
-    scale = weight.sum() - np.trace(np.linalg.pinv((trend * weight[:, None]).T @ trend) @ squared)
-    return float((squares - freedom) / scale) if freedom > 0 and scale > 0.0 else 0.0
+    root = 1.0 / np.sqrt(variance)
+    directions, sizes, _ = np.linalg.svd(root[:, None] * trend, full_matrices=False)
+    directions = directions[:, sizes > 1e-10 * sizes.max()]
+    freedom, values = wrong.size - directions.shape[1], root * wrong
+    squares = ((values - directions @ (directions.T @ values)) ** 2).sum()
+    scale = root**2 @ (1.0 - (directions**2).sum(axis=1))
+    return float((squares - freedom) / scale) if freedom > 0 else 0.0

@@ -207,7 +207,7 @@ def check_coverage(kind: Any, method: Any, lab: Lab, objective: str = "error") -
         promised = COVERED_HARDER
     trials = lab.trials if method in (newton, committee) else min(lab.trials, MOST_SLOW)
     simulation = partial(campaigns, kind, method, objective=objective)
-    simulation.__module__, simulation.__name__ = __name__, _name(kind, method, objective)  # type: ignore[attr-defined]
+    simulation.__module__, simulation.__name__ = __name__, name_of(kind, method, objective)  # type: ignore[attr-defined]
     found = lab.simulate(simulation, trials)
     exists = np.isfinite(found["truth"])
     hits, of = (found["covered"] & exists).sum(axis=0), exists.sum(axis=0)
@@ -232,14 +232,15 @@ def check_coverage(kind: Any, method: Any, lab: Lab, objective: str = "error") -
     )
 
 
-def _name(kind: Any, method: Any, objective: str = "error") -> str:
+def name_of(kind: Any, method: Any, objective: str = "error") -> str:
+    """Return the name of a kind of campaigns with a method; NewtonVC's came first and do not name it."""
     aim = "" if objective == "error" else f"_for_{measure_of(objective)}"
     return (kind.__name__ if method is newton else f"{method.__name__}_{kind.__name__}") + aim
 
 
 def _claim(kind: Any, words: str, method: Any, of: str, objective: str = "error") -> Claim:
     return Claim(
-        f"coverage-{_name(kind, method, objective).replace('_', '-')}",
+        f"coverage-{name_of(kind, method, objective).replace('_', '-')}",
         f"Intervals from log and queried labels cover, in campaigns that are {words}{of}.",
         "not in the paper",
         partial(check_coverage, kind, method, objective=objective),

@@ -26,6 +26,7 @@ from observal.experiments.verify.coverage import (
     blind_spot,
     hardly_any_noise,
     misspecified,
+    name_of,
     newton,
     well_specified,
 )
@@ -114,7 +115,7 @@ def looked_at(kind: Any, method: Any, rng: np.random.Generator, count: int) -> R
 def check_looks(kind: Any, method: Any, lab: Lab) -> Outcome:
     """Check that intervals cover at all rounds together."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(looked_at, kind, method), f"looks_{_of(method)}{kind.__name__}"), trials)
+    found = lab.simulate(_named(partial(looked_at, kind, method), f"looks_{name_of(kind, method)}"), trials)
     hits = {name: int(values.sum()) for name, values in found.items()}
     return lab.outcome(
         f"95 % intervals cover at all {LABELS // BATCH + 1} rounds together in ≥ {AT_ALL_LOOKS:.0%} of campaigns",
@@ -202,7 +203,7 @@ def stops(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Resul
 def check_stops(kind: Any, method: Any, least_saved: float, seldom: float, lab: Lab) -> Outcome:
     """Check that stopping saves labels where the curve is flat, and seldom leaves much on the table."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(stops, kind, method), f"stops_{_of(method)}{kind.__name__}"), trials)
+    found = lab.simulate(_named(partial(stops, kind, method), f"stops_{name_of(kind, method)}"), trials)
     much, saved = int((found["left"] > LEFT).sum()), float(found["saved"].mean())
     return lab.outcome(
         f"saves ≥ {least_saved:.0%} of {BUDGET} labels on average, leaves over {100 * LEFT:g} points in ≤ {seldom:.0%}",
@@ -256,11 +257,6 @@ def check_returned(kind: Any, hurts: bool, lab: Lab) -> Outcome:
     )
 
 
-def _of(method: Any) -> str:
-    """Return what names a method; NewtonVC's claims came first and have none."""
-    return "" if method is newton else f"{method.__name__}_"
-
-
 def _named(simulation: Any, name: str) -> Any:
     simulation.__module__, simulation.__name__ = __name__, name
     return simulation
@@ -269,7 +265,7 @@ def _named(simulation: Any, name: str) -> Any:
 CLAIMS = (
     *(
         Claim(
-            f"looks-{_of(method)}{kind.__name__}".replace("_", "-"),
+            f"looks-{name_of(kind, method)}".replace("_", "-"),
             f"Intervals cover at all rounds together, in campaigns that are {words}{of}.",
             "not in the paper",
             partial(check_looks, kind, method),
@@ -304,12 +300,12 @@ CLAIMS = (
     ),
     *(
         Claim(
-            f"stopping-{_of(method)}flat".replace("_", "-"),
+            name,
             f"Where the curve is flat, a run stops early and loses little{of}.",
             "not in the paper",
             partial(check_stops, open_log, method, SAVED, SELDOM),
         )
-        for method, of in ((newton, ""), (auto, ", AutoVC"))
+        for name, method, of in (("stopping-flat", newton, ""), ("stopping-auto-flat", auto, ", AutoVC"))
     ),
     *(
         Claim(

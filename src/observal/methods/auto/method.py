@@ -206,7 +206,7 @@ class AutoVC:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
 
         Labelled rows are judged by blends fitted without a tenth of the labels. With more than 2,000 labels the out-of-fold chances
-        that the blend has anyway are close enough: they leave a quarter out.
+        that the blend has anyway are close enough: they leave a quarter out. The lower end for the error allows for the labels that these fits lack.
         """
         from observal.methods.intervals import intervals_of
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 # With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
 INTERVAL_FOLDS = 10
-STILL = 0.5  # of what labels gain from three quarters of them to nine tenths: the rest gains, if errors fall as 1/n
+# If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
+STILL = 0.5
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
 AGAIN = 1.5  # weights and settings are chosen again when this many times the labels were bought
 
@@ -189,8 +190,9 @@ class AutoModel:
     def gains(self) -> Floats:
         """For each labelled row, how much more often the blend may be right than the fits without a tenth of the labels.
 
-        These fits know better than those without a quarter of them, by ``q(ŷ) − q(ŷ')`` for a row: q are their chances, ŷ and ŷ' what the two
-        predict. Errors that fall as 1/n fall half as much again up to all labels. No label is needed to say so, so it adds no noise.
+        These fits are better than those without a quarter of the labels, by ``q(ŷ) − q(ŷ')`` on a row: q are the chances of the former, ŷ and ŷ' what
+        the two predict. If errors fall as 1/n, all labels gain half of that again. Labels themselves are not used, so this adds little noise.
+        With many labels it is 0: there is only one kind of fits then.
         """
         chances, rows = self.refitted, np.arange(len(self.refitted))
         now, fewer = (leaning(some, self.odds).argmax(axis=1) for some in (chances, self.left_out))

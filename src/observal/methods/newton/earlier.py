@@ -19,9 +19,8 @@ from observal.methods.pool import PoolState
 from observal.problem import Problem
 
 CONFIDENCE = 0.975
-CORRELATED = (
-    1.1  # times the standard error of independent mistakes; a larger one returns the earlier classifier less often
-)
+# Times the standard error of independent mistakes. A larger one returns the earlier classifier less often.
+CORRELATED = 1.1
 LEAST_DIFFERENT = 10  # labelled rows on which two classifiers must differ to be compared
 
 
