@@ -20,6 +20,7 @@ from observal.experiments.verify.coverage import (
     BATCH,
     FEATURES,
     LABELS,
+    MOST_CAMPAIGNS,
     ROWS,
     TEST_ROWS,
     auto,
@@ -34,7 +35,7 @@ from observal.threads import one_thread
 
 AT_ALL_LOOKS = 0.92
 SAVED, LEFT, SELDOM, BUDGET, STOP_ROWS = 0.3, 0.003, 0.05, 600, 2000
-MOST_CAMPAIGNS, CONTRADICTED = 500, 0.03
+CONTRADICTED = 0.03
 HURT, NOTICED, NEEDLESS = 0.01, 0.8, 0.03
 
 
