@@ -26,13 +26,13 @@ def spent(t, first, z):
 
 
 def gained(now, before, calibrated):
-    """Return the mean drop of the chance of a mistake, row by row; no less than 0.07 for each row whose class changed if chances are not calibrated."""
+    """Return the mean drop of the chance of a mistake, row by row; no less than 0.09 for each row whose class changed if chances are not calibrated."""
     total, changed = 0.0, 0
     for chances, earlier in zip(now, before, strict=True):
         said, says = (max(range(len(row)), key=lambda k, row=row: (row[k], -k)) for row in (earlier, chances))
         total += chances[says] - chances[said]
         changed += says != said
-    return max(total, 0.0 if calibrated else 0.07 * changed) / len(now)
+    return max(total, 0.0 if calibrated else 0.09 * changed) / len(now)
 
 
 def confounded(shares, cells, wrong, lightest, heaviest):

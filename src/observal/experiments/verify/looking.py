@@ -313,12 +313,9 @@ CLAIMS = (
             f"stopping-{kind.__name__.replace('_', '-')}",
             f"A linear model seldom stops too early in a world that is {words}.",
             "not in the paper",
-            partial(check_stops, kind, newton, 0.0, seldom),
+            partial(check_stops, kind, newton, 0.0, 2.0 * SELDOM),
         )
-        for kind, words, seldom in (
-            (misspecified, "curved", SELDOM),
-            (hardly_any_noise, "curved and nearly without noise", 2.0 * SELDOM),
-        )
+        for kind, words in ((misspecified, "curved"), (hardly_any_noise, "curved and nearly without noise"))
     ),
     *(
         Claim(
