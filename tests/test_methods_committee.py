@@ -255,6 +255,30 @@ def test_the_interval_does_not_believe_a_tree_that_learned_its_labels_by_heart()
     assert abs(np.mean(below)) < 0.04, below
 
 
+def test_the_lower_end_allows_for_committees_with_fewer_labels():
+    """Trees without a quarter of the labels are wrong more often than those without a tenth; half of that is still to come."""
+    world = World(m=300, n=60, noise=0.1, low=0.4)
+    problem = Problem(world.logged, world.pool)
+    method = CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3), members=4)
+    state = method.begin(problem, np.random.default_rng(0))
+    judged = state.model.judged_labels
+    rows, y, weights, _ = method._labelled(problem, state)
+    more = 0.0
+    for fold in range(4):
+        test = np.argsort(judged.codes, kind="stable")[fold::4]
+        train = np.setdiff1d(np.arange(rows.size), test)
+        rng = np.random.default_rng(0)
+        fit, _ = method._fit_committee(problem.take(rows[train]), y[train], weights[train], problem.logged.classes, rng)
+        wrong = fit.predict(problem.take(rows[test])) != y[test]
+        now = judged.predicted[test] != judged.codes[test]
+        more += float(judged.cells.row_weight[test] @ (wrong.astype(float) - now))
+    assert judged.better == pytest.approx(0.5 * more)
+    assert more > 0.0
+    error = judged.cells.ratio((judged.predicted != judged.codes).astype(float), np.ones(rows.size))
+    found = method.intervals(problem, state)["error"]
+    assert (found.low, found.high) == pytest.approx((error.low - 0.5 * more, error.high))
+
+
 @pytest.mark.parametrize("m", [60, 400])  # fewer labels than folds, and many equal scores
 def test_trees_get_an_interval_though_their_scores_are_equal(m):
     world = World(m=m, n=50, noise=0.0, low=0.4)

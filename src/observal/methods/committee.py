@@ -171,7 +171,7 @@ class CommitteeVC:
 
     def _judge_labels(self, problem: Problem, state: PoolState) -> JudgedLabels | None:
         """Return the labelled rows as committees that have not seen them judge them."""
-        from observal.methods.intervals import judge_labels
+        from observal.methods.intervals import COARSE_FOLDS, STILL, judge_labels, left_out
 
         X, classes = state.fit.X, problem.logged.classes
         rows, y, weights, _ = self._labelled(problem, state)
@@ -187,7 +187,7 @@ class CommitteeVC:
             ranks = self._unlabelled_ranks(problem, before) if forest else None
             return None if ranks is None else ranks[some]
 
-        return judge_labels(
+        found = judge_labels(
             problem,
             state,
             gaps,
@@ -195,6 +195,11 @@ class CommitteeVC:
             out_of_fold,
             folds=FOLDS,
         )
+        if found is None:
+            return None
+        _, fewer = left_out(found.codes, out_of_fold, COARSE_FOLDS)
+        wrong, now = fewer != found.codes, found.predicted != found.codes
+        return found.allowing_for(STILL * (wrong.astype(np.float64) - now))
 
     def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats | None:
         """Return the rank of each row's gap, that of a labelled row as if its label were not known.

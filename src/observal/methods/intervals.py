@@ -21,8 +21,8 @@ little of it is a mistake. The out-of-fold fits share most of their rows, so the
 is raised by a twentieth for that. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
 interval from collapsing where no mistake was seen.
 
-**Fewer labels.** Fits that leave labels out are wrong a little more often than the classifier itself. AutoVC estimates by how much, and lowers the lower
-end of the error's interval by that. The upper end stays.
+**Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
+without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
 
 **What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
@@ -53,6 +53,9 @@ from observal.methods.sampled import rows_for_cells, taken_rows
 from observal.problem import Problem
 from observal.types import ASKED
 
+COARSE_FOLDS = 4  # in which methods judge labels once more, to tell what more labels are worth
+# If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
+STILL = 0.5
 FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
 LEAST_LABELLED = 20  # rows, to say anything
 MOST_ROWS = 100_000  # of log and pool that are sorted into cells
@@ -128,6 +131,16 @@ class JudgedLabels:
     taken: Bools
     better: float = 0.0
 
+    def allowing_for(self, gains: Floats) -> JudgedLabels:
+        """Return the labels with what the classifier may be better by than the fits that judge.
+
+        Parameters
+        ----------
+        gains : array
+            For each labelled row, by how much less often the classifier is wrong, if its fits with more labels go on as those with fewer did.
+        """
+        return replace(self, better=max(0.0, float(self.cells.row_weight @ gains)))
+
     def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
         """Return rows, classes, predicted classes and how much each row counts, all together 1."""
         return self.rows, self.codes, self.predicted, self.cells.row_weight
@@ -140,7 +153,6 @@ def judge_labels(
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
-    gains: Floats | None = None,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -160,8 +172,6 @@ def judge_labels(
         scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
-    gains : array, optional
-        For each labelled row, by how much less the classifier may be wrong than the fit that judges it.
     """
     rows, codes = state.labelled(problem)
     if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
@@ -177,8 +187,7 @@ def judge_labels(
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     cells = make_cells(*sorting).borrowing((predicted != codes).astype(np.float64))
-    better = 0.0 if gains is None else max(0.0, float(cells.row_weight @ gains))
-    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], better)
+    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
 
 
 def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:

@@ -12,7 +12,7 @@ from observal.checks import Floats, Ints
 from observal.folds import dealt_folds
 from observal.learners.blend import Blend, BlendFit, Chosen, fit_blend, lead, leaning
 from observal.learners.population import Population
-from observal.methods.intervals import JudgedLabels, Scores, judge_labels
+from observal.methods.intervals import STILL, JudgedLabels, Scores, judge_labels
 from observal.methods.pool import PoolState
 from observal.methods.sampled import as_near
 from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 # With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
 INTERVAL_FOLDS = 10
-# If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
-STILL = 0.5
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
 AGAIN = 1.5  # weights and settings are chosen again when this many times the labels were bought
 
@@ -213,8 +211,8 @@ class AutoModel:
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
 
-        said = self._said(self.refitted)
-        return judge_labels(problem, self.state, gaps, self.scores_of, said, gains=self.gains)
+        found = judge_labels(problem, self.state, gaps, self.scores_of, self._said(self.refitted))
+        return None if found is None else found.allowing_for(self.gains)
 
     @property
     def judged(self) -> Pooled:
