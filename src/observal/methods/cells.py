@@ -21,7 +21,7 @@ LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unkno
 N_STRATA = 8
 PSEUDO_ROWS = 0.4
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
-CORRELATED = 1.05  # times the standard error of independent mistakes
+CORRELATED = 1.05  # times the standard error of independent mistakes, unless a method gives its own
 LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
 MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
@@ -51,6 +51,8 @@ class Cells:
         What mistakes may depend on.
     counts : array of shape (cells,), optional
         a_c, where cells borrow from each other.
+    correlated : float
+        How much larger the standard error is than that of independent mistakes.
     off_trend : float
         τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
     """
@@ -65,6 +67,7 @@ class Cells:
     trend: Floats | None = None
     counts: Floats | None = None
     off_trend: float = 0.0
+    correlated: float = CORRELATED
 
     @property
     def counting(self) -> Floats:
@@ -191,7 +194,7 @@ class Cells:
         # How far cells may be off the trend counts as known: it adds to the variance and not to what makes that uncertain.
         off = self.off_trend * float(self.share @ (spread + means**2)) * ((self.share - self.counting) ** 2).sum()
         freedom = float((parts.sum() + off) ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
-        variance = float(CORRELATED**2 * (parts.sum() + off) + self.share @ means**2 / self.n_rows) / whole**2
+        variance = float(self.correlated**2 * (parts.sum() + off) + self.share @ means**2 / self.n_rows) / whole**2
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from observal.methods.intervals import JudgedLabels
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
+CORRELATED = (
+    1.2  # times the standard error of independent mistakes: an estimator that overfits makes more of them together
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,6 +197,7 @@ class CommitteeVC:
             lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
             out_of_fold,
             folds=FOLDS,
+            correlated=CORRELATED,
         )
         if found is None:
             return None

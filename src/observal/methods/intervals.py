@@ -18,7 +18,7 @@ alike, so P_c gives way to a_c: see :mod:`observal.methods.trend`.
 **Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
 rows themselves. Part of a pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare,
 little of it is a mistake. The out-of-fold fits share most of their rows, so their mistakes are not independent; the standard error
-is raised by a twentieth for that. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
+is raised by a twentieth for that, and by a fifth with CommitteeVC, whose estimator may overfit. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
 interval from collapsing where no mistake was seen.
 
 **Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
@@ -44,7 +44,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.folds import dealt_folds
 from observal.interval import Interval
-from observal.methods.cells import CONFIDENCE, METHOD, Cells, make_cells
+from observal.methods.cells import CONFIDENCE, CORRELATED, METHOD, Cells, make_cells
 from observal.methods.contradiction import COMPARED, random_minus_log
 from observal.methods.draw import FREE, GATED
 from observal.methods.measures import BASELINE, measured
@@ -153,6 +153,7 @@ def judge_labels(
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FOLDS,
+    correlated: float = CORRELATED,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -172,6 +173,8 @@ def judge_labels(
         scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
+    correlated : float
+        How much larger the standard error is than that of independent mistakes.
     """
     rows, codes = state.labelled(problem)
     if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
@@ -186,7 +189,7 @@ def judge_labels(
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
-    cells = make_cells(*sorting).borrowing((predicted != codes).astype(np.float64))
+    cells = replace(make_cells(*sorting), correlated=correlated).borrowing((predicted != codes).astype(np.float64))
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
 
 

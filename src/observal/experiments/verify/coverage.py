@@ -237,10 +237,8 @@ def check_coverage(kind: Any, method: Any, lab: Lab, objective: str = "error") -
 
     Widths are those of the error's interval and, with a rare class, of the recall's: intervals from 0 to 1 always cover.
     """
-    promised = COVERED_LESS if method is auto or kind is rare else COVERED
-    if method not in (newton, auto) or kind is small_blind_spot:
-        promised = COVERED_HARDER
-    if kind is bands:
+    promised = {newton: COVERED, auto: COVERED_LESS}.get(method, COVERED_HARDER)
+    if method is auto and kind is bands:
         promised = COVERED_HARDEST
     trials = min(lab.trials, MOST_CAMPAIGNS)
     simulation = partial(campaigns, kind, method, objective=objective)
