@@ -50,6 +50,19 @@ def test_what_is_written_cannot_be_changed_or_removed(tmp_path, request, place):
 
 
 @PLACES
+def test_a_reader_sees_one_state_whatever_others_write(tmp_path, request, place):
+    """The end of the journal is checked in a second statement: an entry in between is no damage."""
+    where = address(place, tmp_path, request)
+    make_campaign(where)
+    with open_store(where).reading() as transaction:
+        before = transaction.events()
+        Campaign.open(where).ask()
+        assert [event.sequence for event in transaction.events()] == [event.sequence for event in before]
+    with open_store(where).reading() as transaction:
+        assert len(transaction.events()) > len(before)
+
+
+@PLACES
 def test_every_schema_since_the_first_becomes_the_newest(tmp_path, request, place):
     """The schemas themselves: from each revision on, tables and triggers end up as a new campaign has them."""
     known = revisions()

@@ -75,7 +75,9 @@ def test_two_people_label_a_campaign_to_its_end(kind, tmp_path, monkeypatch, req
             assert mine["rows"] or theirs["rows"]
         assert len(seen) == len(set(seen)) == 32
         assert mine["note"] == "Nothing is left to ask: the label budget of 32 is spent."
-        told = ann.get("status").json()
+        reply = ann.get("status")
+        assert reply.status_code == 200, reply.text
+        told = reply.json()
         assert told["progress"]["labels"] == 32
         assert sum(person["answers"] for person in told["annotators"]) == 32
     done = Campaign.open(where)

@@ -401,3 +401,5 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     if connection.get_execution_options().get("observal_writing"):
         connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    else:  # else each statement would see what others have committed since the one before
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
