@@ -24,8 +24,9 @@ from observal.journal.sql.chunks import Progress, read_whole_table
 from observal.journal.sql.growing import grown, near_rows, require_growable, write_more
 from observal.journal.sql.in_place import check_parts, is_in_place, write_in_place
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
-from observal.journal.sql.store import Store, Transaction, create_store, damaged, open_store, refuse_existing
+from observal.journal.sql.store import Store, create_store, open_store, refuse_existing
 from observal.journal.sql.stored_problem import ROWS, write_problem
+from observal.journal.sql.transaction import Transaction, damaged
 from observal.looks import Looks
 from observal.methods import Method
 from observal.model_files import load_model, save_model

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.errors import NotACampaign
-from observal.journal.sql.store import Transaction
+from observal.journal.sql.transaction import Transaction
 
 Progress = Callable[..., None] | None  # called with (steps done, number of steps, what is going on)
 

@@ -18,8 +18,8 @@ from observal.errors import InvalidInput
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.sql.chunks import append_array, append_table
-from observal.journal.sql.store import Transaction
 from observal.journal.sql.stored_problem import ROWS, storable_ids
+from observal.journal.sql.transaction import Transaction
 from observal.problem import Problem
 
 

@@ -18,7 +18,7 @@ from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
-from observal.journal.sql.store import Transaction
+from observal.journal.sql.transaction import Transaction
 from observal.labels import class_array
 from observal.parts import Parts
 from observal.parts.files import Part, require_unchanged

@@ -18,8 +18,9 @@ from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
 from observal.journal.sql.in_place import ARRAYS as _IN_PLACE
 from observal.journal.sql.in_place import in_place_ids, is_in_place, pool_in_place, read_in_place
-from observal.journal.sql.store import Store, Transaction, damaged
+from observal.journal.sql.store import Store
 from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
+from observal.journal.sql.transaction import Transaction, damaged
 from observal.problem import Problem
 
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}

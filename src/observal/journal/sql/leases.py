@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from observal.errors import ConflictingAnswer
 from observal.journal.sql.people import stamp
 from observal.journal.sql.schema import lease, reply
-from observal.journal.sql.store import Transaction
+from observal.journal.sql.transaction import Transaction
 
 
 def renew(transaction: Transaction, name: str, time: timedelta) -> None:

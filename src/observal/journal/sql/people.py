@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from observal.errors import InvalidInput
 from observal.journal.settings import ANYONE, check_annotator
 from observal.journal.sql.schema import person, token
-from observal.journal.sql.store import Transaction
+from observal.journal.sql.transaction import Transaction
 
 Role = Literal["owner", "annotator"]
 ROLES = ("owner", "annotator")

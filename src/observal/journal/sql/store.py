@@ -1,19 +1,16 @@
-"""A campaign's database: one transaction for each command, an append-only journal, and data in chunks.
+"""A campaign's database: how it is made and opened, and one transaction for each command.
 
 SQLite uses a write-ahead log with full synchronisation, so a stored label survives a power cut; writers take turns with
-``BEGIN IMMEDIATE``. In PostgreSQL writers take turns with an advisory lock. Every transaction has its own connection, so a closed
+``BEGIN IMMEDIATE``. In PostgreSQL writers take turns with an advisory lock, and readers see one snapshot. Every transaction has its own connection, so a closed
 campaign is one complete file.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,143 +18,12 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
-from observal.journal.events import Event
-from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
-from observal.journal.sql.schema import (
-    NEWEST,
-    READABLE,
-    create_schema,
-    data,
-    digest_of_chunk,
-    head,
-    journal,
-    migrate,
-    schema_version,
-)
+from observal.journal.sql.schema import NEWEST, READABLE, create_schema, migrate, schema_version
+from observal.journal.sql.transaction import Transaction, damaged
 from observal.writing import check_target, remove_stale
 
 PATIENCE = 120  # seconds that a command waits for other writers
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
-
-
-class Transaction:
-    """What can be done within one transaction."""
-
-    def __init__(self, connection: sa.Connection, name: str) -> None:
-        self._connection = connection
-        self._name = name
-
-    def execute(self, statement: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
-        """Run a statement on one of the tables that serve the labelling page."""
-        return self._connection.execute(statement, values)
-
-    def events(self, after: int = 0, digest: str = START) -> list[Event]:
-        """Return the journal's events after a sequence number, in order; `digest` is that of the event before them.
-
-        The chain of digests is checked: an event that was changed, moved or removed raises NotACampaign.
-        """
-        query = sa.select(journal).where(journal.c.sequence > after).order_by(journal.c.sequence)
-        found = []
-        for number, row in enumerate(self._connection.execute(query), start=after + 1):
-            try:
-                digest = entry_digest(digest, row.sequence, row.time, row.actor, row.kind, row.payload)
-                payload = json.loads(row.payload) if digest == row.digest and number == row.sequence else None
-            except (TypeError, ValueError, RecursionError):
-                payload = None
-            if not isinstance(payload, dict):
-                raise self._damaged(f"journal entry {number} was changed or removed")
-            found.append(Event(row.sequence, row.time, row.actor, row.kind, payload, digest))
-        if self._head() != (after + len(found), digest):
-            raise self._damaged(f"the journal's end, after entry {after + len(found)}, was changed or removed")
-        return found
-
-    def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
-        """Add an event and return it; it counts once the transaction is committed."""
-        last, before = self._head()
-        time = datetime.now(UTC).isoformat(timespec="microseconds")
-        # ASCII only: no database stores lone surrogates.
-        text = json.dumps(payload, ensure_ascii=True, allow_nan=False)
-        digest = entry_digest(before, last + 1, time, actor, kind, text)
-        row = {"sequence": last + 1, "time": time, "actor": actor, "kind": kind, "payload": text, "digest": digest}
-        self._connection.execute(sa.insert(journal), row)
-        self._connection.execute(sa.delete(head))
-        self._connection.execute(sa.insert(head), {"sequence": last + 1, "digest": digest})
-        return Event(last + 1, time, actor, kind, payload, digest)
-
-    def _head(self) -> tuple[int, str]:
-        """Return the sequence number and digest of the last event."""
-        rows = self._connection.execute(sa.select(head)).all()
-        if len(rows) > 1 or not all(isinstance(row.sequence, int) and isinstance(row.digest, str) for row in rows):
-            raise self._damaged("the record of the journal's last entry was changed")
-        return (rows[0].sequence, rows[0].digest) if rows else (0, START)
-
-    def write_chunk(self, name: str, chunk: int, first_row: int, content: bytes) -> None:
-        """Store one chunk of the data."""
-        self.__dict__.pop("_digests", None)  # they are read again
-        row = {"name": name, "chunk": chunk, "first_row": first_row, "content": content}
-        self._connection.execute(sa.insert(data), row)
-        digest = chunk_digest(name, chunk, first_row, content)
-        self._connection.execute(sa.insert(digest_of_chunk), {"name": name, "chunk": chunk, "digest": digest})
-
-    def data_digest(self) -> str:
-        """Return the digest of all data, from the digests of the chunks; the chunks themselves are not read."""
-        return data_digest(self._digests)
-
-    def chunk_names(self) -> list[tuple[str, int]]:
-        """Return the name and number of each chunk of data."""
-        return sorted(self._digests)
-
-    def has_chunk(self, name: str, chunk: int) -> bool:
-        """Tell whether there is such a chunk."""
-        return (name, chunk) in self._digests
-
-    @cached_property
-    def _digests(self) -> dict[tuple[str, int], str]:
-        found = self._connection.execute(sa.select(digest_of_chunk)).all()
-        if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in found):
-            raise self._damaged("the digests of its data were changed")
-        return {(row.name, row.chunk): row.digest for row in found}
-
-    def first_rows(self, name: str) -> list[int]:
-        """Return the first row of each chunk of `name`."""
-        query = sa.select(data.c.chunk, data.c.first_row).where(data.c.name == name).order_by(data.c.chunk)
-        found = self._connection.execute(query).all()
-        firsts = [row.first_row for row in found]
-        if [(name, row.chunk) for row in found] != [key for key in self.chunk_names() if key[0] == name]:
-            raise self._damaged(f"a chunk of its {name} is missing or was added")
-        if (
-            not all(isinstance(first, int) for first in firsts)
-            or firsts != sorted(firsts)
-            or firsts[:1] not in ([], [0])
-        ):
-            raise self._damaged(f"the order of its {name} was changed")
-        return firsts
-
-    def read_chunk(self, name: str, chunk: int) -> bytes:
-        """Return one chunk of the data; one that was changed raises NotACampaign."""
-        query = sa.select(data.c.first_row, data.c.content).where(data.c.name == name, data.c.chunk == chunk)
-        row = self._connection.execute(query).one_or_none()
-        if row is None or not isinstance(row.content, bytes | memoryview):
-            raise self._damaged(f"chunk {chunk} of its {name} is missing")
-        content = bytes(row.content)
-        if chunk_digest(name, chunk, row.first_row, content) != self._digests.get((name, chunk)):
-            raise self._damaged(f"chunk {chunk} of its {name} was changed")
-        return content
-
-    def structure_problem(self) -> str:
-        """Return the first error that SQLite's own check of the file finds; empty if there is none, and on PostgreSQL."""
-        if self._connection.dialect.name != "sqlite":
-            return ""
-        found = str(self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
-        return "" if found == "ok" else " ".join(found.split())
-
-    def _damaged(self, what: str) -> NotACampaign:
-        return damaged(self._name, what)
-
-
-def damaged(name: str, what: str) -> NotACampaign:
-    """Return the error for a campaign that is not as it was written."""
-    return NotACampaign(f"{name} is damaged: {what} after it was written; use a copy from before the damage.")
 
 
 class Store:

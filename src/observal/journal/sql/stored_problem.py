@@ -12,7 +12,7 @@ from observal.column_groups import ColumnGroups
 from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, read_rows, read_whole_table, write_arrays, write_table
-from observal.journal.sql.store import Transaction
+from observal.journal.sql.transaction import Transaction
 from observal.labels import class_array
 from observal.problem import Problem
 
