@@ -33,7 +33,7 @@ test: lint system
 	$(BIN)/python -m slipcover --skip-covered --missing-width 60 --threshold 1000 -m pytest -n auto --dist worksteal -m 'not slow'
 
 verify: $(READY)
-	$(BIN)/observal verify
+	$(BIN)/observal-research verify
 	$(BIN)/python -m pytest -n auto -m slow
 
 bench: $(READY)

@@ -17,8 +17,8 @@ from commands import processor_seconds
 from threadpoolctl import threadpool_limits
 
 import observal as ob
-from observal.problem import Problem
-from observal.types import ASKED, Answers, Plan
+from observal.problem.plan import ASKED, Answers, Plan
+from observal.problem.problem import Problem
 
 FEATURES, LABELLED, BATCH = 50, 5000, 10
 SIZES = (25_000, 50_000, 100_000, 200_000)

@@ -1,4 +1,4 @@
-"""Seconds of `observal reproduce`, the paper's figure. Wanted: under 45 s on two cores."""
+"""Seconds of `observal-research reproduce`, the paper's figure. Wanted: under 45 s on two cores."""
 
 from __future__ import annotations
 

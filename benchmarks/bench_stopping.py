@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from observal.experiments.benchmark.cells import Cell, make_world
-from observal.experiments.benchmark.development import count_classes
+from observal.intervals.stopping import TOLERANCE
 from observal.methods import AutoVC
 from observal.session import Session
-from observal.stopping import TOLERANCE
 from observal.threads import one_thread
+from observal_research.benchmark.cells import Cell, make_world
+from observal_research.benchmark.development import count_classes
 
 TABLES = ("banana", "contraceptive", "phoneme", "segment", "twonorm", "titanic")
 POLICIES = ("scorecard", "blind-spot")

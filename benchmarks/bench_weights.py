@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 from commands import best_seconds
 
-from observal.weights import clip_threshold, importance, online_mass, passive_clip_threshold
+from observal.paper.weights import clip_threshold, importance, online_mass, passive_clip_threshold
 
 
 def main(rows: int) -> None:

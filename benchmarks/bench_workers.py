@@ -29,7 +29,7 @@ from commands import in_new_process
 from distributed import Client, LocalCluster
 
 import observal as ob
-from observal.parts import Threads, collect
+from observal.parquet import Threads, collect
 
 ROLES = {"propensity": "q0", "id": "id"}
 METHODS = {"newton": ob.NewtonVC, "auto": ob.AutoVC}

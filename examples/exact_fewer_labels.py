@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import observal as ob
-from observal.datasets import Dataset, fit_policy, make_linear, simulate
+from observal_research.datasets import Dataset, fit_policy, make_linear, simulate
 
 GAMMAS = (0.03, 0.1, 0.3)  # practical γ1, all of them shown: smaller asks for less and dares more
 

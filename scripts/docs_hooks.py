@@ -1,4 +1,4 @@
-"""A hook of mkdocs: docstrings name things as Sphinx does, ``:class:`~observal.types.Pool```; show that as code."""
+"""A hook of mkdocs: docstrings name things as Sphinx does, ``:class:`~observal.problem.types.Pool```; show that as code."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import threading
 
 import distributed
 
-from observal.parts.cluster import Cluster
+from observal.parquet.cluster import Cluster
 
 
 def without_dask(monkeypatch):

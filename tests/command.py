@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from subprocess import CompletedProcess
 from typing import Any
@@ -15,6 +16,7 @@ import typer.main
 import typer.testing
 
 from observal.cli import app, main
+from observal_research.cli import main as research_main
 
 # Typer makes the commands from their signatures, which takes longer than most of them run.
 made_once = cache(typer.main.get_command)
@@ -22,7 +24,16 @@ made_once = cache(typer.main.get_command)
 
 def observal(*arguments: object, cwd: object = ".", **environment: str) -> CompletedProcess[str]:
     """Run ``observal`` with these arguments as its entry point does, and return what a process would have."""
-    command = ["observal", *map(str, arguments)]
+    return _run(main, "observal", *arguments, cwd=cwd, **environment)
+
+
+def research(*arguments: object, cwd: object = ".", **environment: str) -> CompletedProcess[str]:
+    """Run ``observal-research`` likewise."""
+    return _run(research_main, "observal-research", *arguments, cwd=cwd, **environment)
+
+
+def _run(entry: Callable[[], None], *arguments: object, cwd: object = ".", **environment: str) -> CompletedProcess[str]:
+    command = list(map(str, arguments))
     code: object = 0
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
@@ -33,7 +44,7 @@ def observal(*arguments: object, cwd: object = ".", **environment: str) -> Compl
         mock.patch.object(typer.main, "get_command", made_once),
     ):
         try:
-            main()
+            entry()
         except SystemExit as end:
             code = end.code
     return CompletedProcess(command, int(code or 0), out.getvalue(), errors.getvalue())

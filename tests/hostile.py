@@ -10,7 +10,7 @@ import sys
 import zipfile
 from functools import cache
 
-from observal.archive import seal
+from observal.journal.archive import seal
 
 _STARTS = ("os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "subprocess.Popen", "os.kill", "os.forkpty")
 _CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.truncate", "os.symlink", "os.link")
@@ -97,7 +97,15 @@ def _spots(value, spots):
 
 
 NAMES = [
-    *("os:system", "observal.__main__:x", "observal.nope:x", "builtins:eval", "observal.types:Pool", "Plan", "Pool"),
+    *(
+        "os:system",
+        "observal.__main__:x",
+        "observal.nope:x",
+        "builtins:eval",
+        "observal.problem.types:Pool",
+        "Plan",
+        "Pool",
+    ),
     *(
         "NewtonVC",
         "ExactDBAL",

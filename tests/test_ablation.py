@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from observal.experiments.ablation import VARIANTS, ablate, exact_errors, to_dicts, trial
-from observal.experiments.trials import run_all
-from observal.hypotheses import FiniteClass
 from observal.methods import ExactDBAL
+from observal.paper.hypotheses import FiniteClass
+from observal_research.ablation import VARIANTS, ablate, exact_errors, to_dicts, trial
+from observal_research.trials import run_all
 
 NAMES = list(VARIANTS)
 FULL, NO_CLIP, NO_REGULARISER, NO_CORRECTION, NO_MIXTURE, NO_DISAGREEMENT, NOTHING = range(7)
@@ -65,7 +65,7 @@ def test_the_table_is_the_mean_over_the_trials():
 def test_the_best_classifier_has_the_true_cuts():
     errors = exact_errors()
     best = int(np.argmin(errors))
-    from observal.experiments.ablation import CUTS
+    from observal_research.ablation import CUTS
 
     assert CUTS[best].tolist() == [0.25, 0.75]
 

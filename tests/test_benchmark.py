@@ -17,24 +17,24 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.experiments.benchmark import Specification, benchmark, list_cells, make_world
-from observal.experiments.benchmark.cells import GENERATED, Cell
-from observal.experiments.benchmark.development import halves, list_tables, load_table
-from observal.experiments.benchmark.peers import DEFAULT_PEERS, FAMILIES, all_labels_error, margins, run_peer
-from observal.experiments.benchmark.rows import Rows, choose_strength
-from observal.experiments.benchmark.scores import (
+from observal.methods.newton.method import NewtonVC
+from observal.paper.active18 import Active18
+from observal.paper.active_vc import ActiveVC
+from observal_research.benchmark import Specification, benchmark, list_cells, make_world
+from observal_research.benchmark.cells import GENERATED, Cell
+from observal_research.benchmark.development import halves, list_tables, load_table
+from observal_research.benchmark.peers import DEFAULT_PEERS, FAMILIES, all_labels_error, margins, run_peer
+from observal_research.benchmark.rows import Rows, choose_strength
+from observal_research.benchmark.scores import (
     best_single,
     excess_area,
     paired_difference,
     paired_excess,
     ratio_of_sums,
 )
-from observal.experiments.benchmark.specification import ALL_LABELS, pick_methods, run_unit
-from observal.experiments.curves import Curve
-from observal.methods.newton.method import NewtonVC
-from observal.methods.paper.active18 import Active18
-from observal.methods.paper.active_vc import ActiveVC
-from tests.command import observal
+from observal_research.benchmark.specification import ALL_LABELS, pick_methods, run_unit
+from observal_research.curves import Curve
+from tests.command import research
 from tests.reference import benchmark as slow
 
 LINEAR = GENERATED[1]
@@ -58,7 +58,7 @@ def one_thread():
 @pytest.fixture
 def two_strengths(monkeypatch):
     """Let logistic regression choose from two ridges, not seven: for tests that are not about the choice."""
-    monkeypatch.setattr("observal.experiments.benchmark.rows.STRENGTHS", (0.1, 10.0))
+    monkeypatch.setattr("observal_research.benchmark.rows.STRENGTHS", (0.1, 10.0))
 
 
 @pytest.fixture
@@ -549,7 +549,7 @@ def test_specifications_that_cannot_be(options, words):
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr("observal.experiments.benchmark.peers.find_spec", lambda package: None)
+    monkeypatch.setattr("observal_research.benchmark.peers.find_spec", lambda package: None)
     assert tiny(peers=None).peers == ()
     with pytest.raises(InvalidInput, match=r"observal\[bench\]"):
         tiny(peers=("margin/forest",))
@@ -566,7 +566,7 @@ def test_methods_are_picked_by_name():
 def test_a_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
     command = ("benchmark", "--jobs", "1")
     common = ("--trials", "1", "--rows", "100", "--methods", "ActiveVC", "--peers", "random/forest")
-    real = observal(
+    real = research(
         *command, *common, "--data", str(folder), "--only", "alpha / certainty", "--out", str(tmp_path / "a")
     )
     assert real.returncode == 0, real.stderr
@@ -574,7 +574,7 @@ def test_a_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
     assert "mean test error" in real.stdout
     # A folder in the environment is left alone where development tables are asked for.
     chosen = ("--development", str(tables), "--only", "two / certainty", "--out", str(tmp_path / "b"))
-    other = observal(*command, *common, *chosen, OBSERVAL_DATA=str(folder))
+    other = research(*command, *common, *chosen, OBSERVAL_DATA=str(folder))
     assert other.returncode == 0, other.stderr
     assert "LOOKS" not in other.stderr
     assert list(json.loads((tmp_path / "b" / "results.json").read_text(encoding="utf-8"))["cells"]) == [

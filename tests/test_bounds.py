@@ -1,4 +1,4 @@
-"""observal.bounds against hand-computed numbers, its slow twin, and the exact tails that its proofs rest on."""
+"""observal.paper.bounds against hand-computed numbers, its slow twin, and the exact tails that its proofs rest on."""
 
 import doctest
 import math
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import observal.bounds as module
-from observal.bounds import (
+import observal.paper.bounds as module
+from observal.errors import InvalidInput
+from observal.paper.bounds import (
     Bound,
     candidate_slack,
     certified_gamma,
@@ -23,7 +24,6 @@ from observal.bounds import (
     second_moment_deviation,
     second_moment_erm_bound,
 )
-from observal.errors import InvalidInput
 from tests.reference import bounds as twin
 
 E = math.e

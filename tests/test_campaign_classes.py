@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import observal as ob
-from observal import codec
 from observal.campaign import Campaign, load_model
 from observal.errors import InvalidInput, InvalidLabel
+from observal.journal import codec
 from observal.report.campaign import write_campaign_report
 
 N = 200

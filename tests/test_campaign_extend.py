@@ -12,9 +12,9 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
+from observal.intervals.error import would_take
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
-from observal.methods.intervals import would_take
 from tests.campaigns import METHOD, N, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.serving import site

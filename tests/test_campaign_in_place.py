@@ -25,6 +25,7 @@ from observal.tables import TableRoles, load_problem
 from observal.tables.in_place import load_in_place
 from tests.clusters import without_dask
 from tests.command import observal as run
+from tests.command import research
 from tests.serving import site
 from tests.test_parts import NEWTON, labels_of, make_tables
 
@@ -395,7 +396,7 @@ def test_every_command_that_takes_a_cluster_works_on_one(made, tmp_path):
         assert run(*begin, "--in-place", *cluster).returncode == 0
         assert run("ask", where, "-n", 3, *cluster).returncode == 0
         assert run("diagnose", where, *cluster).returncode == 0
-        assert run("reproduce", "--trials", 2, "--out", tmp_path / "figure", *cluster).returncode == 0
+        assert research("reproduce", "--trials", 2, "--out", tmp_path / "figure", *cluster).returncode == 0
         small = [
             "benchmark",
             "--only",
@@ -408,7 +409,7 @@ def test_every_command_that_takes_a_cluster_works_on_one(made, tmp_path):
             "margin/logistic",
         ]
         small += ["--methods", "NewtonVC", "--json", "--out", tmp_path / "benchmark"]
-        reports = [json.loads(run(*small, *more).stdout)["cells"] for more in ([], cluster)]
+        reports = [json.loads(research(*small, *more).stdout)["cells"] for more in ([], cluster)]
         curves = [report["linear / certainty"]["contestants"]["NewtonVC"]["curve"] for report in reports]
         assert curves[0] == curves[1]
 

@@ -19,7 +19,7 @@ from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.schema import NEWEST, migrate, revisions, schema_version
 from observal.journal.sql.store import create_store, open_store
-from observal.types import ASKED, Plan
+from observal.problem.plan import ASKED, Plan
 from tests.campaigns import make_campaign, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 

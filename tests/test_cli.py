@@ -9,79 +9,92 @@ from functools import partial
 
 import pytest
 
-from tests.command import observal
+from tests.command import observal, research
 
 
-def process(*arguments):
-    return subprocess.run([sys.executable, "-m", "observal", *arguments], capture_output=True, text=True, check=False)
+def process(*arguments, module="observal"):
+    return subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_help_names_every_command_and_starts_light():
     done = process("--help")
     assert done.returncode == 0
-    for command in ("verify", "ablate", "reproduce", "demo"):
+    for command in (
+        "Start:",
+        "diagnose",
+        "init",
+        "demo",
+        "Label:",
+        "ask",
+        "tell",
+        "serve",
+        "Result:",
+        "status",
+        "report",
+    ):
         assert command in done.stdout
+    assert "reproduce" not in done.stdout  # research has a command of its own
     code = "import sys, observal.cli; print([m for m in ('numpy', 'numba', 'scipy', 'sklearn', 'matplotlib', 'joblib') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["verify", "ablate", "reproduce", "demo"])
-def test_every_command_shows_an_example(command):
-    done = observal(command, "--help")
+@pytest.mark.parametrize("command", ["verify", "ablate", "reproduce"])
+def test_research_commands_show_an_example(command):
+    done = research(command, "--help")
     assert done.returncode == 0
-    assert f"observal {command}" in " ".join(done.stdout.split())
+    assert f"observal-research {command}" in " ".join(done.stdout.split())
 
 
 def test_verify_prints_a_table_and_json():
-    done = observal("verify", "--trials", "50", "--only", "clip-example")
+    done = research("verify", "--trials", "50", "--only", "clip-example")
     assert done.returncode == 0, done.stderr
     assert "clip-example" in done.stdout
     assert "\x1b" not in done.stdout  # no colour when piped
-    done = observal("verify", "--trials", "50", "--only", "clip-example", "--json")
+    done = research("verify", "--trials", "50", "--only", "clip-example", "--json")
     assert json.loads(done.stdout)["passed"] is True
 
 
 def test_a_claim_that_does_not_exist_is_an_error_in_one_line():
-    done = process("verify", "--only", "no-such-claim")
+    done = process("verify", "--only", "no-such-claim", module="observal_research")
     assert done.returncode == 1
     assert done.stderr.startswith("observal: ")
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
-    assert "Traceback" in observal("--debug", "verify", "--only", "no-such-claim").stderr
+    assert "Traceback" in research("--debug", "verify", "--only", "no-such-claim").stderr
 
 
 def test_a_wrong_call_exits_with_2():
-    assert observal("verify", "--no-such-option").returncode == 2
+    assert research("verify", "--no-such-option").returncode == 2
     assert process("no-such-command").returncode == 2
 
 
 def test_a_failing_claim_exits_with_1(monkeypatch):
     from dataclasses import replace
 
-    from observal.experiments import verify
+    from observal_research import verify
 
     report = verify.verify(trials=50, only="clip-example")
     failed = replace(report, outcomes=tuple(replace(o, passed=False) for o in report.outcomes))
     monkeypatch.setattr(verify, "verify", lambda **_: failed)
-    done = observal("verify")
+    done = research("verify")
     assert done.returncode == 1, done.stderr
     assert "1 of 1 claims did not hold" in done.stderr
 
 
 def test_ablate_as_json():
-    done = observal("ablate", "--trials", "2", "--jobs", "1", "--json")
+    done = research("ablate", "--trials", "2", "--jobs", "1", "--json")
     rows = json.loads(done.stdout)
     assert [row["trials"] for row in rows] == [2] * 7
 
 
 def test_reproduce_runs_small_and_resumes(tmp_path, monkeypatch):
-    from observal.experiments import reproduce
+    from observal_research import reproduce
 
     small = {"clip_constants": (0.04, 0.64), "learning_rates": (0.01, 1.0), "max_labels": 60, "n_rows": 600}
     monkeypatch.setattr(reproduce, "Specification", partial(reproduce.Specification, **small))
     arguments = ["reproduce", "--trials", "2", "--jobs", "1", "--out", str(tmp_path), "--json"]
-    first = observal(*arguments)
+    first = research(*arguments)
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
     assert set(found["policies"]) == {"certainty", "uncertainty"}
@@ -90,7 +103,7 @@ def test_reproduce_runs_small_and_resumes(tmp_path, monkeypatch):
         assert {"auc", "auc_se", "params", "curve"} <= set(methods["activevc"])
     for name in ("results.json", "curves.csv", "figure.png", "figure.svg"):
         assert (tmp_path / name).exists()
-    again = json.loads(observal(*arguments, "--resume").stdout)
+    again = json.loads(research(*arguments, "--resume").stdout)
     assert again["policies"] == found["policies"]
 
 
@@ -113,7 +126,8 @@ def test_brackets_in_a_table_are_not_markup(capsys):
     ],
 )
 def test_wrong_values_end_in_one_sentence_and_no_traceback(arguments, code):
-    done = observal(*arguments)
+    run = observal if arguments[0] == "demo" else research
+    done = run(*arguments)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stderr.strip()
@@ -124,7 +138,7 @@ def test_ctrl_c_says_that_what_is_finished_is_kept(tmp_path):
     import time
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "observal", "reproduce", "--jobs", "1", "--out", str(tmp_path)],
+        [sys.executable, "-m", "observal_research", "reproduce", "--jobs", "1", "--out", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -17,11 +17,12 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign, load_model
 from observal.cli.output import spelled
-from observal.problem import Problem
+from observal.diagnosis.words import day_words
+from observal.problem.problem import Problem
 from observal.report.campaign import write_campaign_report
 from observal.report.model import Judged, errors_by_group
 from observal.tables.formats import Format
-from observal.tables.written import Written, day_words, guess
+from observal.tables.written import Written, guess
 from tests.test_cli_campaign import observal
 
 N = 150
@@ -179,7 +180,7 @@ def test_excel_out_and_in(tmp_path, european, monkeypatch):
 
 
 def test_formulas_stay_text_in_excel(tmp_path):
-    from observal.workbooks import read_workbook, write_workbook
+    from observal.tables.workbooks import read_workbook, write_workbook
 
     with (tmp_path / "a.xlsx").open("wb") as file:
         write_workbook(file, ["=id", "y"], [["=1+1", None], ["+x\x01", None], [10**18, None]], ["=yes", "no"])

@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from observal.campaign import Campaign
-from observal.compat.exchange import argilla_records, label_studio_config, label_studio_tasks, read_exchange
 from observal.errors import InvalidInput
+from observal.exchange.label_tools import argilla_records, label_studio_config, label_studio_tasks, read_exchange
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
 

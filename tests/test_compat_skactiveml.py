@@ -20,13 +20,13 @@ from skactiveml.pool import ParallelUtilityEstimationWrapper, SubSamplingWrapper
 from sklearn.base import clone
 
 import observal as ob
-from observal.compat.skactiveml import InvalidIndices, ObservalSampling
-from observal.compat.skactiveml.evidence import Evidence
-from observal.compat.skactiveml.pool import choose_batch
 from observal.errors import InvalidInput, InvalidPropensity
+from observal.exchange.skactiveml import InvalidIndices, ObservalSampling
+from observal.exchange.skactiveml.evidence import Evidence
+from observal.exchange.skactiveml.pool import choose_batch
 from observal.methods import NewtonVC
-from observal.problem import Problem
-from observal.types import ASKED, Answers, Plan
+from observal.problem.plan import ASKED, Answers, Plan
+from observal.problem.problem import Problem
 from tests.compat_cases import EITHER, FAST, SETTINGS, Anything, cases, check
 
 RNG = np.random.default_rng(0)
@@ -373,7 +373,7 @@ def test_rows_that_were_all_queried_need_no_log():
 
 
 def test_without_scikit_activeml_one_sentence_says_what_to_install():
-    code = "import sys; sys.modules['skactiveml'] = None; import observal.compat; import observal.compat.skactiveml"
+    code = "import sys; sys.modules['skactiveml'] = None; import observal.exchange; import observal.exchange.skactiveml"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     last = run.stderr.strip().splitlines()[-1]

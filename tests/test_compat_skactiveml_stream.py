@@ -19,12 +19,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
-from observal.compat.skactiveml import DoubtBudgetManager, ObservalStream
 from observal.errors import InvalidInput
+from observal.exchange.skactiveml import DoubtBudgetManager, ObservalStream
 from observal.methods import NewtonVC
 from observal.methods.stream import stream_plan
-from observal.problem import Problem
-from observal.types import ASKED
+from observal.problem.plan import ASKED
+from observal.problem.problem import Problem
 from tests.compat_cases import EITHER, FAST, SETTINGS, Anything, cases, check
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import observal as ob
-from observal.interval import Interval
-from observal.methods.contradiction import COMPARED, contradiction, random_minus_log
+from observal.intervals.contradiction import COMPARED, contradiction, random_minus_log
+from observal.problem.interval import Interval
 from observal.report.content import ReportContent
 from observal.report.headline import headline
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.datasets import fit_policy, make_linear, simulate
 from observal.errors import InvalidInput
-from observal.experiments.curves import Course, Curve, Estimate, Streams, labels_to_reach, online_sizes, replay
-from observal.methods.paper.active18 import Active18
-from observal.methods.paper.active_vc import ActiveVC
-from observal.methods.paper.passive import Passive
-from observal.problem import Problem
+from observal.paper.active18 import Active18
+from observal.paper.active_vc import ActiveVC
+from observal.paper.passive import Passive
+from observal.problem.problem import Problem
+from observal_research.curves import Course, Curve, Estimate, Streams, labels_to_reach, online_sizes, replay
+from observal_research.datasets import fit_policy, make_linear, simulate
 
 from .reference import curves as slow
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from observal.datasets import (
+from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity, UnknownRow
+from observal_research.datasets import (
     POLICIES,
     SHIPPED,
     BlindSpot,
@@ -31,7 +32,6 @@ from observal.datasets import (
     make_linear,
     simulate,
 )
-from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity, UnknownRow
 from tests.reference import policies as slow
 
 DATA = make_linear(1200, 8, random_state=5)
@@ -433,8 +433,6 @@ def test_unknown_shipped_set_is_refused():
 
 
 def test_importing_datasets_is_cheap():
-    code = (
-        "import sys, observal.datasets; print([m for m in ('sklearn', 'scipy', 'numba', 'pandas') if m in sys.modules])"
-    )
+    code = "import sys, observal_research.datasets; print([m for m in ('sklearn', 'scipy', 'numba', 'pandas') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

@@ -21,12 +21,18 @@ import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be li
 from threadpoolctl import threadpool_limits
 
 import observal
+import observal_research
 from tests import command
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 RUN_BY_OTHERS = ("__main__", "migrations.env")  # by Python's -m and by Alembic: importing them does something
-MODULES = [m.name for m in pkgutil.walk_packages(observal.__path__, "observal.") if not m.name.endswith(RUN_BY_OTHERS)]
+MODULES = [
+    module.name
+    for package in (observal, observal_research)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    if not module.name.endswith(RUN_BY_OTHERS)
+]
 
 
 WALKED = {"tutorial.md", "campaigns.md", "rare.md"}  # their shell commands are run too; others build, or take minutes

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import observal as ob
 from observal.campaign import load_model
 from observal.errors import ObservalError
-from observal.model_files.files import save_model
+from observal.exchange.model_files.files import save_model
 from tests.campaigns import METHOD, small_data
 from tests.hostile import mutations, nothing_happens
 from tests.test_session import session

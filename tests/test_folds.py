@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from observal.folds import dealt_folds, random_folds, sklearn_folds, spread_folds
+from observal.learners.folds import dealt_folds, random_folds, sklearn_folds, spread_folds
 
 CODES = np.array([0] * 5 + [1] * 4 + [2] * 2)
 

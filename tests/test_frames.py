@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.frames import Frame, difference
+from observal.problem.frames import Frame, difference
 
 N, M = 240, 120  # rows, and those of them in the log
 RNG = np.random.default_rng(0)

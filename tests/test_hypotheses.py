@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from observal.errors import ClassTooLarge, InvalidInput, NotPredictable
-from observal.geometry import MAX_DICHOTOMIES, cuts_between
-from observal.hypotheses import (
+from observal.paper.geometry import MAX_DICHOTOMIES, cuts_between
+from observal.paper.hypotheses import (
     CallableClass,
     Dichotomies,
     FiniteClass,
@@ -86,7 +86,7 @@ class TestDichotomies:
             two.take_rows([2])
 
     def test_large_matrices_go_through_several_chunks(self, monkeypatch):
-        monkeypatch.setattr("observal.dichotomies.CHUNK_BYTES", 100)
+        monkeypatch.setattr("observal.paper.dichotomies.CHUNK_BYTES", 100)
         bits = np.random.default_rng(0).random((50, 33)) < 0.5
         some = Dichotomies.from_signs(bits)
         np.testing.assert_array_equal(some.signs(np.arange(50)) > 0, bits)
@@ -291,6 +291,8 @@ class TestRectangles:
 
 
 def test_importing_hypotheses_does_not_import_numba():
-    code = "import sys, observal.hypotheses; print([m for m in ('numba', 'scipy', 'sklearn') if m in sys.modules])"
+    code = (
+        "import sys, observal.paper.hypotheses; print([m for m in ('numba', 'scipy', 'sklearn') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from observal._kernels.gradient import HEAVY_ROWS, _heaviest, descend, flip_gaps, second_moment_sums
-from observal._kernels.gradient_dense import one_minus_exp
+from observal.paper.kernels.gradient import HEAVY_ROWS, _heaviest, descend, flip_gaps, second_moment_sums
+from observal.paper.kernels.gradient_dense import one_minus_exp
 from tests.reference import gradient as slow
 
 
@@ -122,7 +122,7 @@ def test_equal_arguments_give_equal_bits_in_threads_and_processes(rng_data):
     assert all((weights == expected).all() for weights in found)
     code = """if True:
         import numpy as np
-        from observal._kernels.gradient import descend
+        from observal.paper.kernels.gradient import descend
         rng = np.random.default_rng(0)
         X = rng.normal(size=(500, 30))
         y, v, order = np.sign(X @ rng.normal(size=30)), rng.exponential(size=500), rng.permutation(500)

@@ -1,4 +1,4 @@
-"""observal.label_complexity against hand-computed numbers, brute force and the paper's examples."""
+"""observal.paper.label_complexity against hand-computed numbers, brute force and the paper's examples."""
 
 import doctest
 import math
@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-import observal.label_complexity as module
-from observal.disagreement import disagreement_coefficient
+import observal.paper.label_complexity as module
 from observal.errors import InvalidInput
-from observal.label_complexity import (
+from observal.paper.disagreement import disagreement_coefficient
+from observal.paper.label_complexity import (
     convergence_bound,
     label_complexity_bound,
     label_complexity_bracket,

@@ -14,16 +14,16 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
-from observal._kernels.forest import grow_trees
-from observal._kernels.trees import LARGE, ROWS_OF_LARGE
 from observal.errors import InvalidInput
-from observal.folds import spread_folds
 from observal.learners.additive import Bends, fit_additive
 from observal.learners.bagged import grow_forest
 from observal.learners.blend import bounded, fit_blend, lead, mixture
 from observal.learners.blend_settings import FOLDS, LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.calibration import best_sharpness, calibrate, sharpen
+from observal.learners.folds import spread_folds
 from observal.learners.kernel import Spectrum, fit_to_targets
+from observal.learners.kernels.forest import grow_trees
+from observal.learners.kernels.trees import LARGE, ROWS_OF_LARGE
 from observal.learners.labelled import Labelled, targets
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population, Space, first_of_order
@@ -260,7 +260,7 @@ def test_blocks_change_nothing(monkeypatch):
     X, y = load_iris(return_X_y=True)
     model = ob.BlendClassifier().fit(X[::2], y[::2])
     whole = model.predict_proba(X)
-    monkeypatch.setattr("observal.parts.rows.BLOCK_ROWS", 7)
+    monkeypatch.setattr("observal.parquet.parts.BLOCK_ROWS", 7)
     np.testing.assert_allclose(model.predict_proba(X), whole, atol=1e-12)
     assert model.blend_.predict_proba(X[:0]).shape == (0, 3)
 

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
 from observal.learners.logged import LoggedClassifier
-from observal.weights import effective_sample_size, passive_clip_threshold
+from observal.paper.weights import effective_sample_size, passive_clip_threshold
 
 
 def log(seed=0, n=400, d=3, floor=0.02):

@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from observal.errors import InvalidInput
-from observal.learners.newton import make_objective, solve
+from observal.learners.newton_fit import make_objective, solve
 from tests.reference import newton as slow
 
 LOSSES = ["logistic", "squared"]

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import observal as ob
-from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
 from observal.journal.events import check_payload
 from observal.journal.sql.growing import grown
@@ -17,6 +16,7 @@ from observal.learners.blend_settings import BOOSTED, CATEGORIES
 from observal.learners.population import Population
 from observal.learners.tree_view import TreeView
 from observal.learners.trees import from_lightgbm
+from observal.problem.column_groups import ColumnGroups
 from observal.tables import TableEncoder, TableRoles, load_problem
 from observal.tables.in_place import load_in_place
 from tests.reference.tree_view import seen

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.interval import Interval
-from observal.looks import planned_bounds, sequence_bound, stretch
+from observal.intervals.looks import planned_bounds, sequence_bound, stretch
+from observal.problem.interval import Interval
 from tests.reference import looks as twin
 
 Z = 1.959963984540054

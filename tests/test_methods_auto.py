@@ -14,7 +14,7 @@ from observal.learners.blend import fit_blend
 from observal.methods.auto import model as model_module
 from observal.methods.auto.surprises import PRIOR, explored, surprises
 from observal.methods.draw import REASONS
-from observal.problem import Problem
+from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import blend as slow
 

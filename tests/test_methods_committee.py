@@ -23,7 +23,7 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.members import certainty, gaps_of, margins_of, resampled, shares_of_trees, unseen_by_trees
 from observal.methods.committee import CommitteeVC, ConstantClassifier
-from observal.problem import Problem
+from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals
 
 TREE = CommitteeVC(DecisionTreeClassifier(max_depth=4), members=4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, NotPredictable
-from observal.methods.paper.exact import _schedule
+from observal.paper.exact import _schedule
 from tests.pool_worlds import check_intervals
 from tests.reference.exact import algorithm1
 

@@ -12,10 +12,7 @@ from scipy.stats import binom, norm
 from threadpoolctl import threadpool_limits
 
 import observal as ob
-from observal.interval import Interval
-from observal.journal.memory import MemoryJournal
-from observal.methods import intervals as module
-from observal.methods.cells import (
+from observal.intervals.cells import (
     CORRELATED,
     LEAST_KNOWN,
     MOST_UNLIKE,
@@ -25,13 +22,16 @@ from observal.methods.cells import (
     propensity_strata,
     wilson,
 )
-from observal.methods.draw import FREE, GATED, RANDOM, REASONS
-from observal.methods.intervals import intervals_of, judge_labels, would_take
+from observal.intervals.error import intervals_of, judge_labels, would_take
+from observal.intervals.state import FREE, GATED, RANDOM, PoolState
+from observal.intervals.trend import trend_of
+from observal.journal.memory import MemoryJournal
+from observal.methods import intervals as module
+from observal.methods.draw import REASONS
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import PoolState
-from observal.methods.trend import trend_of
-from observal.problem import Problem
-from observal.types import ASKED, PASSED, Answers, Plan
+from observal.problem.interval import Interval
+from observal.problem.plan import ASKED, PASSED, Answers, Plan
+from observal.problem.problem import Problem
 from tests.pool_worlds import World
 from tests.reference import looks as looks_twin
 from tests.reference import pooling as twin

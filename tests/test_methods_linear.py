@@ -12,14 +12,14 @@ import pytest
 import scipy.sparse as sp
 
 import observal as ob
-from observal.datasets import Certainty, Uncertainty, make_linear, simulate
 from observal.errors import InvalidInput, InvalidLabel
-from observal.methods.paper import linear
-from observal.methods.paper.active18 import Active18
-from observal.methods.paper.active_vc import ActiveVC
-from observal.methods.paper.passive import Passive
-from observal.problem import Problem
-from observal.types import Answers, Stop
+from observal.paper import linear
+from observal.paper.active18 import Active18
+from observal.paper.active_vc import ActiveVC
+from observal.paper.passive import Passive
+from observal.problem.plan import Answers, Stop
+from observal.problem.problem import Problem
+from observal_research.datasets import Certainty, Uncertainty, make_linear, simulate
 from tests.pool_worlds import check_intervals
 from tests.reference import linear_methods as twin
 
@@ -384,6 +384,6 @@ def test_labels_help_and_active_vc_leads(policy):
 
 @pytest.mark.parametrize("module", ["linear", "passive", "active18", "active_vc"])
 def test_examples(module):
-    found = doctest.testmod(importlib.import_module(f"observal.methods.paper.{module}"))
+    found = doctest.testmod(importlib.import_module(f"observal.paper.{module}"))
     assert found.attempted > 0
     assert found.failed == 0

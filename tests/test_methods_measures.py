@@ -11,9 +11,8 @@ from scipy.stats import binom
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
-from observal.journal.events import goals_of
-from observal.methods.cells import CONFIDENCE, CORRELATED, Cells, make_cells
-from observal.methods.measures import (
+from observal.intervals.cells import CONFIDENCE, CORRELATED, Cells, make_cells
+from observal.intervals.measures import (
     AUC,
     BASELINE,
     BASELINE_COST,
@@ -24,8 +23,9 @@ from observal.methods.measures import (
     confusion_key,
     measured,
 )
-from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others
-from observal.objectives import canonical, costs_of
+from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others
+from observal.journal.events import goals_of
+from observal.problem.objectives import canonical, costs_of
 from observal.report.measures import advice, baseline_sentence, confusion, measures_of
 from tests.reference import measures as twin
 

@@ -14,14 +14,14 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.learners.newton import make_objective, solve
+from observal.intervals.state import GATED
+from observal.learners.newton_fit import make_objective, solve
 from observal.learners.tuned_logistic import fit_logistic, leverages, near_boundary
-from observal.methods.draw import GATED
 from observal.methods.newton import model as newton_model
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.problem import Problem
-from observal.types import Answers
+from observal.problem.plan import Answers
+from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import newton as twin
 
@@ -93,7 +93,7 @@ def test_small_flip_gaps_of_newton_vc_are_close_to_the_least_increase():
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_gaps_are_the_twins_row_by_row(sparse, monkeypatch):
-    monkeypatch.setattr("observal.parts.rows.BLOCK_ROWS", 7)  # blocks must not show
+    monkeypatch.setattr("observal.parquet.parts.BLOCK_ROWS", 7)  # blocks must not show
     rng = np.random.default_rng(1)
     world = World(m=60, n=40, sparse=sparse, cost=rng.uniform(0.1, 1.0, 100))
     problem, states = play(FAST, world, 2)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import observal as ob
-from observal.experiments.verify.coverage import well_specified
-from observal.experiments.verify.looking import far_island, make_world
+from observal.intervals.cells import Cells
 from observal.journal.replay import Replay
-from observal.methods.cells import Cells
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.earlier import paired, said_by
 from observal.report import html
 from observal.report.content import ReportContent
+from observal_research.verify.coverage import well_specified
+from observal_research.verify.looking import far_island, make_world
 
 METHOD = ob.NewtonVC(batch=100)
 

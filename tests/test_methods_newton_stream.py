@@ -16,8 +16,8 @@ from observal.methods import stream as newton_stream
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
 from observal.methods.stream import STREAM_REASONS, stream_plan
-from observal.problem import Problem
-from observal.types import ASKED, PASSED
+from observal.problem.plan import ASKED, PASSED
+from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 

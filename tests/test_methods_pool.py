@@ -21,13 +21,13 @@ from sklearn.tree import DecisionTreeClassifier
 
 import observal as ob
 from observal.errors import InvalidInput
+from observal.intervals.state import PoolState, Strata
 from observal.methods.committee import CommitteeVC
 from observal.methods.draw import REASONS, Choice, draw, draw_plan, measuring_weights, passes_gate, systematic
 from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.methods.newton.method import NewtonVC
-from observal.methods.pool import PoolState, Strata
 from observal.methods.stream import StreamState
-from observal.problem import Problem
+from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 
@@ -245,7 +245,7 @@ def test_a_budget_cut_scales_the_chances_and_the_scaled_chances_are_right():
 
 
 def test_choosing_from_a_large_pool_takes_a_few_bytes_a_row(monkeypatch):
-    monkeypatch.setattr("observal.parts.vectors.PIECE_ROWS", 4096)
+    monkeypatch.setattr("observal.parquet.vectors.PIECE_ROWS", 4096)
     n, rng = 200_000, np.random.default_rng(0)
     X = np.zeros((n, 1))
     problem = Problem(ob.LoggedData(X[:2], [0.0, 1.0], 0.5), ob.Pool(X, rng.random(n)))

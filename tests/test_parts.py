@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
-from observal.experiments.benchmark import Specification, benchmark
-from observal.experiments.trials import computed_by
-from observal.parts import Parts, Serial, Threads, executor_of, files, map_blocks
-from observal.parts.cluster import Cluster
-from observal.parts.executors import Watched
-from observal.parts.files import find_parts
-from observal.parts.ranks import order_statistics, quantiles
-from observal.parts.vectors import CodedLabels, LazyIds, Stacked
+from observal.parquet import Parts, Serial, Threads, executor_of, files, map_blocks
+from observal.parquet.cluster import Cluster
+from observal.parquet.executors import Watched
+from observal.parquet.files import find_parts
+from observal.parquet.ranks import order_statistics, quantiles
+from observal.parquet.vectors import CodedLabels, LazyIds, Stacked
+from observal_research.benchmark import Specification, benchmark
+from observal_research.trials import computed_by
 from tests.clusters import without_dask
 
 LOG, POOL = 1500, 1200
@@ -211,7 +211,7 @@ def test_columns_are_looked_for_in_every_file(tmp_path):
 
 def test_files_are_listed_once(tmp_path, monkeypatch):
     listed = []
-    monkeypatch.setattr("observal.parts.rows.find_parts", lambda source: listed.append(source) or find_parts(source))
+    monkeypatch.setattr("observal.parquet.parts.find_parts", lambda source: listed.append(source) or find_parts(source))
     ob.Pool.from_parquet(write(tmp_path / "a.parquet"), propensity="q")
     assert len(listed) == 1
 
@@ -562,7 +562,7 @@ def test_a_cluster_without_workers_is_said_so_in_one_sentence():
 
 def test_a_scheduler_that_is_not_there_is_said_so(made):
     with (
-        mock.patch("observal.parts.cluster.CONNECT_SECONDS", 0.5),
+        mock.patch("observal.parquet.cluster.CONNECT_SECONDS", 0.5),
         pytest.raises(ClusterUnavailable, match="cannot be reached"),
     ):
         executor_of("tcp://127.0.0.1:9")

@@ -10,8 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 
 import observal as ob
-from observal.errors import InvalidInput, InvalidPropensity, ObservalError, ObservalWarning
-from observal.propensity import (
+from observal.diagnosis.propensity import (
     apply_floor,
     calibration_error,
     complete_log,
@@ -21,6 +20,7 @@ from observal.propensity import (
     known,
     mixture_propensity,
 )
+from observal.errors import InvalidInput, InvalidPropensity, ObservalError, ObservalWarning
 from tests.reference import propensity as slow
 
 chances = st.integers(1, 64).map(lambda i: Fraction(i, 64))

@@ -10,10 +10,10 @@ from sklearn.ensemble import RandomForestClassifier
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-from observal.cli import app
 from observal.errors import InvalidInput
-from observal.experiments.rebenchmark import Rebenchmark, protocol, rebenchmark, run_unit
 from observal.methods.newton.method import NewtonVC
+from observal_research.cli import app
+from observal_research.rebenchmark import Rebenchmark, protocol, rebenchmark, run_unit
 from tests.reference import benchmark as slow
 
 FAST = {"ours": NewtonVC(ridge=0.01, tempering=0.5, batch=5)}

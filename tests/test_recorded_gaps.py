@@ -12,7 +12,7 @@ from observal.errors import InvalidInput
 from observal.journal.replay import Replay
 from observal.methods import sampled
 from observal.methods.auto import model
-from observal.types import Plan
+from observal.problem.plan import Plan
 from tests.campaigns import make_campaign, small_data, truth_of
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import observal as ob
 from observal.diagnosis import diagnose
 from observal.errors import InvalidInput
-from observal.interval import Interval
+from observal.problem.interval import Interval
 from observal.report import charts, html, rounds
 from observal.report.headline import headline, interval_words
 from observal.report.html import ReportContent, render_report, write_report

@@ -11,12 +11,13 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
 import observal as ob
-from observal.interval import Interval
-from observal.methods.cells import wilson
-from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, confusion_key
-from observal.methods.threshold import ThresholdClassifier
-from observal.objectives import BALANCED
-from observal.problem import Problem
+from observal.intervals.cells import wilson
+from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, confusion_key
+from observal.intervals.thresholds import ThresholdClassifier
+from observal.problem.goals import Goals
+from observal.problem.interval import Interval
+from observal.problem.objectives import BALANCED
+from observal.problem.problem import Problem
 from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
 from observal.report.measures import Measure
@@ -30,7 +31,6 @@ from observal.report.model import (
     width_after,
     worth,
 )
-from observal.types import Goals
 from tests.browser import DESKTOP, PHONE
 from tests.test_report import campaign, check_page
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from observal.errors import InvalidInput
-from observal.experiments import reproduce as module
-from observal.experiments.curves import Curve
-from observal.experiments.reproduce import ABLATIONS, Specification, reproduce
+from observal_research import reproduce as module
+from observal_research.curves import Curve
+from observal_research.reproduce import ABLATIONS, Specification, reproduce
 
 TINY = Specification(
     trials=2, clip_constants=(0.04, 0.64), learning_rates=(0.01, 1.0), max_labels=60, n_rows=600, n_features=4

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observal.dichotomies import Dichotomies
 from observal.errors import InvalidInput, InvalidLabel
-from observal.risk import RiskSums, clipped, pair_sums, risk_sums, uniform_error_interval
+from observal.paper.dichotomies import Dichotomies
+from observal.paper.risk import RiskSums, clipped, pair_sums, risk_sums, uniform_error_interval
 from tests.reference import risk as slow
 
 WEIGHTS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 7.0, 100.0])

@@ -180,7 +180,7 @@ FORGED = {
     "a method that ends the program": (1, lambda p: p | {"method": {"type": "observal.__main__:x", "fields": {}}}),
     "a method without fields": (1, lambda p: p | {"method": {"type": "NewtonVC"}}),
     "a plan that is none": (2, lambda p: p | {"plan": None}),
-    "a plan without columns": (2, lambda p: p | {"plan": {"type": "observal.types:Plan", "fields": {}}}),
+    "a plan without columns": (2, lambda p: p | {"plan": {"type": "observal.problem.types:Plan", "fields": {}}}),
     "a plan of rows that are not there": (2, lambda p: json.loads(json.dumps(p).replace("[", "[999999, ", 1))),
     "ids missing": (2, lambda p: p | {"ids": []}),
     "ids that are lists": (2, lambda p: p | {"ids": [[1]] * len(p["ids"])}),

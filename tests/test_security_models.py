@@ -28,7 +28,7 @@ from sklearn.tree import DecisionTreeClassifier
 import observal as ob
 from observal.campaign import load_model
 from observal.errors import InvalidInput
-from observal.model_files.files import make_model, save_model
+from observal.exchange.model_files.files import make_model, save_model
 from observal.tables import TableEncoder
 from tests.campaigns import small_data
 from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
@@ -224,11 +224,11 @@ OBJECT = {"content": mapping(a=RUN)}
 NAMED = [
     ("observal.journal.session_file", "os"),
     ("observal.journal.session_file.os", "system"),
-    ("observal.model_files.reader", "importlib"),
+    ("observal.exchange.model_files.reader", "importlib"),
     ("observal.cli", "main"),
     ("observal.__main__", "x"),
     ("observal.nope", "x"),
-    ("observal.archive", "replacing"),
+    ("observal.journal.archive", "replacing"),
     ("observal.session", "Session"),
     ("os", "system"),
     ("builtins", "eval"),
@@ -450,7 +450,7 @@ def test_saving_a_model_leaves_nothing_behind(tmp_path, monkeypatch):
     (tmp_path / "other").write_text("mine")
     (tmp_path / "m.skops.part").symlink_to(tmp_path / "other")
     save_model(tmp_path / "m.skops", GaussianNB().fit([[0.0], [1.0]], [0, 1]), None)
-    monkeypatch.setattr("observal.model_files.files.seal", lambda file: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("observal.exchange.model_files.files.seal", lambda file: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         save_model(tmp_path / "m.skops", GaussianNB().fit([[0.0], [1.0]], [1, 0]), None, force=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == [

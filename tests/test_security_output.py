@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import observal as ob
 import tests.command
-from observal import writing
+from observal import files
 from observal.campaign import Campaign
 from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError
@@ -29,7 +29,7 @@ from observal.journal.answers import read_answers
 from observal.report.campaign import write_campaign_report
 from observal.report.figures import Line, draw_curves
 from observal.report.html import ReportContent, render_report, write_report
-from observal.spreadsheets import csv_rows, csv_text, guarded, restored
+from observal.tables.spreadsheets import csv_rows, csv_text, guarded, restored
 from tests.campaigns import METHOD, make_campaign
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_ever_written_over_the_campaign(made, names_of_it, force):
         assert "never replaced" in observal("export", made, target, *option, code=1), target
         assert observal("ask", made, "-o", target, code=1)
         assert observal("ask", made, "--json", "-o", target, code=1)
-        for write in (writing.write_text, lambda path, text, force: Campaign.open(made).export(path, force)):
+        for write in (files.write_text, lambda path, text, force: Campaign.open(made).export(path, force)):
             with pytest.raises(InvalidInput, match="never replaced"):
                 write(target, "x", force)
     assert made.read_bytes() == before
@@ -110,9 +110,9 @@ def test_folders_devices_and_zero_bytes_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for target in (tmp_path, "/", "", tmp_path / "pipe", "/dev/null", "a\0b"):
         with pytest.raises(InvalidInput):
-            writing.check_target(target, force=True)
+            files.check_target(target, force=True)
     with pytest.raises(FileNotFoundError, match=r"no/x\.txt"):
-        writing.write_text(tmp_path / "no" / "x.txt", "x")
+        files.write_text(tmp_path / "no" / "x.txt", "x")
 
 
 def full_disk(*arguments, **options):
@@ -131,7 +131,7 @@ def test_trouble_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, s
     for path, force in ((target, True), (new, False)):
         with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt, OSError):
             patch.setattr(os, step, trouble)
-            writing.write_text(path, "after" * 9999, force)
+            files.write_text(path, "after" * 9999, force)
             assert step == ("link" if force else "replace")  # this way does not take that step
             target.write_text("before")
             new.unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def test_trouble_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, s
 
 def test_a_full_disk_does_not_block_the_next_ask(made, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "fsync", full_disk)
+        patch.setattr(files.os, "fsync", full_disk)
         assert "No space left" in observal("ask", made, "-n", 3, "-o", tmp_path / "l.csv", code=1)
         assert "No space left" in observal("ask", made, "--json", "-o", tmp_path / "l.json", code=1)
     assert sorted(os.listdir(tmp_path)) == ["c.db"]
@@ -152,11 +152,11 @@ def test_a_real_full_disk(made, tmp_path):
     """A limit on the size of files fails a write as a full disk does, without any rights."""
     code = """
 import resource, signal, sys
-from observal import writing
+from observal import files
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    writing.write_text(sys.argv[1], "x" * 100_000)
+    files.write_text(sys.argv[1], "x" * 100_000)
 except OSError as error:
     assert error.filename == sys.argv[1], error
     print("refused")
@@ -171,21 +171,21 @@ except OSError as error:
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
     code = """
 import sys, time
-from observal import writing
-with writing.writing(sys.argv[1]) as file:
+from observal import files
+with files.writing(sys.argv[1]) as file:
     file.write(b"half"); file.flush(); print("in it", flush=True); time.sleep(60)
 """
     target = tmp_path / "report (1) [x].html"
     process = subprocess.Popen([sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE)
     process.stdout.readline()
     assert len(os.listdir(tmp_path)) == 1
-    writing.remove_stale(target)
+    files.remove_stale(target)
     assert len(os.listdir(tmp_path)) == 1  # it is alive
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
     assert len(os.listdir(tmp_path)) == 1
-    writing.write_text(target, "whole")
+    files.write_text(target, "whole")
     assert os.listdir(tmp_path) == [target.name]
 
 
@@ -208,7 +208,7 @@ def test_only_our_own_leftovers_are_removed(tmp_path):
         (tmp_path / name).touch()
     os.symlink(tmp_path / kept[0], tmp_path / f"a.txt.{dead - 1}.part")
     os.mkdir(tmp_path / f"a.txt.{dead - 2}.part")
-    writing.remove_stale(tmp_path / "a.txt")
+    files.remove_stale(tmp_path / "a.txt")
     assert set(os.listdir(tmp_path)) == {*kept, f"a.txt.{dead - 1}.part", f"a.txt.{dead - 2}.part"}
 
 
@@ -219,31 +219,31 @@ def test_a_locked_leftover_is_somebody_s(tmp_path):
     path = tmp_path / ".a.txt.999999999-0123abcd.part"
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        writing.remove_stale(tmp_path / "a.txt")
+        files.remove_stale(tmp_path / "a.txt")
         assert path.exists()
-    writing.remove_stale(tmp_path / "a.txt")
+    files.remove_stale(tmp_path / "a.txt")
     assert not path.exists()
 
 
 def test_links_are_not_followed_and_permissions_are_kept(tmp_path, monkeypatch):
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    monkeypatch.setattr(writing.secrets, "token_hex", lambda n: "0123abcd")
+    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "0123abcd")
     planted = tmp_path / f".a.txt.{os.getpid()}-0123abcd.part"
     os.symlink(victim, planted)
     with pytest.raises(FileExistsError):
-        writing.write_text(tmp_path / "a.txt", "x")
+        files.write_text(tmp_path / "a.txt", "x")
     planted.unlink(missing_ok=True)
     os.symlink(victim, tmp_path / "a.txt")
     with pytest.raises(InvalidInput, match="already exists"):
-        writing.write_text(tmp_path / "a.txt", "x")
-    writing.write_text(tmp_path / "a.txt", "x", force=True)
+        files.write_text(tmp_path / "a.txt", "x")
+    files.write_text(tmp_path / "a.txt", "x", force=True)
     assert victim.read_text() == "mine"
     old = os.umask(0o027)
     try:
-        writing.write_text(tmp_path / "new", "x")
+        files.write_text(tmp_path / "new", "x")
         victim.chmod(0o600)
-        writing.write_text(victim, "x", force=True)
+        files.write_text(victim, "x", force=True)
     finally:
         os.umask(old)
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
@@ -262,7 +262,7 @@ def test_of_many_writers_one_wins_and_the_others_are_refused(tmp_path, monkeypat
 
     def run(number):
         try:
-            with writing.writing(tmp_path / "a.txt") as file:
+            with files.writing(tmp_path / "a.txt") as file:
                 file.write(b"%d" % number * 10_000)
                 together.wait()
         except InvalidInput:
@@ -282,20 +282,20 @@ def test_of_many_writers_one_wins_and_the_others_are_refused(tmp_path, monkeypat
 
 def test_long_names_fit(tmp_path):
     for name in ("x" * 255, "ü" * 127):
-        writing.write_text(tmp_path / name, "x")
+        files.write_text(tmp_path / name, "x")
     assert len(os.listdir(tmp_path)) == 2
 
 
 def test_the_demo_replaces_only_a_demo(tmp_path):
-    from observal.experiments.demo import run_demo
+    from observal.cli.demo import run_demo
 
     make_campaign(tmp_path / "demo.db")
     with pytest.raises(CampaignExists, match="no earlier demo made it"):
-        run_demo(tmp_path, trials=2)
+        run_demo(tmp_path)
     assert Campaign.open(tmp_path / "demo.db").status().label_budget == 32
     (tmp_path / "demo.db").write_text("notes")
     with pytest.raises(CampaignExists, match="no earlier demo made it"):
-        run_demo(tmp_path, trials=2)
+        run_demo(tmp_path)
 
 
 def test_a_report_does_not_repeat_a_password(monkeypatch):

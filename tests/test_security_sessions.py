@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import observal as ob
-from observal import codec
-from observal.codec import decode, encode, gone_settings
-from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput, NotACampaign
-from observal.interval import Interval
-from observal.types import Plan, Recorded
+from observal.journal import codec
+from observal.journal.codec import decode, encode, gone_settings
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.interval import Interval
+from observal.problem.plan import Plan
+from observal.problem.result import Recorded
 from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
 from tests.test_session import session
 

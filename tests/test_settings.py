@@ -10,16 +10,25 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import observal as ob
-from observal import bounds, propensity, risk, weights
 from observal.campaign import Campaign
-from observal.datasets import BlindSpot, Certainty, Identical, Region, Scorecard, Uniform, make_linear, simulate
-from observal.diagnosis import diagnose
+from observal.diagnosis import diagnose, propensity
 from observal.errors import InvalidInput
-from observal.experiments.trials import run_all
-from observal.learners.gradient import GradientClassifier
 from observal.learners.logged import LoggedClassifier
 from observal.methods.newton.ablation import AblatedNewtonVC
-from observal.types import Goals
+from observal.paper import bounds, risk, weights
+from observal.paper.gradient import GradientClassifier
+from observal.problem.goals import Goals
+from observal_research.datasets import (
+    BlindSpot,
+    Certainty,
+    Identical,
+    Region,
+    Scorecard,
+    Uniform,
+    make_linear,
+    simulate,
+)
+from observal_research.trials import run_all
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))

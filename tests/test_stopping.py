@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.cli.init import TOLERANCE as CLI_TOLERANCE
+from observal.intervals.stopping import LEAST_BOUGHT, TOLERANCE, gained, still_to_gain
 from observal.journal import replay
-from observal.stopping import LEAST_BOUGHT, TOLERANCE, gained, still_to_gain
 from tests.reference import looks as twin
 
 CHANCES = st.lists(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.9]), min_size=3, max_size=3), min_size=1, max_size=8)

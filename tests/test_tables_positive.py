@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import observal as ob
 from observal.cli import init
 from observal.errors import InvalidInput, InvalidLabel
-from observal.objectives import canonical
+from observal.problem.objectives import canonical
 from observal.tables.positive import obvious_positive, positive_last
 from tests.command import observal
 

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from observal.errors import InvalidInput
-from observal.folds import random_folds
 from observal.learners.features import FeatureMap
+from observal.learners.folds import random_folds
 from observal.learners.tuned_logistic import (
     RIDGES,
     fit_logistic,
@@ -23,7 +23,7 @@ from observal.learners.tuned_logistic import (
     nearness,
     tune,
 )
-from observal.parts import rows
+from observal.parquet import rows
 from tests.reference import newton as twin
 
 

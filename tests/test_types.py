@@ -12,10 +12,10 @@ from typing_extensions import TypeAliasType
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
-from observal.problem import Problem
-from observal.rebuild import _fits
-from observal.table import Table
-from observal.types import Plan
+from observal.journal.rebuild import _fits
+from observal.problem.plan import Plan
+from observal.problem.problem import Problem
+from observal.problem.table import Table
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
 Y = np.array([0.0, np.nan, 1.0])

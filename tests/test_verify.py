@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from observal.errors import InvalidInput
-from observal.experiments.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, verify
-from observal.experiments.verify.candidates import radius_constants
-from observal.experiments.verify.claims import Lab, at_least, at_most, mean_tolerance
-from observal.experiments.verify.mis import exact_variances
-from observal.experiments.verify.passive import exact_worse_chosen, excess_of_proof
-from observal.experiments.verify.worlds import World
+from observal_research.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, verify
+from observal_research.verify.candidates import radius_constants
+from observal_research.verify.claims import Lab, at_least, at_most, mean_tolerance
+from observal_research.verify.mis import exact_variances
+from observal_research.verify.passive import exact_worse_chosen, excess_of_proof
+from observal_research.verify.worlds import World
 
 LONG = (
     "coverage-",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from observal.errors import InvalidInput, InvalidPropensity
-from observal.weights import (
+from observal.paper.weights import (
     clip_threshold,
     effective_sample_size,
     importance,

@@ -16,21 +16,24 @@ from typing import TYPE_CHECKING, Any
 from observal.errors import ObservalError, ObservalWarning
 
 if TYPE_CHECKING:
-    from observal import campaign, importers, label_complexity, propensity, tables
+    from observal import campaign, tables
     from observal.campaign import Campaign, load_model
-    from observal.data import LoggedData, Pool
-    from observal.diagnosis import Diagnosis, diagnose
-    from observal.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
-    from observal.interval import Interval
+    from observal.diagnosis import Diagnosis, diagnose, propensity
+    from observal.exchange import importers
     from observal.learners.blend_classifier import BlendClassifier
-    from observal.learners.gradient import GradientClassifier
     from observal.learners.logged import LoggedClassifier
     from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
-    from observal.problem import Problem
+    from observal.paper import label_complexity
+    from observal.paper.gradient import GradientClassifier
+    from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
+    from observal.problem.data import LoggedData, Pool
+    from observal.problem.interval import Interval
+    from observal.problem.plan import Answers, Plan, Query, Stop
+    from observal.problem.problem import Problem
+    from observal.problem.result import Round, RunResult
     from observal.report.html import ReportContent, write_report
     from observal.session import Session, run
     from observal.tables import TableEncoder, TableRoles, load_problem, read_table
-    from observal.types import Answers, Plan, Query, Round, RunResult, Stop
 
 __version__ = "0.2.0.dev0"
 
@@ -86,25 +89,35 @@ __all__ = [
 _HOMES = {
     "campaign": ("Campaign", "load_model"),
     "diagnosis": ("Diagnosis", "diagnose"),
-    "interval": ("Interval",),
-    "hypotheses": ("FiniteClass", "HalfPlanes", "Rectangles", "Stumps", "Thresholds"),
     "learners.blend_classifier": ("BlendClassifier",),
-    "learners.gradient": ("GradientClassifier",),
     "learners.logged": ("LoggedClassifier",),
     "methods": ("Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"),
-    "data": ("LoggedData", "Pool"),
-    "problem": ("Problem",),
+    "paper.gradient": ("GradientClassifier",),
+    "paper.hypotheses": ("FiniteClass", "HalfPlanes", "Rectangles", "Stumps", "Thresholds"),
+    "problem.data": ("LoggedData", "Pool"),
+    "problem.interval": ("Interval",),
+    "problem.plan": ("Answers", "Plan", "Query", "Stop"),
+    "problem.problem": ("Problem",),
+    "problem.result": ("Round", "RunResult"),
     "report.html": ("ReportContent", "write_report"),
     "session": ("Session", "run"),
     "tables": ("TableEncoder", "TableRoles", "load_problem", "read_table"),
-    "types": ("Answers", "Plan", "Query", "Round", "RunResult", "Stop"),
+}
+# Modules that are read as attributes of the package, such as ``observal.weights``.
+_MODULES = {
+    "diagnosis": ("propensity",),
+    "exchange": ("importers",),
+    "paper": ("bounds", "disagreement", "hypotheses", "label_complexity", "risk", "weights"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: f"observal.{home}.{name}" for home, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
         return getattr(import_module(f"observal.{_HOME_OF[name]}"), name)
+    if name in _MODULE_OF:
+        return import_module(_MODULE_OF[name])
     if not name.startswith("_") and find_spec(f"observal.{name}") is not None:
         return import_module(f"observal.{name}")
     raise AttributeError(f"module 'observal' has no attribute {name!r}")

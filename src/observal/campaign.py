@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from observal.campaign_tables import load_tables
 from observal.checks import check_whole
-from observal.compat.exchange import DrawnRow, read_exchange
-from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, InvalidLabel
+from observal.exchange.label_tools import DrawnRow, read_exchange
+from observal.exchange.model_files import load_model, save_model
+from observal.files import check_target
+from observal.intervals.stopping import TOLERANCE
 from observal.journal.agreement import Agreement, agreement
+from observal.journal.campaign_tables import load_tables
 from observal.journal.encoding import encode
 from observal.journal.events import OBSERVAL
 from observal.journal.ledger import Ledger
@@ -27,13 +29,11 @@ from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, create_store, open_store, refuse_existing
 from observal.journal.sql.stored_problem import ROWS, write_problem
 from observal.journal.sql.transaction import Transaction, damaged
-from observal.looks import Looks
 from observal.methods import Method
-from observal.model_files import load_model, save_model
-from observal.problem import Problem
+from observal.problem.data import LoggedData, Pool
+from observal.problem.goals import Looks
+from observal.problem.problem import Problem
 from observal.session import Session
-from observal.stopping import TOLERANCE
-from observal.writing import check_target
 
 __all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]
 
@@ -133,7 +133,7 @@ class Campaign(LabelLoop):
             Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
             propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
         executor : optional
-            What reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+            What reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
         progress : callable, optional
             Called with (done, total, what).
 
@@ -270,7 +270,7 @@ class Campaign(LabelLoop):
     def open(cls, where: str | Path, executor: Any = None) -> Self:
         """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded.
 
-        `executor` says what reads and computes on tables that stay in place: see :func:`observal.parts.executor_of`.
+        `executor` says what reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
         """
         return cls(open_store(where), executor)
 

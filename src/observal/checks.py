@@ -233,7 +233,7 @@ def _range_words(low: float, high: float, open_low: bool, open_high: bool, infin
 
 
 def check_features(X: Any, what: str) -> Any:
-    """Return X as a two-dimensional finite float array (or CSR matrix, or :class:`~observal.parts.Parts`)."""
+    """Return X as a two-dimensional finite float array (or CSR matrix, or :class:`~observal.parquet.Parts`)."""
     if hasattr(X, "require_finite"):
         return X.require_finite(what)
     if hasattr(X, "tocsr"):

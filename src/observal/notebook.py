@@ -8,10 +8,10 @@ from typing import Any
 
 from observal.campaign import Campaign
 from observal.errors import InvalidInput, ObservalError
-from observal.frames import Frame
 from observal.journal.settings import ANYONE
 from observal.journal.status import CHOOSING, status_of
-from observal.parts import Parts
+from observal.parquet import Parts
+from observal.problem.frames import Frame
 from observal.server.images import load_image
 from observal.server.rows import Rows
 from observal.session import Session

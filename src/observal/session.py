@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import check_whole
-from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
+from observal.intervals.stopping import TOLERANCE
 from observal.journal.events import OBSERVAL
 from observal.journal.ledger import Ledger
 from observal.journal.loop import LabelLoop
 from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
-from observal.looks import Looks
 from observal.methods import AutoVC, Method
-from observal.problem import Problem
-from observal.stopping import TOLERANCE
-from observal.types import Query, Round, RunResult
+from observal.problem.data import LoggedData, Pool
+from observal.problem.goals import Looks
+from observal.problem.plan import Query
+from observal.problem.problem import Problem
+from observal.problem.result import Round, RunResult
 
 
 class Session(LabelLoop):
@@ -49,10 +50,10 @@ class Session(LabelLoop):
         that of both together, or of the pool alone if the two clearly differ; ``settings["notes"]`` then says so.
     looks : {"planned", "always", "once"}
         At which rounds the intervals hold together: all up to the budget (or, without one, all); all, however many follow; or a
-        single one that was chosen beforehand. See :mod:`observal.looks`.
+        single one that was chosen beforehand. See :mod:`observal.intervals.looks`.
     tolerance : float, optional
         Stop when the labels that are left are unlikely to lower the error by more than this, 0.2 points by default; None always
-        spends the budget. See :mod:`observal.stopping`. The paper's methods follow the paper and never stop for this.
+        spends the budget. See :mod:`observal.intervals.stopping`. The paper's methods follow the paper and never stop for this.
     width : float, optional
         Stop when the interval for the error is narrower than this.
     objective : str or mapping

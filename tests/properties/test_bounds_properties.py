@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from observal.bounds import (
+from observal.paper.bounds import (
     candidate_slack,
     certified_gamma,
     clipped_erm_bound,
@@ -18,8 +18,8 @@ from observal.bounds import (
     second_moment_deviation,
     second_moment_erm_bound,
 )
-from observal.disagreement import disagreement_coefficient
-from observal.label_complexity import (
+from observal.paper.disagreement import disagreement_coefficient
+from observal.paper.label_complexity import (
     convergence_bound,
     label_complexity_bound,
     label_complexity_bracket,

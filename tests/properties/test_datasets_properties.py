@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from observal.datasets import BlindSpot, Certainty, Identical, Region, Scorecard, Uncertainty, Uniform, simulate
+from observal_research.datasets import (
+    BlindSpot,
+    Certainty,
+    Identical,
+    Region,
+    Scorecard,
+    Uncertainty,
+    Uniform,
+    simulate,
+)
 
 FEATURES = 3
 numbers = st.floats(-1e3, 1e3)

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from observal._kernels.gradient import descend, flip_gaps, second_moment_sums
+from observal.paper.kernels.gradient import descend, flip_gaps, second_moment_sums
 from tests.reference import gradient as slow
 
 N_FEATURES = 3

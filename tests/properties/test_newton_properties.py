@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from observal.learners.newton import make_objective, solve
+from observal.learners.newton_fit import make_objective, solve
 
 losses = st.sampled_from(["logistic", "squared"])
 regularisers = st.sampled_from(["second_moment", "variance", None])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observal.weights import (
+from observal.paper.weights import (
     clip_threshold,
     importance,
     online_mass,

@@ -1,4 +1,4 @@
-"""Slow twins of observal.bounds and observal.label_complexity, written from the paper with plain loops."""
+"""Slow twins of observal.paper.bounds and observal.paper.label_complexity, written from the paper with plain loops."""
 
 import itertools
 

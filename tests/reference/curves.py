@@ -1,4 +1,4 @@
-"""Slow twins of observal.experiments.curves: one label at a time, straight from the words."""
+"""Slow twins of observal_research.curves: one label at a time, straight from the words."""
 
 from __future__ import annotations
 

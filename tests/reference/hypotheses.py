@@ -1,4 +1,4 @@
-"""Slow twins of ``observal.hypotheses`` and ``observal._kernels.packed``: definitions as loops."""
+"""Slow twins of ``observal.paper.hypotheses`` and ``observal.paper.kernels.packed``: definitions as loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow twins of observal.looks and observal.stopping, written from the formulas."""
+"""Slow twins of observal.intervals.looks and observal.intervals.stopping, written from the formulas."""
 
 from __future__ import annotations
 

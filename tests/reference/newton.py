@@ -1,4 +1,4 @@
-"""Slow twin of observal.learners.newton: the objective row by row as it is written, and a generic minimiser."""
+"""Slow twin of observal.learners.newton_fit: the objective row by row as it is written, and a generic minimiser."""
 
 from __future__ import annotations
 

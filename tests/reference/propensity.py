@@ -1,4 +1,4 @@
-"""Slow twins of observal.propensity: one row at a time, in exact rational arithmetic where the inputs allow it."""
+"""Slow twins of observal.diagnosis.propensity: one row at a time, in exact rational arithmetic where the inputs allow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow twins of observal.risk: the paper's sums, one row at a time."""
+"""Slow twins of observal.paper.risk: the paper's sums, one row at a time."""
 
 from __future__ import annotations
 

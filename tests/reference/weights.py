@@ -1,4 +1,4 @@
-"""Slow twins of observal.weights, written from the paper: recursion, loops and trying every candidate."""
+"""Slow twins of observal.paper.weights, written from the paper: recursion, loops and trying every candidate."""
 
 from __future__ import annotations
 

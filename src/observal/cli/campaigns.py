@@ -57,8 +57,8 @@ def ask(
         raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
     if out is not None and out.exists():
         raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
+    from observal.files import check_target
     from observal.tables.formats import format_from
-    from observal.writing import check_target
 
     if out is not None:
         check_target(out)
@@ -263,8 +263,8 @@ def _export_rows(opened: Any, label_studio: Path | None, argilla: Path | None, f
     """Write the open rows for Label Studio or Argilla."""
     import json
 
-    from observal.compat.exchange import argilla_records, label_studio_config, label_studio_tasks
-    from observal.writing import check_target, write_text
+    from observal.exchange.label_tools import argilla_records, label_studio_config, label_studio_tasks
+    from observal.files import check_target, write_text
 
     path = label_studio or argilla
     assert path is not None

@@ -28,7 +28,7 @@ from observal.cli.output import Json, Seed, paused, printable, progress_bar, say
 from observal.cli.status import show_status
 
 FIRST_ROUND = 10  # rows of a round where nobody says otherwise
-TOLERANCE = 0.002  # as in observal.stopping, which --help must not wait for
+TOLERANCE = 0.002  # as in observal.intervals.stopping, which --help must not wait for
 
 
 def init(

@@ -72,14 +72,14 @@ def executor(dask: str | None, progress: Any) -> Any:
     """Return what reads and computes on tables that stay in place, with progress if somebody sees it."""
     if dask is None and progress is None:
         return None
-    from observal.parts import executor_of
-    from observal.parts.executors import Watched
+    from observal.parquet import executor_of
+    from observal.parquet.executors import Watched
 
     if dask is not None and dask != "local" and "://" not in dask:
         raise typer.BadParameter(f"--dask needs local or an address such as tcp://10.0.0.1:8786, but is {dask!r}.")
     made = executor_of(dask)
     if dask is not None:
-        from observal.parts.cluster import silence
+        from observal.parquet.cluster import silence
 
         silence()  # what goes wrong is said in one sentence
     return made if progress is None else Watched(made, progress)

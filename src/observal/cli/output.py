@@ -138,7 +138,7 @@ def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]]
 
     Columns are separated as in those tables. If they were not in UTF-8, a mark at the beginning tells spreadsheets that this file is.
     """
-    from observal.spreadsheets import csv_text
+    from observal.tables.spreadsheets import csv_text
 
     sep = like.sep if like is not None and like.sep in (";", "\t") else ","
     text = csv_text([names, *spelled(names, records, like)], sep)
@@ -165,8 +165,8 @@ def write_excel(
     path: Path, names: list[str], records: list[dict[str, Any]], choices: list[Any], like: Format | None
 ) -> None:
     """Write records to a new Excel workbook; the last column has a drop-down of the choices."""
-    from observal.workbooks import write_workbook
-    from observal.writing import writing
+    from observal.files import writing
+    from observal.tables.workbooks import write_workbook
 
     ways = {} if like is None else like.columns
     shown = {name: way.excel_format for name, way in ways.items()}
@@ -178,6 +178,6 @@ def _put(text: str, path: Path | None) -> None:
     if path is None:
         print(text, end="")
         return
-    from observal.writing import write_text
+    from observal.files import write_text
 
     write_text(path, text)

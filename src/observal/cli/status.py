@@ -43,8 +43,8 @@ def show_status(
     """
     lines: list[tuple[str, str]] = found.lines()
     if intervals:
-        from observal.methods.contradiction import contradiction
-        from observal.methods.measures import beats_baseline
+        from observal.intervals.contradiction import contradiction
+        from observal.intervals.measures import beats_baseline
 
         contradicted = contradiction(intervals) is not None
         if as_json:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.diagnosis.shift import scaled_ranks
 from observal.diagnosis.words import count, listed, number, p_value, percent
-from observal.parts.vectors import pieces
-from observal.shift import scaled_ranks
+from observal.parquet.vectors import pieces
 
 MOST_BINS = 10
 LEAST_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are not to be trusted

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from observal.checks import Ints, check_number, check_share, check_whole
-from observal.data import LoggedData, Pool
 from observal.diagnosis.calibration import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
 from observal.diagnosis.drift import Drift, find_drift
@@ -21,9 +20,10 @@ from observal.diagnosis.rows import sample_rows, standardised
 from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
-from observal.problem import Problem
+from observal.paper.weights import plain_importance
+from observal.problem.data import LoggedData, Pool
+from observal.problem.problem import Problem
 from observal.threads import one_thread
-from observal.weights import plain_importance
 
 LOST = 0.05  # of the population unseen: as much as the error itself often is, so no weighted estimate can be trusted
 FEW_EFFECTIVE = 30.0  # labels; below it a 95% interval for an error is wider than 0.3

@@ -10,9 +10,9 @@ import numpy as np
 
 from observal.checks import Bools, Floats
 from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
+from observal.diagnosis.shift import differing_p, standardised_difference
 from observal.diagnosis.words import listed, p_value
-from observal.problem import Problem
-from observal.shift import differing_p, standardised_difference
+from observal.problem.problem import Problem
 
 MOST_ROWS = 20_000  # of the log and of the pool
 TREE_ROWS = 2000  # of each, that boosted trees see

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.words import count, number, percent
-from observal.folds import random_ranks
+from observal.learners.folds import random_ranks
 
 FOLDS = 5
 LEAST_LABELS = 10  # for an error estimate

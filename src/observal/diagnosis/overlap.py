@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.data import Pool
 from observal.diagnosis.rows import column_of, dense, ranked, sample_rows, telling_columns
 from observal.diagnosis.words import Condition, count, number, percent, roundest_between
+from observal.problem.data import Pool
 
 MOST_ROWS = 20_000  # pool rows that the tree is grown on
 ENOUGH = 5.0  # labels that the log is expected to have of the rows with the least propensities, where they are covered

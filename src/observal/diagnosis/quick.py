@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.data import LoggedData, Pool
 from observal.diagnosis.calibration import check_calibration
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count
-from observal.methods.measures import right_side
-from observal.parts import Parts
-from observal.problem import Problem
+from observal.intervals.measures import right_side
+from observal.parquet import Parts
+from observal.problem.data import LoggedData, Pool
+from observal.problem.problem import Problem
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5

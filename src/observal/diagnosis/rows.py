@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.shift import shrunk, standardised_difference
+from observal.diagnosis.shift import shrunk, standardised_difference
 
 MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
 

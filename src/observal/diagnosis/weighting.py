@@ -9,13 +9,13 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.diagnosis.words import count, number, percent
-from observal.problem import Problem
-from observal.weights import (
+from observal.paper.weights import (
     effective_sample_size,
     passive_clip_threshold,
     plain_importance,
     practical_clip_threshold,
 )
+from observal.problem.problem import Problem
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 CLIP_CONSTANT = 4.0  # as in NewtonVC
@@ -37,7 +37,7 @@ class Weighting:
     top_share : float
         The share of the total weight in the heaviest 1% of the labels (at least one label).
     clip, practical_clip : float
-        The threshold for a log alone, and the one of the paper's experiments; see :mod:`observal.weights`.
+        The threshold for a log alone, and the one of the paper's experiments; see :mod:`observal.paper.weights`.
     dropped : float
         The share of the population, log and pool together, whose weight is above `clip`.
     labels_dropped : int

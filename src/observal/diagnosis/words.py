@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass, replace
 from math import floor, inf, isfinite, log10
-
-from observal.tables.written import day_words
 
 
 def percent(share: float) -> str:
@@ -160,3 +159,18 @@ def roundest_between(low: float, high: float) -> float:
             if low <= rounded < high:
                 return rounded
     return low
+
+
+def day_words(days: float) -> str:
+    """Return days since 1970-01-01 as a date, with the time of day where there is one.
+
+    Examples
+    --------
+    >>> day_words(15848.0), day_words(15848.5), day_words(1e9)
+    ('2013-05-23', '2013-05-23 12:00', '1,000,000,000 days after 1970')
+    """
+    try:
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(minutes=round(1440.0 * days))
+    except (OverflowError, ValueError):
+        return f"{days:,.0f} days after 1970"
+    return moment.strftime("%Y-%m-%d") + ("" if moment.time() == dt.time() else moment.strftime(" %H:%M"))

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.labels import is_missing
-from observal.spreadsheets import csv_rows, restored
+from observal.problem.labels import is_missing
 from observal.tables.formats import Format, encoding_of
-from observal.workbooks import cell_text, read_workbook
+from observal.tables.spreadsheets import csv_rows, restored
+from observal.tables.workbooks import cell_text, read_workbook
 
 SKIP = "skip"
 _NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")

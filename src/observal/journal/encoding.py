@@ -1,4 +1,4 @@
-"""Methods and plans in a campaign's journal: :mod:`observal.codec` with arrays inside the JSON, and messages for campaigns."""
+"""Methods and plans in a campaign's journal: :mod:`observal.journal.codec` with arrays inside the JSON, and messages for campaigns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from observal import codec
 from observal.errors import InvalidInput, NotACampaign, ObservalError
-from observal.types import Plan, Recorded
+from observal.journal import codec
+from observal.problem.plan import Plan
+from observal.problem.result import Recorded
 
 
 def encode(value: Any) -> Any:

@@ -30,12 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
-from observal.interval import Interval
 from observal.journal.display import check_show
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.goals import Goals
+from observal.problem.interval import Interval
+from observal.problem.plan import Plan
+from observal.problem.result import Recorded
 from observal.tables.formats import format_from
-from observal.types import Goals, Plan, Recorded
 
 OBSERVAL = "observal"
 """The actor of entries that no person caused."""

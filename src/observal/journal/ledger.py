@@ -15,7 +15,8 @@ import numpy as np
 from observal.errors import NotACampaign
 from observal.journal.answers import lookup
 from observal.journal.events import Event, extended
-from observal.types import Plan, Recorded
+from observal.problem.plan import Plan
+from observal.problem.result import Recorded
 
 
 class Ledger:

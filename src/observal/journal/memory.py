@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from observal.checks import Ints
 from observal.journal.events import Event
 from observal.journal.ledger import Ledger
-from observal.problem import Problem
+from observal.problem.problem import Problem
 
 
 class MemoryJournal:

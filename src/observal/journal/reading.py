@@ -10,18 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints
-from observal.interval import Interval
+from observal.intervals.measures import judged_by
 from observal.journal.events import Event, goals_of
 from observal.journal.history import entries
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.results import Entry, Status
 from observal.journal.status import status_of
-from observal.methods.measures import judged_by
-from observal.parts.executors import executor_of
-from observal.problem import Problem
-from observal.table import Table
-from observal.types import ACTION_NAMES, Plan, Recorded, Round, RunResult
+from observal.parquet.executors import executor_of
+from observal.problem.interval import Interval
+from observal.problem.plan import ACTION_NAMES, Plan
+from observal.problem.problem import Problem
+from observal.problem.result import Recorded, Round, RunResult
+from observal.problem.table import Table
 
 
 class Transaction(Protocol):

@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats
-from observal.interval import Interval
-from observal.looks import stretch
+from observal.intervals.contradiction import COMPARED
+from observal.intervals.looks import stretch
+from observal.intervals.measures import judged_by
+from observal.intervals.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
 from observal.methods import Method
-from observal.methods.contradiction import COMPARED
-from observal.methods.measures import judged_by
-from observal.problem import Problem
-from observal.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
-from observal.types import Answers, Goals, Plan, Recorded, Round, Stop
+from observal.problem.goals import Goals
+from observal.problem.interval import Interval
+from observal.problem.plan import Answers, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import Recorded, Round
 
 Codes = tuple[int | None, ...]
 JUDGED_ROWS = 4000

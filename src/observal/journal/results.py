@@ -10,7 +10,7 @@ from typing import Any
 from observal.errors import InvalidInput
 from observal.journal.agreement import Agreement
 from observal.journal.answers import SKIP
-from observal.objectives import objective_words
+from observal.problem.objectives import objective_words
 
 MOST_CLASSES = 20  # that are listed beside each row
 
@@ -182,7 +182,7 @@ class Status:
     notes : tuple of str
         How the data were read, and warnings.
     objective : str
-        What the classifier is for; see :mod:`observal.objectives`.
+        What the classifier is for; see :mod:`observal.problem.objectives`.
     open_rounds : int
         How many rounds are open; more than one if rows were chosen ahead.
     """

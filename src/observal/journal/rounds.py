@@ -11,7 +11,7 @@ from observal.journal.events import OBSERVAL, goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.reading import JournalReader, Transaction
 from observal.journal.settings import observal_version
-from observal.types import Stop
+from observal.problem.plan import Stop
 
 
 class RoundOpener(JournalReader):

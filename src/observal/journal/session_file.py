@@ -1,7 +1,7 @@
 """A session in one file: log, pool, method and journal. Opening it cannot run code.
 
-The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in :mod:`observal.codec`, and
-:mod:`observal.archive` checks what it contains.
+The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in :mod:`observal.journal.codec`, and
+:mod:`observal.journal.archive` checks what it contains.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from observal.archive import Archive, open_archive, seal
-from observal.codec import Arrays, decode, decode_method, encode, recorded_name, unsaved
-from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, ObservalError
+from observal.files import writing
+from observal.journal.archive import Archive, open_archive, seal
+from observal.journal.codec import Arrays, decode, decode_method, encode, recorded_name, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload, extended
 from observal.journal.memory import MemoryJournal
 from observal.journal.settings import new_settings, observal_version
 from observal.methods import Method
-from observal.problem import Problem
-from observal.types import Plan
-from observal.writing import writing
+from observal.problem.data import LoggedData, Pool
+from observal.problem.plan import Plan
+from observal.problem.problem import Problem
 
 _FORMAT = 2  # 1, of version 0.1, had no digest and longer names of classes
 _COLUMNS = ("time", "actor", "kind", "payload")

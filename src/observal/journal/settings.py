@@ -10,14 +10,14 @@ from functools import cache
 from typing import Any
 
 from observal.checks import check_whole
-from observal.data import Pool
+from observal.diagnosis.shift import strong_shift
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
-from observal.objectives import canonical
-from observal.parts import Parts
-from observal.problem import Problem
-from observal.shift import strong_shift
-from observal.types import Goals
+from observal.parquet import Parts
+from observal.problem.data import Pool
+from observal.problem.goals import Goals
+from observal.problem.objectives import canonical
+from observal.problem.problem import Problem
 
 ANYONE = "anyone"
 """The annotator if no name is given."""

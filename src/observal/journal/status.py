@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from observal.codec import in_short
 from observal.journal.agreement import agreement
+from observal.journal.codec import in_short
 from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.results import Status

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
-from observal.folds import spread_folds
 from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
 from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS
 from observal.learners.calibration import bounded
 from observal.learners.features import FeatureMap
+from observal.learners.folds import spread_folds
 from observal.learners.kernel import KernelChances, LinearChances, fit_kernel
 from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
-from observal.parts import collect
+from observal.parquet import collect
 from observal.threads import cores, one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {

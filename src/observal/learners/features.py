@@ -11,7 +11,7 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
-from observal.parts import collect, map_blocks
+from observal.parquet import collect, map_blocks
 
 Expansion = Literal["linear", "splines", "fourier"]
 N_FOURIER = 200

@@ -9,7 +9,7 @@ from observal.checks import Bools, Floats, Ints
 from observal.learners.blend_settings import LOGISTIC_RIDGES, SLOPES
 from observal.learners.kernel import LinearChances, fit_ridge
 from observal.learners.labelled import Fitted, Labelled
-from observal.learners.newton import NewtonFit
+from observal.learners.newton_fit import NewtonFit
 from observal.learners.population import Population
 from observal.learners.tuned_logistic import fit_logistic, fit_ridges, near_boundary
 

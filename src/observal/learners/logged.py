@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from observal.checks import Bools, Floats, check_number, check_propensity
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
-from observal.labels import distinct_labels, encode_labels, missing_mask
-from observal.learners.newton import Loss, Regulariser, make_objective, solve
-from observal.risk import clipped
-from observal.weights import passive_clip_threshold, plain_importance
+from observal.learners.newton_fit import Loss, Regulariser, make_objective, solve
+from observal.paper.risk import clipped
+from observal.paper.weights import passive_clip_threshold, plain_importance
+from observal.problem.labels import distinct_labels, encode_labels, missing_mask
 
 _CONFIDENCE_LOST = 0.05  # δ of the automatic log term
 _PENALTY_SHARE = 0.1  # the automatic λ over the log term; the class's Notes say why it is not 4
@@ -64,7 +64,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : bool
         Whether to fit b.
     max_iter, tol
-        See :func:`observal.learners.newton.solve`.
+        See :func:`observal.learners.newton_fit.solve`.
 
     Attributes
     ----------

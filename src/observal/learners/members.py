@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
-from observal.frames import rows_of
+from observal.problem.frames import rows_of
 
 ROWS_AT_ONCE = 4096  # of which all members are asked at once
 LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin

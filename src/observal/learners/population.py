@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from observal.checks import Floats, Ints, stack_rows
-from observal.column_groups import ColumnGroups
 from observal.learners.blend_settings import (
     CONSTANT,
     KNOTS,
@@ -24,6 +23,7 @@ from observal.learners.blend_settings import (
 )
 from observal.learners.features import FeatureMap
 from observal.learners.tree_view import TreeView
+from observal.problem.column_groups import ColumnGroups
 
 FLAT = 1e-9  # a standardised feature with a smaller standard deviation is constant, up to rounding
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints
-from observal.column_groups import ColumnGroups
+from observal.problem.column_groups import ColumnGroups
 
 
 @dataclass(frozen=True, eq=False)

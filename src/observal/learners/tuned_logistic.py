@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Floats, Ints, stack_rows
-from observal.folds import random_folds
-from observal.learners.newton import NewtonFit, Objective, make_objective, solve
+from observal.learners.folds import random_folds
+from observal.learners.newton_fit import NewtonFit, Objective, make_objective, solve
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
 FOLDS = 5
@@ -46,7 +46,7 @@ def fit_logistic(
     weights : array
         At least 0; only their ratios matter.
     ridge, penalty : float
-        As in :func:`~observal.learners.newton.make_objective`; the penalty is that of the second moment.
+        As in :func:`~observal.learners.newton_fit.make_objective`; the penalty is that of the second moment.
     start : array, optional
         (w, b) to start from.
     tol : float

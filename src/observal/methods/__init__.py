@@ -5,9 +5,9 @@ the methods of the paper, which take rows in epochs.
 """
 
 from observal.methods.auto import AutoVC
-from observal.methods.base import Method
 from observal.methods.committee import CommitteeVC
 from observal.methods.newton import NewtonVC
-from observal.methods.paper import Active18, ActiveVC, ExactDBAL, Passive
+from observal.paper import Active18, ActiveVC, ExactDBAL, Passive
+from observal.problem.method import Method
 
 __all__ = ["Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"]

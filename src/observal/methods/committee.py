@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
-from observal.frames import rows_of
-from observal.interval import Interval
+from observal.intervals.state import PoolState, as_near
 from observal.learners.members import (
     Shares,
     averaged,
@@ -23,13 +22,14 @@ from observal.learners.members import (
     unseen_by_trees,
 )
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.pool import PoolState
-from observal.methods.sampled import as_near
-from observal.problem import Problem
-from observal.types import Answers, Plan, Round, Stop
+from observal.problem.frames import rows_of
+from observal.problem.interval import Interval
+from observal.problem.plan import Answers, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import Round
 
 if TYPE_CHECKING:
-    from observal.methods.intervals import JudgedLabels
+    from observal.intervals.error import JudgedLabels
 
 FOLDS = 10  # for the intervals; some estimators are too slow for more
 CORRELATED = (
@@ -162,8 +162,8 @@ class CommitteeVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`."""
-        from observal.methods.intervals import intervals_of
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`."""
+        from observal.intervals.error import intervals_of
 
         return intervals_of(problem, state, state.model.judged_labels)
 
@@ -174,7 +174,7 @@ class CommitteeVC:
 
     def _judge_labels(self, problem: Problem, state: PoolState) -> JudgedLabels | None:
         """Return the labelled rows as committees that have not seen them judge them."""
-        from observal.methods.intervals import COARSE_FOLDS, STILL, judge_labels, left_out
+        from observal.intervals.error import COARSE_FOLDS, STILL, judge_labels, left_out
 
         X, classes = state.fit.X, problem.logged.classes
         rows, y, weights, _ = self._labelled(problem, state)

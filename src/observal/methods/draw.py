@@ -21,18 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, check_share, check_whole, keep
-from observal.methods.pool import PoolState
-from observal.parts.vectors import pieces
-from observal.problem import Problem
-from observal.types import ASKED, Plan
-from observal.weights import query_policy
+from observal.intervals.state import FREE, GATED, RANDOM, PoolState
+from observal.paper.weights import query_policy
+from observal.parquet.vectors import pieces
+from observal.problem.plan import ASKED, Plan
+from observal.problem.problem import Problem
 
 REASONS = (
     "uncertain, and the log has few labels here",
     "uncertain",
     "picked at random, so every row can be chosen",
 )
-GATED, FREE, RANDOM = (np.int8(code) for code in range(3))
 LEAST_DOUBT = 0.02  # of a row, when rows are picked to measure the error: a classifier may be surer than it should be
 EVENLY = 0.2  # of the random picks that measure: spread over all rows alike
 

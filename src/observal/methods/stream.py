@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.methods.draw import FREE, GATED, RANDOM, REASONS
-from observal.methods.pool import PoolState, Strata
-from observal.problem import Problem
-from observal.types import ASKED, PASSED, Plan
-from observal.weights import query_policy
+from observal.intervals.state import FREE, GATED, RANDOM, PoolState, Strata
+from observal.methods.draw import REASONS
+from observal.paper.weights import query_policy
+from observal.problem.plan import ASKED, PASSED, Plan
+from observal.problem.problem import Problem
 
 STREAM_REASONS = (*REASONS, "the prediction is certain enough", "uncertain, but the log has enough labels here")
 CERTAIN, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from observal.diagnosis import diagnose
+from observal.files import check_target
 from observal.journal.events import goals_of
 from observal.journal.reading import JournalReader
-from observal.objectives import objective_words
+from observal.problem.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
 from observal.report.model import MORE_LABELS
 from observal.tables import TableEncoder
 from observal.tables.encoding import date_names
 from observal.tables.formats import format_from
-from observal.writing import check_target
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 POINTS = 8  # rounds on the error curve; each takes a cross-fit

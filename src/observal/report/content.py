@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from observal.data import LoggedData, Pool
 from observal.diagnosis import Diagnosis
-from observal.diagnosis.words import number
+from observal.diagnosis.words import day_words, number
 from observal.errors import InvalidInput
-from observal.interval import Interval
-from observal.problem import Problem
-from observal.tables.written import day_words
-from observal.types import Goals, RunResult
+from observal.problem.data import LoggedData, Pool
+from observal.problem.goals import Goals
+from observal.problem.interval import Interval
+from observal.problem.problem import Problem
+from observal.problem.result import RunResult
 
 History = Sequence[tuple[int, Interval | float]]
 

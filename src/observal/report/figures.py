@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import Any
 
 from observal.checks import Floats, Ints
-from observal.writing import writing
+from observal.files import writing
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; markers and dashes help in black and white.
 STYLES: tuple[tuple[str, str, str], ...] = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from observal.diagnosis.words import count, percent
-from observal.interval import Interval
-from observal.methods.cells import HIDDEN
-from observal.methods.contradiction import COMPARED, contradiction
-from observal.methods.intervals import CONFOUNDED
+from observal.intervals.cells import HIDDEN
+from observal.intervals.contradiction import COMPARED, contradiction
+from observal.intervals.error import CONFOUNDED
+from observal.problem.goals import POPULATIONS
+from observal.problem.interval import Interval
 from observal.report.content import ReportContent
 from observal.report.measures import is_known, returned_sentence
-from observal.types import POPULATIONS
 
 
 def headline(content: ReportContent) -> list[str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from observal.diagnosis.words import number, percent
+from observal.files import check_target, write_text
 from observal.report import sections
 from observal.report.content import ReportContent
 from observal.report.headline import headline
 from observal.report.measures import is_known
 from observal.report.rounds import rounds_table
-from observal.writing import check_target, write_text
 
 if TYPE_CHECKING:
     from jinja2 import Template

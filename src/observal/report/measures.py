@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from observal.diagnosis.words import number, percent
-from observal.interval import Interval
-from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
-from observal.objectives import BALANCED, costs_of, measure_of, target_of
+from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
+from observal.problem.interval import Interval
+from observal.problem.objectives import BALANCED, costs_of, measure_of, target_of
 
 Intervals = Mapping[str, Interval | None]
 
@@ -52,7 +52,7 @@ def measures_of(intervals: Intervals, classes: Sequence[Any], objective: str = "
     classes : sequence
         The label values, the positive one last.
     objective : str
-        See :mod:`observal.objectives`.
+        See :mod:`observal.problem.objectives`.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def baseline_sentence(intervals: Intervals, classes: Sequence[Any], objective: s
 
     Examples
     --------
-    >>> from observal.methods.measures import WINS
+    >>> from observal.intervals.measures import WINS
     >>> base, wins = Interval(0.03, 0.02, 0.04, 0.95, "cells"), Interval(0.5, 0.0, 1.0, 0.95, "cells")
     >>> baseline_sentence({BASELINE: base, WINS: wins}, ["paid", "default"])
     'Always predicting the commonest class would be wrong on 3% of the rows; the labels do not show that the model makes fewer mistakes.'

@@ -11,13 +11,13 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number
-from observal.interval import Interval
-from observal.methods.cells import wilson
-from observal.methods.measures import COST
-from observal.objectives import TARGETS
-from observal.problem import Problem
+from observal.intervals.cells import wilson
+from observal.intervals.measures import COST
+from observal.intervals.stopping import chances_of
+from observal.problem.interval import Interval
+from observal.problem.objectives import TARGETS
+from observal.problem.problem import Problem
 from observal.report.measures import Measure, is_known
-from observal.stopping import chances_of
 
 MORE_LABELS = 50
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8

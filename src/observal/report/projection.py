@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.data import Pool
 from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
 from observal.errors import InvalidInput
-from observal.types import RunResult
+from observal.problem.data import Pool
+from observal.problem.result import RunResult
 
 MOST_UNASKED = 4000
 CANDIDATES = 8

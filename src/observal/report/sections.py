@@ -10,10 +10,11 @@ import numpy as np
 from observal.checks import Floats
 from observal.diagnosis.rows import column_of, sample_rows
 from observal.diagnosis.words import count, number, percent
-from observal.interval import Interval
-from observal.methods.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
-from observal.objectives import BALANCED, TARGETS, costs_of, measure_of
-from observal.problem import Problem
+from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
+from observal.paper.weights import plain_importance
+from observal.problem.interval import Interval
+from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
+from observal.problem.problem import Problem
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.measures import (
@@ -27,7 +28,6 @@ from observal.report.measures import (
 )
 from observal.report.model import MOST_SHOWN, Judged, errors_by_group, outlook, title_of, what_it_uses, worth
 from observal.report.projection import asked_positions, telling_pair
-from observal.weights import plain_importance
 
 LAST_ROWS = 12
 MOST_CLOUD, MOST_MARKS = 50_000, 400

@@ -17,7 +17,7 @@ from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.in_place import is_in_place, pool_in_place
 from observal.journal.sql.stored_problem import ROWS
 from observal.journal.sql.transaction import Transaction
-from observal.parts import Parts
+from observal.parquet import Parts
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
 from observal.tables.encoding import TableEncoder

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from observal import propensity as chances
 from observal.checks import Floats
-from observal.data import LoggedData
+from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput, InvalidLabel
+from observal.problem.data import LoggedData
 from observal.tables.written import PLACEHOLDERS
 
 MOST_CLASSES = 20  # a column with more values than this, and few labels of each, does not hold classes

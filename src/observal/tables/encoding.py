@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.column_groups import ColumnGroups
 from observal.errors import InvalidInput
+from observal.problem.column_groups import ColumnGroups
 from observal.tables.columns import ColumnRule, column_kind, kind_words, text_column
 from observal.tables.formats import Format, format_of
 from observal.tables.learning import learn_rules

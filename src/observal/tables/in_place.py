@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Ints, check_propensity, frozen
-from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput
-from observal.parts import Executor, Parts, executor_of
-from observal.parts.files import PARQUET, name_of
-from observal.parts.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
+from observal.parquet import Executor, Parts, executor_of
+from observal.parquet.files import PARQUET, name_of
+from observal.parquet.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
+from observal.problem.data import LoggedData, Pool
 from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
 from observal.tables.encoding import TableEncoder
 from observal.tables.formats import Format
@@ -36,7 +36,7 @@ class ColumnTable:
     Examples
     --------
     >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
-    >>> from observal.parts import Parts
+    >>> from observal.parquet import Parts
     >>> path = tempfile.mkdtemp() + "/rows.parquet"
     >>> pq.write_table(pa.table({"age": [1, 2, 3]}), path, row_group_size=2)
     >>> table = ColumnTable(Parts.of(path))
@@ -135,7 +135,7 @@ def load_in_place(
     classes, positive, propensity_floor, max_categories
         As for :func:`observal.tables.load_problem`.
     executor : optional
-        What reads and computes: see :func:`observal.parts.executor_of`.
+        What reads and computes: see :func:`observal.parquet.executor_of`.
     """
     _require_stays(logged, pool, propensity)
     rows = _found(logged, pool, roles, propensity, executor_of(executor))

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, check_whole
+from observal.diagnosis.words import day_words
 from observal.errors import InvalidInput
 from observal.tables.columns import ColumnRule, Kind, column_kind, kind_words, text_column, to_floats
 from observal.tables.formats import Format, format_of
-from observal.tables.written import Decimal, day_words
+from observal.tables.written import Decimal
 
 _LARGEST_EXACT = 2**53  # whole numbers beyond it lose digits as floats
 _ROWS_TO_TELL = 20  # numbers of fewer rows may all differ by chance

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal import propensity as chances
 from observal.checks import Floats, check_propensity
-from observal.data import Pool
+from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
-from observal.problem import Problem
+from observal.problem.data import Pool
+from observal.problem.problem import Problem
 from observal.tables.columns import column_kind
 from observal.tables.encoding import TableEncoder, usable_column
 from observal.tables.formats import Format, format_from

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal import propensity as chances
 from observal.checks import Bools, Floats, check_propensity
-from observal.data import LoggedData, Pool
+from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
-from observal.labels import distinct_labels
+from observal.problem.data import LoggedData, Pool
+from observal.problem.labels import distinct_labels
 from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
 from observal.tables.encoding import TableEncoder
 from observal.tables.formats import format_of
@@ -112,14 +112,14 @@ def load_problem(
     ----------
     logged_tables : sequence of tables
         One or several logs; files or frames, whatever :func:`read_table` takes. Several logs, each with its own
-        policy, become one log whose propensity is their mixture: see :func:`observal.propensity.mixture_propensity`.
+        policy, become one log whose propensity is their mixture: see :func:`observal.diagnosis.propensity.mixture_propensity`.
     pool_table : table
         The unlabelled rows, with the features of the logs.
     roles : TableRoles
         Which column plays which role.
     propensity : optional
         Where the chance that a row's label was revealed comes from: a column, a number for all rows, a policy (see
-        :func:`observal.propensity.from_policy`; it gets the encoded rows), or ``"estimate"``. For several logs, a list
+        :func:`observal.diagnosis.propensity.from_policy`; it gets the encoded rows), or ``"estimate"``. For several logs, a list
         with a column, number or policy for each log, all of which must be known at every row of every table; or
         ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
     classes : sequence, optional
@@ -131,7 +131,7 @@ def load_problem(
         Raise smaller propensities to it, counted and with a warning.
     kept_only_labelled : bool
         Whether the logs kept only their labelled rows; pool rows are then used in place of the others, see
-        :func:`observal.propensity.complete_log`.
+        :func:`observal.diagnosis.propensity.complete_log`.
     n_logged_rows : int, optional
         The number of rows that the log had, if it kept only its labelled ones; estimated by default.
     max_categories : int

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from observal.errors import InvalidInput
-from observal.labels import is_absent
-from observal.parts.files import PARQUET
+from observal.parquet.files import PARQUET
+from observal.problem.labels import is_absent
 from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
 from observal.tables.settling import settle, with_missing
+from observal.tables.workbooks import cell_text, read_workbook
 from observal.tables.written import MISSING
-from observal.workbooks import cell_text, read_workbook
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _ARROW = (".arrow", ".feather", ".ipc")

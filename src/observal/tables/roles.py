@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats
 from observal.errors import InvalidInput, InvalidLabel
-from observal.labels import missing_mask, plain_label
+from observal.problem.labels import missing_mask, plain_label
 from observal.tables.columns import column_kind, text_column, to_floats
 
 _INT64 = 2**63

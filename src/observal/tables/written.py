@@ -205,21 +205,6 @@ def date_of(text: str, order: Order) -> dt.datetime | None:
         return None
 
 
-def day_words(days: float) -> str:
-    """Return days since 1970-01-01 as a date, with the time of day where there is one.
-
-    Examples
-    --------
-    >>> day_words(15848.0), day_words(15848.5), day_words(1e9)
-    ('2013-05-23', '2013-05-23 12:00', '1,000,000,000 days after 1970')
-    """
-    try:
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(minutes=round(1440.0 * days))
-    except (OverflowError, ValueError):
-        return f"{days:,.0f} days after 1970"
-    return moment.strftime("%Y-%m-%d") + ("" if moment.time() == dt.time() else moment.strftime(" %H:%M"))
-
-
 @dataclass(frozen=True)
 class Guess:
     """What the values of a column say about how they are written.

@@ -1,7 +1,7 @@
 """More rows for the pool of a campaign, stored in one transaction.
 
 Positions stay: new rows come after the others. What was decided stays too. A plan that was made before the rows existed could not take
-them. Whether it would have, had they been there, decides which rows its labels stand for (:mod:`observal.methods.intervals`), so that is
+them. Whether it would have, had they been there, decides which rows its labels stand for (:mod:`observal.intervals.error`), so that is
 noted with the new rows, as it would have been in the plan.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.data import Pool
 from observal.errors import InvalidInput
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.sql.chunks import append_array, append_table
 from observal.journal.sql.stored_problem import ROWS, storable_ids
 from observal.journal.sql.transaction import Transaction
-from observal.problem import Problem
+from observal.problem.data import Pool
+from observal.problem.problem import Problem
 
 
 def require_growable(settings: Mapping[str, Any]) -> None:

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints, sealed
-from observal.column_groups import ColumnGroups
-from observal.data import LoggedData, Pool
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
 from observal.journal.sql.transaction import Transaction
-from observal.labels import class_array
-from observal.parts import Parts
-from observal.parts.files import Part, require_unchanged
-from observal.parts.vectors import CodedLabels, LazyIds
-from observal.problem import Problem
+from observal.parquet import Parts
+from observal.parquet.files import Part, require_unchanged
+from observal.parquet.vectors import CodedLabels, LazyIds
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.data import LoggedData, Pool
+from observal.problem.labels import class_array
+from observal.problem.problem import Problem
 from observal.tables.encoding import TableEncoder
 from observal.tables.in_place import encoded
 

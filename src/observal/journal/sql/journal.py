@@ -10,7 +10,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from observal.checks import Ints
-from observal.column_groups import ColumnGroups
 from observal.errors import NotACampaign
 from observal.journal.encoding import decode_method, decode_plan, decode_recorded, encode
 from observal.journal.events import Event, check_payload, extended, require
@@ -21,7 +20,8 @@ from observal.journal.sql.in_place import in_place_ids, is_in_place, pool_in_pla
 from observal.journal.sql.store import Store
 from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
 from observal.journal.sql.transaction import Transaction, damaged
-from observal.problem import Problem
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.problem import Problem
 
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _COSTS = {"log.cost", "pool.cost"}

@@ -18,9 +18,9 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
+from observal.files import check_target, remove_stale
 from observal.journal.sql.schema import NEWEST, READABLE, create_schema, migrate, schema_version
 from observal.journal.sql.transaction import Transaction, damaged
-from observal.writing import check_target, remove_stale
 
 PATIENCE = 120  # seconds that a command waits for other writers
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use

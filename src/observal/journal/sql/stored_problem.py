@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints
-from observal.column_groups import ColumnGroups
-from observal.data import LoggedData, Pool
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, read_rows, read_whole_table, write_arrays, write_table
 from observal.journal.sql.transaction import Transaction
-from observal.labels import class_array
-from observal.problem import Problem
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.data import LoggedData, Pool
+from observal.problem.labels import class_array
+from observal.problem.problem import Problem
 
 ROWS = "pool.rows"
 SOME = 1000  # up to so many rows are read by themselves; for more, the whole table is read

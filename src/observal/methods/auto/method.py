@@ -9,14 +9,14 @@ import numpy as np
 
 from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
-from observal.interval import Interval
+from observal.intervals.state import PoolState, taken_for_gap
 from observal.methods.auto.surprises import explored, surprises
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
-from observal.methods.pool import PoolState
-from observal.methods.sampled import taken_for_gap
 from observal.methods.stream import StreamRule, StreamState, stream_plan
-from observal.problem import Problem
-from observal.types import Answers, Plan, Round, Stop
+from observal.problem.interval import Interval
+from observal.problem.plan import Answers, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import Round
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
@@ -203,12 +203,12 @@ class AutoVC:
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.methods.intervals`.
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`.
 
         Labelled rows are judged by blends fitted without a tenth of the labels. With more than 2,000 labels the out-of-fold chances
         that the blend has anyway are close enough: they leave a quarter out. The lower end for the error allows for the labels that these fits lack.
         """
-        from observal.methods.intervals import intervals_of
+        from observal.intervals.error import intervals_of
 
         return intervals_of(problem, state, state.model.judged_labels)
 

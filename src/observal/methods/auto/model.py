@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.folds import dealt_folds
+from observal.intervals.error import STILL, JudgedLabels, Scores, judge_labels
+from observal.intervals.state import PoolState, as_near
+from observal.intervals.thresholds import (
+    ThresholdClassifier,
+    choose_threshold,
+    judged_by_others,
+    label_weights,
+    odds_at,
+)
 from observal.learners.blend import Blend, BlendFit, Chosen, fit_blend, lead, leaning
+from observal.learners.folds import dealt_folds
 from observal.learners.population import Population
-from observal.methods.intervals import STILL, JudgedLabels, Scores, judge_labels
-from observal.methods.pool import PoolState
-from observal.methods.sampled import as_near
-from observal.methods.threshold import ThresholdClassifier, choose_threshold, judged_by_others, label_weights, odds_at
-from observal.parts import map_blocks
-from observal.problem import Problem
-from observal.types import Plan
+from observal.parquet import map_blocks
+from observal.problem.plan import Plan
+from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
     from observal.methods.auto.method import AutoVC

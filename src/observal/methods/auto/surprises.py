@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from observal.methods.draw import RANDOM
-from observal.methods.pool import PoolState
-from observal.types import ASKED
+from observal.intervals.state import RANDOM, PoolState
+from observal.problem.plan import ASKED
 
 PRIOR = 4.0  # labels that the record begins with, none of them a surprise
 

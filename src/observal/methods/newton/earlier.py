@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from observal.checks import Floats
-from observal.methods.cells import Cells
-from observal.methods.intervals import Scores
-from observal.methods.pool import PoolState
-from observal.problem import Problem
+from observal.intervals.cells import Cells
+from observal.intervals.error import Scores
+from observal.intervals.state import PoolState
+from observal.problem.problem import Problem
 
 CONFIDENCE = 0.975
 # Times the standard error of independent mistakes. A larger one returns the earlier classifier less often.

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep, rows_to_predict
 from observal.errors import InvalidInput
-from observal.interval import Interval
-from observal.methods.base import TwoClassPredictions
+from observal.intervals.state import PoolState
+from observal.intervals.thresholds import ThresholdClassifier
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.pool import PoolState
 from observal.methods.stream import StreamRule, StreamState, stream_plan
-from observal.methods.threshold import ThresholdClassifier
-from observal.problem import Problem
-from observal.types import RETURNED, Answers, Plan, Round, Stop
+from observal.problem.interval import Interval
+from observal.problem.method import TwoClassPredictions
+from observal.problem.plan import Answers, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import RETURNED, Round
 
 FEATURES = ("linear", "splines", "fourier", "auto")
 
@@ -216,9 +217,9 @@ class NewtonVC:
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for error, precision, recall and prevalence; costs are ignored.
 
-        See :mod:`observal.methods.intervals`.
+        See :mod:`observal.intervals.error`.
         """
-        from observal.methods.intervals import intervals_of
+        from observal.intervals.error import intervals_of
 
         returned = state.model.returned
         found = intervals_of(problem, state, state.model.judged_labels)

@@ -15,17 +15,17 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from observal.checks import Floats, Ints
+from observal.intervals.cells import Cells
+from observal.intervals.error import FOLDS, JudgedLabels, Scores, judge_labels, left_out
+from observal.intervals.state import PoolState
+from observal.intervals.thresholds import choose_threshold, judged_by_others, label_cells
 from observal.learners.features import FeatureMap
-from observal.learners.newton import NewtonFit
+from observal.learners.newton_fit import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
-from observal.methods.cells import Cells
-from observal.methods.intervals import FOLDS, JudgedLabels, Scores, judge_labels, left_out
-from observal.methods.pool import PoolState
-from observal.methods.threshold import choose_threshold, judged_by_others, label_cells
-from observal.parts.vectors import pieces_of
-from observal.problem import Problem
+from observal.paper.weights import effective_sample_size
+from observal.parquet.vectors import pieces_of
+from observal.problem.problem import Problem
 from observal.threads import one_thread
-from observal.weights import effective_sample_size
 
 if TYPE_CHECKING:
     from observal.methods.newton.method import NewtonVC

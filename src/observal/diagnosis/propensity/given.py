@@ -1,0 +1,185 @@
+"""Propensities that somebody knows: from a column, from the policy itself, of several logs together, and with a floor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from observal.checks import Floats, check_number, check_propensity, check_range, sealed
+from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
+
+
+def known(values: ArrayLike, n_rows: int | None = None) -> Floats:
+    """Return propensities that are written down, checked: one number in [0, 1] per row.
+
+    A propensity is the chance that a row's label was revealed.
+
+    Parameters
+    ----------
+    values : array of shape (rows,) or one number
+        One number counts for every row, and then `n_rows` must be given.
+    n_rows : int, optional
+        How many rows there are.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import known
+    >>> known([0.2, 1.0]).tolist(), known(0.5, n_rows=2).tolist()
+    ([0.2, 1.0], [0.5, 0.5])
+    """
+    if n_rows is None:
+        if np.ndim(values) != 1:
+            raise InvalidPropensity(
+                f"Propensities must be one number per row, but got shape {np.shape(values)}; give `n_rows` where one "
+                "number counts for every row."
+            )
+        n_rows = len(np.asarray(values))
+    return check_propensity(values, n_rows, "The table")
+
+
+def from_policy(policy: Any, X: Any, revealed: Any = None) -> Floats:
+    """Return the propensity of each row from the policy that revealed the labels.
+
+    Parameters
+    ----------
+    policy : callable or scikit-learn classifier
+        A function from the rows to the chance that each row's label was revealed, or a fitted classifier with
+        ``predict_proba`` of whether it was.
+    X : array or sparse matrix of shape (rows, features)
+        The rows.
+    revealed : object, optional
+        The class of the classifier that means "revealed"; True or 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.diagnosis.propensity import from_policy
+    >>> from_policy(lambda X: np.where(X[:, 0] > 0, 0.9, 0.1), np.array([[1.0], [-1.0]])).tolist()
+    [0.9, 0.1]
+    """
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if hasattr(policy, "predict_proba"):
+        column = _revealed_column(policy, True if revealed is None else revealed)
+        return check_propensity(np.asarray(policy.predict_proba(X))[:, column], n_rows, "The policy's answer")
+    if not callable(policy):
+        raise InvalidInput(
+            f"A policy must be a function of the rows or a classifier with predict_proba, but got {type(policy).__name__}; "
+            "give one that returns the chance that a row's label was revealed."
+        )
+    return check_propensity(policy(X), n_rows, "The policy's answer")
+
+
+def _revealed_column(classifier: Any, revealed: Any) -> int:
+    classes = getattr(classifier, "classes_", None)
+    if classes is None:
+        raise InvalidInput(f"The policy {type(classifier).__name__} has no classes_, as if not fitted; fit it first.")
+    listed = np.asarray(classes).tolist()
+    if revealed not in listed:
+        raise InvalidInput(
+            f"The policy's classes must include {revealed!r} for a revealed label, but are {listed}; "
+            "name the class that means it with revealed=."
+        )
+    return int(listed.index(revealed))
+
+
+def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[float]) -> Floats:
+    """Return the propensity of rows under several logs taken as one: Σ_j m_j·Q0_j(x) / Σ_j m_j.
+
+    A log of m = Σ m_j rows, each seen by one of several policies, has this chance of a revealed label at x. Weights
+    1/Q0 with it are the balance heuristic of multiple importance sampling: a policy that rarely looks at x no
+    longer gives a large weight where another often does.
+
+    Parameters
+    ----------
+    propensities : sequence of arrays of shape (rows,)
+        For each log, the chance that its policy had of revealing each row's label; every policy at every row.
+    log_sizes : sequence of numbers
+        m_j, the rows of each log, revealed or not.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import mixture_propensity
+    >>> mixture_propensity([[0.25, 0.5], [0.75, 0.5]], log_sizes=[100, 100]).tolist()
+    [0.5, 0.5]
+    """
+    sizes = check_range(log_sizes, "The sizes of logs", 0.0, fix="give how many rows each log has")
+    if len(propensities) == 0 or sizes.shape != (len(propensities),):
+        raise InvalidInput(
+            f"A mixture needs one size per log, but got {len(propensities)} propensities and {sizes.size} sizes; "
+            "give both for every log."
+        )
+    check_number(sizes.sum(), "The sum of the sizes of logs", 0.0, open_low=True, fix="give how many rows each log has")
+    n_rows = np.asarray(propensities[0]).shape[0] if np.ndim(propensities[0]) else 1
+    chances = [check_propensity(p, n_rows, f"Log {j + 1} of the mixture") for j, p in enumerate(propensities)]
+    shares = sizes / sizes.sum()
+    mixed = sum((share * chance for share, chance in zip(shares, chances, strict=True)), np.zeros(n_rows))
+    return np.minimum(mixed, 1.0)  # shares may sum to a little more than 1
+
+
+@dataclass(frozen=True, eq=False)
+class Floored:
+    """Propensities with none below a floor, and how many had to be raised.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import apply_floor
+    >>> floored = apply_floor([0.2, 0.5], propensity_floor=0.1)
+    >>> floored.n_raised, floored.warning
+    (0, None)
+    """
+
+    propensity: Floats
+    propensity_floor: float
+    n_raised: int
+    warning: str | None
+
+
+def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The log") -> Floored:
+    """Raise propensities below `propensity_floor` to it, count them, and warn.
+
+    A floor trades variance for bias: a raised row counts less than it should. The chance that its label was revealed is
+    no longer the true one, so the floor is applied only if you ask for it, and a warning says how many rows it changed.
+
+    Parameters
+    ----------
+    propensity : array of shape (rows,)
+        The chance that each row's label was revealed.
+    propensity_floor : float
+        In (0, 1].
+    what : str
+        What the rows are called in the warning.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from observal.diagnosis.propensity import apply_floor
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     floored = apply_floor([0.001, 0.5], propensity_floor=0.01)
+    >>> floored.propensity.tolist(), floored.n_raised
+    ([0.01, 0.5], 1)
+    """
+    check_number(
+        propensity_floor,
+        "propensity_floor",
+        0.0,
+        1.0,
+        open_low=True,
+        fix="0.01 is a common one",
+        error=InvalidPropensity,
+    )
+    values = known(propensity)
+    n_raised = int((values < propensity_floor).sum())
+    if n_raised == 0:
+        return Floored(values, float(propensity_floor), 0, None)
+    sentence = (
+        f"{what} had {n_raised} of {values.size} propensities below the floor {propensity_floor:g} (the smallest {values.min():.3g}); "
+        "they were raised to it, so estimates are biased where labels were that rarely revealed."
+    )
+    warnings.warn(sentence, ObservalWarning, stacklevel=2)
+    return Floored(sealed(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence)

@@ -1,1 +1,0 @@
-"""Edge: experiments that check the paper and compare methods."""

@@ -1,0 +1,1 @@
+"""How wrong the classifier may be: cells, trend, measures, thresholds, looks and stopping."""

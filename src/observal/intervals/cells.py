@@ -1,0 +1,356 @@
+"""Rows of log and pool sorted into cells by propensity and score, and what the labels of each cell say of all its rows.
+
+:mod:`observal.intervals.error` says why. Labels of a cell count by 1/(m·Q0 + N·π): at Q0 the log labels a row, and at the rate π, the
+same for all rows of a cell, queries label pool rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+from observal.intervals.trend import borrowed, trend_of
+from observal.problem.interval import Interval
+
+CONFIDENCE = 0.95
+SCORE_BINS = 6
+LEAST_LABELS = 10  # of a cell, about
+LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
+N_STRATA = 8
+PSEUDO_ROWS = 0.4
+RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
+CORRELATED = 1.05  # times the standard error of independent mistakes, unless a method gives its own
+LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
+MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
+HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
+NOBODY = "no labelled row to judge by"
+METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Rows sorted into cells.
+
+    Parameters
+    ----------
+    share : array of shape (cells,)
+        P_c.
+    of_label : int array
+        The cell of each labelled row; −1 in a stratum with hardly any labels.
+    weight : array
+        Of each labelled row within its cell.
+    unknown : float
+        The share of rows of which labels cannot tell anything.
+    n_rows : int
+        All rows.
+    lightest, heaviest : arrays, optional
+        What the weights may be if the log's odds of revealing a label are off by a factor of up to `HIDDEN`.
+    trend : array of shape (cells, columns), optional
+        What mistakes may depend on.
+    counts : array of shape (cells,), optional
+        a_c, where cells borrow from each other.
+    correlated : float
+        How much larger the standard error is than that of independent mistakes.
+    off_trend : float
+        τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
+    """
+
+    share: Floats
+    of_label: Ints
+    weight: Floats
+    unknown: float
+    n_rows: int
+    lightest: Floats | None = None
+    heaviest: Floats | None = None
+    trend: Floats | None = None
+    counts: Floats | None = None
+    off_trend: float = 0.0
+    correlated: float = CORRELATED
+
+    @property
+    def counting(self) -> Floats:
+        """How much the labels of each cell count: a_c, or P_c where cells do not borrow."""
+        return self.share if self.counts is None else self.counts
+
+    def borrowing(self, mistakes: Floats) -> Cells:
+        """Return the cells with their labels counted so that cells with few of them borrow: see :mod:`observal.intervals.trend`.
+
+        Parameters
+        ----------
+        mistakes : array
+            1 for each labelled row that is predicted wrong, else 0.
+        """
+        if self.trend is None or not self.share.any():
+            return self
+        used = self.of_label >= 0
+        cell, weight = self.of_label[used], self.weight[used]
+        total, squares, wrong = (
+            np.bincount(cell, weights=values, minlength=self.share.size)
+            for values in (weight, weight**2, weight * mistakes[used])
+        )
+        counts, off_trend = borrowed(self.share, self.trend, total**2 / squares, wrong / total)
+        return replace(self, counts=counts, off_trend=off_trend)
+
+    def confounded(self, mistakes: Floats, error: Interval) -> Interval:
+        """Return the interval for the error, moved out by as far as a hidden cause of labelling may move the estimate.
+
+        Under the marginal sensitivity model a label's weight may be anything between `lightest` and `heaviest`, whatever the
+        label. In each cell the share of mistakes is largest where every mistake has its heaviest weight and every other row
+        its lightest.
+        """
+        if self.lightest is None or self.heaviest is None:
+            return error
+        used = self.of_label >= 0
+        cell, wrong = self.of_label[used], mistakes[used]
+
+        def estimate(of_mistakes: Floats, of_others: Floats) -> float:
+            weights = (wrong * of_mistakes[used], (1.0 - wrong) * of_others[used])
+            tops, others = (np.bincount(cell, weights=w, minlength=self.share.size) for w in weights)
+            return float(self.counting @ (tops / (tops + others)))
+
+        now = estimate(self.weight, self.weight)
+        less, more = now - estimate(self.lightest, self.heaviest), estimate(self.heaviest, self.lightest) - now
+        low, high = max(0.0, error.low - max(0.0, less)), min(1.0, error.high + max(0.0, more))
+        words = f"{error.method}; the log's odds of revealing a label may be off by a factor of {HIDDEN:g}"
+        return replace(error, low=low, high=high, method=words)
+
+    @property
+    def row_weight(self) -> Floats:
+        """How much each labelled row counts, all together 1; 0 in a stratum with hardly any labels."""
+        if not self.share.size:
+            return np.zeros(self.of_label.size)
+        used = self.of_label >= 0
+        weight, cell = np.where(used, self.weight, 0.0), np.maximum(self.of_label, 0)
+        total = np.bincount(cell, weights=weight, minlength=self.share.size)
+        return np.asarray(np.where(used, weight * (self.counting / np.maximum(total, 1e-300))[cell], 0.0))
+
+    def ratio(self, top: Floats, bottom: Floats) -> Interval:
+        """Return an interval for E[top]/E[bottom] over all rows, from the values of the labelled ones, each from 0 to 1."""
+        used = self.of_label >= 0
+        top, bottom, cell, weight = top[used], bottom[used], self.of_label[used], self.weight[used]
+
+        def mean(values: Floats) -> float:
+            sums = np.bincount(cell, weights=weight * values, minlength=self.share.size)
+            return float(self.counting @ (sums / np.bincount(cell, weights=weight, minlength=self.share.size)))
+
+        whole = mean(bottom)
+        if not whole > 0.0:
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NOBODY}")
+        estimate = mean(top) / whole
+        return self._around(estimate, top - estimate * bottom, whole, whole)
+
+    def mean_of_classes(self, values: Floats, codes: Ints, n_classes: int, moved: float = 1.0) -> Interval:
+        """Return an interval for the mean over classes of a value's mean in each class: Σ_k E[v | k]/K.
+
+        Each row moves the estimate by ``(v − E[v | k])/(K·P(k))``, times `moved` where values change with the rows themselves.
+
+        Parameters
+        ----------
+        values : array
+            Of the labelled rows, each from 0 to 1.
+        codes : int array
+            Their classes.
+        n_classes : int
+            K.
+        moved : float
+            By how much more a row counts than its own value does.
+        """
+        weight = self.row_weight
+        prior = np.bincount(codes, weights=weight, minlength=n_classes)
+        if not (prior > 0.0).all():
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NOBODY}")
+        means = np.bincount(codes, weights=weight * values, minlength=n_classes) / prior
+        rest = (values - means[codes]) * (prior.min() / prior)[codes]
+        rarest = float(prior.min())
+        return self._around(float(means.mean()), rest[self.of_label >= 0], n_classes * rarest / moved, rarest)
+
+    def _around(self, estimate: float, rest: Floats, whole: float, involved: float) -> Interval:
+        """Return the interval around an estimate that each labelled row in a cell moves by ``rest/whole``.
+
+        `involved` is the share of rows that the estimate is about. Of the pseudo-rows, a share that is `RARE` times as large counts.
+        """
+        used = self.of_label >= 0
+        cell, weight = self.of_label[used], self.weight[used]
+
+        def sums(values: Floats) -> Floats:
+            return np.asarray(np.bincount(cell, weights=values, minlength=self.share.size), dtype=np.float64)
+
+        total = sums(weight)
+        n = total**2 / sums(weight**2)
+        means = sums(weight * rest) / total
+        spread = sums(weight * (rest - means[cell]) ** 2) / total
+        # Pseudo-rows are mistakes about as rarely as rows are, up to half of them: else rare mistakes would look uncertain.
+        rarer = min(estimate, 1.0 - estimate) + 1.0 / float(n.sum())
+        of_top = min(0.5, RARE * rarer) if estimate < 0.5 else max(0.5, 1.0 - RARE * rarer)
+        about = min(1.0, RARE * (involved + 1.0 / float(n.sum())))
+        extremes, more = np.array([-estimate, 0.0, 1.0 - estimate]), n + 2.0 * PSEUDO_ROWS
+        pseudo = 2.0 * PSEUDO_ROWS * np.array([about * (1.0 - of_top), 1.0 - about, about * of_top])
+        centre = (n * means + pseudo @ extremes) / more
+        away = pseudo @ (extremes[:, None] - centre) ** 2
+        spread = (n * (spread + (means - centre) ** 2) + away) / more
+        parts = self.counting**2 * spread / more
+        # How far cells may be off the trend counts as known: it adds to the variance and not to what makes that uncertain.
+        off = self.off_trend * float(self.share @ (spread + means**2)) * ((self.share - self.counting) ** 2).sum()
+        freedom = float((parts.sum() + off) ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
+        variance = float(self.correlated**2 * (parts.sum() + off) + self.share @ means**2 / self.n_rows) / whole**2
+        low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
+        unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
+        low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
+        low, high = min(low, estimate), max(high, estimate)  # whatever rounding does
+        return Interval(min(1.0, max(0.0, estimate)), max(0.0, low), min(1.0, high), CONFIDENCE, METHOD, unknown)
+
+
+def wilson(estimate: float, variance: float, n_labels: float, freedom: float = np.inf) -> tuple[float, float]:
+    """Return Wilson's interval for a share whose estimate has that variance; `n_labels` counts where there is none.
+
+    `freedom` says how well the variance is known, in degrees of freedom of Student's t.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson(0.1, 0.1 * 0.9 / 100, 100)]
+    [0.055, 0.174]
+    >>> [round(end, 3) for end in wilson(0.0, 0.0, 100)]
+    [0.0, 0.037]
+    """
+    from scipy.special import ndtri, stdtrit
+
+    tail = 0.5 + CONFIDENCE / 2
+    z = float(stdtrit(max(freedom, 2.0), tail) if np.isfinite(freedom) else ndtri(tail))
+    estimate = min(1.0, max(0.0, estimate))
+    bernoulli = estimate * (1.0 - estimate)
+    n = bernoulli / variance if variance > 0.0 and bernoulli > 0.0 else n_labels
+    n = max(n, 1e-9)
+    centre = (estimate + z * z / (2.0 * n)) / (1.0 + z * z / n)
+    reach = z / (1.0 + z * z / n) * np.sqrt(bernoulli / n + z * z / (4.0 * n * n))
+    return max(0.0, centre - float(reach)), min(1.0, centre + float(reach))
+
+
+def make_cells(
+    propensity: Floats,
+    kind: Bools,
+    scores: Floats,
+    rows: Ints,
+    asked: Bools,
+    skipped: Bools,
+    of_pool: Bools,
+    counted: Bools | None = None,
+    target: Bools | None = None,
+) -> Cells:
+    """Sort all rows into cells by kind, propensity and score, each with enough labels.
+
+    Parameters
+    ----------
+    propensity, kind, scores : arrays of shape (all rows,)
+        By which to sort.
+    rows : int array
+        The labelled rows.
+    asked, skipped, of_pool : bool arrays of shape (all rows,)
+        Which rows were bought, which were asked about but skipped, and which are in the pool.
+    counted : bool array of shape (all rows,), optional
+        Which rows are a sample of log and pool; all by default.
+    target : bool array of shape (all rows,), optional
+        Which rows belong to the population that the error is about; all by default.
+    """
+    counted = np.ones(scores.size, dtype=bool) if counted is None else counted
+    about = counted if target is None else counted & target
+    labelled = np.zeros(scores.size, dtype=bool)
+    labelled[rows] = True
+    strata = propensity_strata(propensity)
+    cell, n_cells = np.full(scores.size, -1, dtype=np.int64), 0
+    for which in (False, True):
+        of_kind = np.flatnonzero(kind == which)
+        group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind])[strata[of_kind]]
+        for one in np.unique(group[group >= 0]):
+            here = of_kind[group == one]
+            known = scores[here[labelled[here]]]
+            n_bins = max(1, min(SCORE_BINS, known.size // LEAST_LABELS))
+            # Ends are scores of labelled rows below the largest: however many are equal, each cell has a label.
+            ends = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins, method="lower"))
+            ends = ends[ends < known.max()]
+            cell[here] = n_cells + np.searchsorted(ends, scores[here], side="left")
+            n_cells += ends.size + 1
+    inside = (cell >= 0) & counted
+    sizes = np.bincount(cell[(cell >= 0) & about], minlength=n_cells)
+    in_vain = np.bincount(cell[inside & skipped], minlength=n_cells)
+    bought = np.bincount(cell[inside & asked], minlength=n_cells)
+    lost = sizes * in_vain / np.maximum(in_vain + bought, 1)
+    kept = (sizes - lost) / max(1.0, float((sizes - lost).sum()))
+    # In a cell the log labels a row at the rate Q0, and queries label pool rows at a rate that is the same for all.
+    n_pool = np.bincount(cell[inside & of_pool], minlength=n_cells)
+    by_query = np.append(
+        (of_pool & counted).sum() * bought / np.maximum(n_pool, 1), 1.0
+    )  # the last for rows outside of all cells
+    n_logged, chance = (~of_pool & counted).sum(), propensity[rows]
+
+    def weights(strength: float) -> Floats:
+        rate = n_logged * chance * strength / (1.0 - chance + chance * strength) + by_query[cell[rows]]
+        return np.asarray(1.0 / np.maximum(rate, 1e-9))
+
+    n_rows = int(about.sum())
+    unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
+    trend = trend_of(cell, n_cells, kind, scores, propensity)  # of rows that are not counted, too: each cell has some
+    return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN), trend=trend)
+
+
+def propensity_strata(propensity: Floats) -> Ints:
+    """Return a stratum for each row: about equally many rows in each, and no two very different propensities in one.
+
+    Rounds also choose by propensity: a few rows that the log hardly shows may all be bought while hardly any of the others are. So they
+    must not share a rate of labelling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> propensity_strata(np.array([0.01] + 19 * [0.4])).tolist()[:3]
+    [0, 1, 1]
+    """
+    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
+    strata = np.searchsorted(cuts, propensity, side="left")
+    # A stratum whose largest and smallest propensity are too unlike is cut into parts that are equally wide in logarithms.
+    log = np.log(np.maximum(propensity, LEAST_PROPENSITY))
+    least, most = np.full(cuts.size + 1, np.inf), np.full(cuts.size + 1, -np.inf)
+    np.minimum.at(least, strata, log)
+    np.maximum.at(most, strata, log)
+    width = np.maximum(most - least, 0.0)[strata]
+    parts = np.maximum(1.0, np.ceil(width / np.log(MOST_UNLIKE)))
+    part = np.minimum(parts - 1.0, np.floor((log - least[strata]) / np.maximum(width, 1e-12) * parts))
+    return np.unique(strata + part / 100.0, return_inverse=True)[1].astype(np.int64)
+
+
+def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
+    """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
+
+    Those that find none join each other, where together they have enough.
+
+    Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
+    is a region that somebody chose not to look at, and the neighbour does not speak for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> propensity = np.repeat([0.004, 0.1, 0.3], 10)
+    >>> labelled = np.arange(30) >= 20
+    >>> joined_strata(np.repeat([0, 1, 2], 10), propensity, labelled).tolist()
+    [-1, 2, 2]
+    """
+    count = int(strata.max(initial=-1)) + 1
+    sizes = np.maximum(np.bincount(strata, minlength=count), 1)
+    labels = np.bincount(strata, weights=labelled, minlength=count)
+    typical = np.bincount(strata, weights=propensity, minlength=count) / sizes
+    enough = np.flatnonzero(labels >= LEAST_KNOWN)
+    out = np.full(count, -1, dtype=np.int64)
+    out[enough] = enough
+    for stratum in np.flatnonzero(labels < LEAST_KNOWN):
+        near = enough[np.argsort(np.abs(enough - stratum), kind="stable")][:1]
+        pair = np.append(typical[near], typical[stratum])
+        if near.size and pair.max() <= MOST_UNLIKE * pair.min():
+            out[stratum] = near[0]
+    left = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
+    while left.size:
+        alike = left[typical[left] <= MOST_UNLIKE * typical[left[0]]]
+        if labels[alike].sum() >= LEAST_KNOWN:
+            out[alike] = alike[0]
+        left = left[alike.size :]
+    return out

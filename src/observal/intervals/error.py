@@ -1,0 +1,236 @@
+"""Intervals for a pool method's classifier on the whole population, from the log's labels and the bought ones.
+
+**Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
+pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
+bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
+and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label. A
+method without such fits says so; then each row that was taken represents only itself.
+
+**Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
+Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
+
+**Estimate.** Rows of each kind are grouped into cells by propensity stratum and score, and a cell's labelled rows represent all
+its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
+``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
+multiple importance sampling with the rate of our own labelling measured in each cell. Cells with few labels borrow from cells that are
+alike, so P_c gives way to a_c: see :mod:`observal.intervals.trend`.
+
+**Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
+rows themselves. Part of a pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare,
+little of it is a mistake. The out-of-fold fits share most of their rows, so their mistakes are not independent; the standard error
+is raised by a twentieth for that, and by a fifth with CommitteeVC, whose estimator may overfit. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
+interval from collapsing where no mistake was seen.
+
+**Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
+without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
+
+**What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
+cell that were asked about and skipped. Both ends of the interval move by that much.
+
+**Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
+how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
+
+The interval is not a guarantee: it assumes that the rows of one cell are alike. `observal-research verify` measures how often it covers. It
+is about the share of mistakes, whatever they cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+from observal.intervals.cells import CONFIDENCE, CORRELATED, METHOD, Cells, make_cells
+from observal.intervals.contradiction import COMPARED, random_minus_log
+from observal.intervals.measures import BASELINE, measured
+from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
+from observal.learners.folds import dealt_folds
+from observal.problem.interval import Interval
+from observal.problem.plan import ASKED
+from observal.problem.problem import Problem
+
+COARSE_FOLDS = 4  # in which methods judge labels once more, to tell what more labels are worth
+# If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
+STILL = 0.5
+FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
+LEAST_LABELLED = 20  # rows, to say anything
+MOST_ROWS = 100_000  # of log and pool that are sorted into cells
+CONFOUNDED = "confounded error"
+
+Scores = tuple[Floats, Ints]
+"""A score, by which cells are cut, and the predicted class code of each row."""
+Gaps = Callable[[PoolState, Ints], Floats | None]
+"""From a state and rows to the gaps that these rows had in it; None where they are not known."""
+
+
+def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Gaps) -> Bools:
+    """Return which rows some round so far would have taken for their gap, had they been open in the pool.
+
+    Parameters
+    ----------
+    state : PoolState
+        After the last round.
+    propensity : array
+        Of the rows of log and pool.
+    n_logged : int
+        Rows of the log.
+    rows : int array
+        Positions in the stack of log and pool.
+    gaps : callable
+        From the state in which a round was planned and rows to the gaps that it was planned with; asked only where a plan has no
+        record of them. None where they are not to be had: then rows that the round took stand only for themselves.
+    """
+    taken = np.zeros(rows.size, dtype=bool)
+    while state.before is not None and state.plan is not None and state.planned_in is not None:
+        planned_in, plan, state = state.planned_in, state.plan, state.before
+        if plan.near is not None and plan.near_gaps is not None:
+            recorded = np.full(propensity.size, np.inf)
+            recorded[plan.near] = plan.near_gaps
+            here, asked = recorded[rows], recorded[n_logged + plan.asked]
+        else:
+            found = gaps(planned_in, np.append(rows, n_logged + plan.asked))
+            if found is None:
+                continue
+            here, asked = found[: rows.size], found[rows.size :]
+        reason = plan.reason[plan.action == ASKED]
+        # The gate lets rows through in the order of their propensity; the largest that passed marks how far it was open.
+        gated = reason == GATED
+        opened = propensity[rows] <= propensity[n_logged + plan.asked[gated]].max(initial=-np.inf)
+        taken |= opened & (here <= asked[gated].max(initial=-np.inf))
+        taken |= here <= asked[reason == FREE].max(initial=-np.inf)
+    return taken
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedLabels:
+    """The labelled rows, what fits that have not seen them say, and what each stands for.
+
+    Parameters
+    ----------
+    rows, codes : int arrays
+        The labelled rows of log and pool, and their classes.
+    scores, predicted : arrays
+        By a fit that has not seen the row.
+    cells : Cells
+        The cells that the rows were sorted into.
+    taken : bool array
+        Which of them some round would have taken for their gap.
+    better : float
+        By how much the classifier's error may be lower than that of the fits that judge, because they have fewer labels.
+    """
+
+    rows: Ints
+    codes: Ints
+    scores: Floats
+    predicted: Ints
+    cells: Cells
+    taken: Bools
+    better: float = 0.0
+
+    def allowing_for(self, gains: Floats) -> JudgedLabels:
+        """Return the labels with what the classifier may be better by than the fits that judge.
+
+        Parameters
+        ----------
+        gains : array
+            For each labelled row, by how much less often the classifier is wrong, if its fits with more labels go on as those with fewer did.
+        """
+        return replace(self, better=max(0.0, float(self.cells.row_weight @ gains)))
+
+    def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
+        """Return rows, classes, predicted classes and how much each row counts, all together 1."""
+        return self.rows, self.codes, self.predicted, self.cells.row_weight
+
+
+def judge_labels(
+    problem: Problem,
+    state: PoolState,
+    gaps: Gaps,
+    scores_of: Callable[[Ints], Scores],
+    out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
+    folds: int = FOLDS,
+    correlated: float = CORRELATED,
+) -> JudgedLabels | None:
+    """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
+
+    Parameters
+    ----------
+    problem : Problem
+        Log and pool.
+    state : PoolState
+        What was bought and skipped.
+    gaps : callable
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known; None where
+        such gaps are not to be had.
+    scores_of : callable
+        From rows to scores and predicted classes by the classifier itself.
+    out_of_fold : callable or pair of arrays
+        From labelled rows to train on and labelled rows to judge, as positions in ``state.labelled``, to the judged rows'
+        scores and predicted classes; or these for all labelled rows, where the method has them already.
+    folds : int
+        How many times to fit without some rows.
+    correlated : float
+        How much larger the standard error is than that of independent mistakes.
+    """
+    rows, codes = state.labelled(problem)
+    if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
+        return None
+    out_scores, predicted = left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
+    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
+    scores, _ = scores_of(frame)
+    scores[where] = out_scores
+    kind = np.isin(frame - problem.n_logged, taken_rows(state))  # whatever rounding does to their gaps
+    kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
+    bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
+    of_pool = frame >= problem.n_logged
+    target = problem.counts(frame)
+    sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
+    cells = replace(make_cells(*sorting), correlated=correlated).borrowing((predicted != codes).astype(np.float64))
+    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
+
+
+def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:
+    """Return intervals for the error and the other measures; precision, recall, prevalence and AUC with two classes only."""
+    names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
+    if judged is None:
+        codes = state.labelled(problem)[1]
+        reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
+        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
+    codes, predicted, cells = judged.codes, judged.predicted, judged.cells
+    values, classes = _values(codes, predicted), problem.logged.classes.tolist()
+    found = {name: cells.ratio(*values[name]) for name in names}
+    better = (1.0 - found["error"].unknown) * judged.better
+    found["error"] = replace(found["error"], low=max(0.0, found["error"].low - better))
+    found |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
+    found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
+    compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
+    picked = judged.rows[compared] >= problem.n_logged
+    for name, key in COMPARED.items():
+        if name in names and (
+            difference := random_minus_log(cells.of_label[compared], picked, values[name][0][compared])
+        ):
+            found[key] = difference
+    return found
+
+
+def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
+    """Return score and predicted class of each labelled row by a fit that has not seen it."""
+    scores, predicted = np.empty(codes.size), np.empty(codes.size, dtype=np.int64)
+    fold_of = dealt_folds(codes, folds)
+    for fold in np.unique(fold_of):
+        test = np.flatnonzero(fold_of == fold)
+        scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)
+    return scores, predicted
+
+
+def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
+    """Return what each measure divides by what, a value for each labelled row."""
+    ones, positive, said = np.ones(codes.size), (codes == 1).astype(np.float64), (predicted == 1).astype(np.float64)
+    return {
+        "error": ((predicted != codes).astype(np.float64), ones),
+        "precision": (positive * said, said),
+        "recall": (positive * said, positive),
+        "prevalence": (positive, ones),
+    }

@@ -1,0 +1,142 @@
+"""What is measured of a classifier beside its error, each with an interval from the same cells.
+
+**Baseline.** The error of always predicting the commonest class. A classifier differs from that only on rows where it says something else.
+Of those, it wins where it is right and loses where the row is of the commonest class: it is better than the baseline if and only if it
+wins more than half of these rows.
+
+**AUC.** The chance that a row of the positive class has a higher score than one of the other class, equal scores counting half. With V
+the chance that a row's score is on the right side of a row of the other class, it is the mean of V in either class. Moving one row
+moves V of all others as well, so each row counts twice (the first-order term of a two-sample U-statistic).
+
+**Balanced error.** The mean over classes of the share of their rows that is wrong.
+
+**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes; see :mod:`observal.problem.objectives`. Its
+baseline is the cost of always predicting the class for which that is lowest. The model costs less if and only if, of all that it wins and
+loses against this baseline in cost, it wins more than half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Floats, Ints
+from observal.intervals.cells import Cells
+from observal.problem.interval import Interval
+from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
+
+BASELINE, WINS, AUC, COST = "baseline", "wins over the baseline", "AUC", "cost"
+BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
+MOST_CLASSES = 10  # of a confusion matrix
+
+
+def confusion_key(actual: Any, said: Any) -> str:
+    """Return the name of the share of all rows that are of one class and said to be of another.
+
+    Examples
+    --------
+    >>> confusion_key("default", "paid")
+    'is default, said paid'
+    """
+    return f"is {actual}, said {said}"
+
+
+def measured(
+    cells: Cells, codes: Ints, predicted: Ints, scores: Floats, classes: Sequence[Any], objective: str = "error"
+) -> dict[str, Interval]:
+    """Return all measures but the error by name.
+
+    Parameters
+    ----------
+    cells : Cells
+        What each labelled row stands for.
+    codes, predicted : int arrays
+        The class of each labelled row, and what a fit that has not seen it says.
+    scores : array
+        How far each is on the side of the last class.
+    classes : sequence
+        The label values.
+    objective : str
+        See :mod:`observal.problem.objectives`; costs have a measure of their own.
+    """
+    ones, n_classes = np.ones(codes.size), len(classes)
+    commonest = int(np.argmax(np.bincount(codes, weights=cells.row_weight, minlength=n_classes)))
+    wrong, other = (predicted != codes).astype(np.float64), predicted != commonest
+    won = (other & (predicted == codes)).astype(np.float64)
+    found = {
+        BASELINE: cells.ratio((codes != commonest).astype(np.float64), ones),
+        WINS: cells.ratio(won, won + (other & (codes == commonest))),
+        BALANCED: cells.mean_of_classes(wrong, codes, n_classes),
+    }
+    if n_classes == 2:
+        found[AUC] = cells.mean_of_classes(right_side(scores, codes, cells.row_weight), codes, 2, moved=2.0)
+    if measure_of(objective) == COST:
+        found |= _costs(cells, codes, predicted, np.array(costs_of(objective)))
+    if n_classes <= MOST_CLASSES:
+        found |= {
+            confusion_key(a, b): cells.ratio(((codes == i) & (predicted == j)).astype(np.float64), ones)
+            for i, a in enumerate(classes)
+            for j, b in enumerate(classes)
+        }
+    return found
+
+
+def _costs(cells: Cells, codes: Ints, predicted: Ints, costs: Floats) -> dict[str, Interval]:
+    """Return the mean cost of a row, that of the cheapest constant prediction, and the share of costs won against it."""
+    most, share = float(costs.max()), costs[codes] / costs.max()
+    priors = np.bincount(codes, weights=cells.row_weight * share, minlength=costs.size)
+    cheapest = int(np.argmax(priors))  # always predicting it misses the least
+    won = share * ((predicted != cheapest) & (predicted == codes))
+    lost = share * ((predicted != cheapest) & (codes == cheapest))
+    ones = np.ones(codes.size)
+    return {
+        COST: cells.ratio(share * (predicted != codes), ones).times(most),
+        BASELINE_COST: cells.ratio(share * (codes != cheapest), ones).times(most),
+        COST_WINS: cells.ratio(won, won + lost),
+    }
+
+
+def right_side(scores: Floats, codes: Ints, weights: Floats) -> Floats:
+    """Return V: the chance that each row's score is on the right side of a row of the other class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> right_side(np.array([0.1, 0.4, 0.4]), np.array([0, 0, 1]), np.ones(3)).tolist()
+    [1.0, 0.5, 0.75]
+    """
+    values, place = np.unique(scores, return_inverse=True)
+    out = np.empty(scores.size)
+    for code in (0, 1):
+        other = codes != code
+        mass = np.bincount(place[other], weights=weights[other], minlength=values.size)
+        below = np.cumsum(mass) - mass / 2.0
+        share = below / max(float(mass.sum()), 1e-300)
+        out[~other] = (share if code == 1 else 1.0 - share)[place[~other]]
+    return out
+
+
+def judged_by(objective: str) -> tuple[str, ...]:
+    """Return the names of the measures that a model with an objective is judged by.
+
+    Examples
+    --------
+    >>> judged_by("recall=0.8"), judged_by("cost=1,10")
+    (('recall', 'precision'), ('cost',))
+    """
+    name = measure_of(objective)
+    return (name, *(other for other in TARGETS if name in TARGETS and other != name))
+
+
+def beats_baseline(intervals: Mapping[str, Interval], key: str = WINS) -> bool | None:
+    """Return whether a classifier is better than the baseline; None where that is not clear. `COST_WINS` compares costs.
+
+    Examples
+    --------
+    >>> beats_baseline({WINS: Interval(0.7, 0.6, 0.8, 0.95, "cells")}), beats_baseline({})
+    (True, None)
+    """
+    wins = intervals.get(key)
+    return None if wins is None or wins.low <= 0.5 <= wins.high else wins.low > 0.5

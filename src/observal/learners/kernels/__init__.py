@@ -1,0 +1,1 @@
+"""Compiled loops of trees and forests: arrays and scalars in, arrays out."""

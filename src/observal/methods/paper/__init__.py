@@ -1,8 +1,0 @@
-"""The paper's methods: Algorithm 1 on a finite class (``exact.py``), and the three linear learners of its experiments."""
-
-from observal.methods.paper.active18 import Active18
-from observal.methods.paper.active_vc import ActiveVC
-from observal.methods.paper.exact import ExactDBAL
-from observal.methods.paper.passive import Passive
-
-__all__ = ["Active18", "ActiveVC", "ExactDBAL", "Passive"]

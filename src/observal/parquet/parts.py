@@ -1,0 +1,383 @@
+"""Rows in Parquet that are used like an array, but read a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Ints
+from observal.errors import InvalidInput
+from observal.parquet.executors import Executor, Threads, executor_of
+from observal.parquet.files import Part, find_parts, parquet, read_batches, require_unchanged, schema_of, summed
+from observal.parquet.memory import PAUSE, give_back
+from observal.threads import one_thread
+
+BLOCK_ROWS = 16_384
+"""Rows that a function gets at once: they stay in the cache. Row groups that are a multiple of it are cut as an array would be."""
+_KEPT_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Parts:
+    """Rows in Parquet, one part for each row group; an array of shape (rows, features) to whoever asks for a few rows or for blocks.
+
+    Make one with :meth:`of`. ``X[a:b]`` and ``X[positions]`` read the parts that hold these rows and no others. :func:`map_blocks` goes
+    through all rows. ``np.asarray(X)`` reads everything into memory.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+        The row groups.
+    columns : tuple of str
+        The columns that features are made from.
+    width : int
+        The number of features.
+    dtype : dtype
+        Of the features.
+    decode : callable, optional
+        From an Arrow table with `columns` to an array; by default each column is a feature.
+    executor : Executor
+        What reads and computes.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> path = tempfile.mkdtemp() + "/rows.parquet"
+    >>> pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}), path, row_group_size=2)
+    >>> X = Parts.of(path)
+    >>> X
+    Parts(3 rows × 2 features in 2 parts)
+    >>> X[1:].tolist(), X[np.array([2, 0])].tolist()
+    ([[2.0, 5.0], [3.0, 6.0]], [[3.0, 6.0], [1.0, 4.0]])
+    """
+
+    parts: tuple[Part, ...]
+    columns: tuple[str, ...]
+    width: int
+    dtype: Any
+    decode: Callable[[Any], NDArray[Any]] | None = None
+    executor: Executor = field(default_factory=Threads)
+    is_finite: bool = False
+    _kept: dict[bytes, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, source: Any, features: Sequence[str] | None = None, exclude: Sequence[str] = (), executor: Any = None
+    ) -> Self:
+        """Return the rows at a path, folder, glob or URL; `features` are all columns by default, without those to `exclude`."""
+        found = cls(find_parts(source), (), 0, np.dtype(np.float64), executor=executor_of(executor))
+        return found.with_features(features, exclude)
+
+    def with_features(self, features: Sequence[str] | None, exclude: Sequence[str] = ()) -> Self:
+        """Return the same rows with other columns of numbers as features; all columns by default, without those to `exclude`."""
+        names, dtype = _numeric_columns(self.parts, features, exclude)
+        return replace(self, columns=names, width=len(names), dtype=dtype, _kept={})
+
+    def require_columns(self, what: str, names: Iterable[str | None]) -> None:
+        """Refuse columns that a file does not have, or whose values are of another type in another file; None is no column."""
+        import pyarrow as pa
+
+        for name in (name for name in names if name is not None):
+            if name not in self.names:
+                raise InvalidInput(
+                    f"{what} has no column {name!r}, its columns are {list(self.names)}; name an existing one."
+                )
+            fields = [schema.field(name) for schema in self._schemas]
+            try:
+                pa.unify_schemas([pa.schema([field]) for field in fields], promote_options="permissive")
+            except pa.ArrowException:
+                types = list(dict.fromkeys(str(field.type) for field in fields))
+                raise InvalidInput(
+                    f"Column {name!r} must hold the same kind of values in every file, but is {types[0]} in one and {types[1]} in another; "
+                    "make them the same."
+                ) from None
+
+    # -- like an array ------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.edges[-1]), self.width
+
+    @property
+    def ndim(self) -> int:
+        """Two."""
+        return 2
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns that every file has, features or not."""
+        found = [schema.names for schema in self._schemas]
+        return tuple(name for name in found[0] if all(name in names for names in found))
+
+    @cached_property
+    def _schemas(self) -> list[Any]:
+        """The Arrow schema of each file."""
+        return [schema_of(part) for part in {part.path: part for part in self.parts}.values()]
+
+    @cached_property
+    def edges(self) -> Ints:
+        """The first row of each part, and the number of rows."""
+        return np.cumsum([0, *(part.rows for part in self.parts)])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Parts({self.shape[0]} rows × {self.width} features in {len(self.parts)} parts)"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def __getitem__(self, which: Any) -> NDArray[Any]:
+        if isinstance(which, tuple):
+            rows, columns = which
+            return (
+                self._of_columns(columns) if isinstance(rows, slice) and rows == slice(None) else self[rows][:, columns]
+            )
+        if isinstance(which, slice):
+            begin, end, step = which.indices(len(self))
+            if step == 1 and end - begin == len(self):
+                return collect(_same, self)[0]
+            return self.take(np.arange(begin, end, step))
+        rows = np.asarray(which)
+        if rows.dtype == bool:
+            if rows.shape != (len(self),):
+                raise IndexError(f"{rows.size} flags for {len(self)} rows")
+            rows = np.flatnonzero(rows)
+        return self.take(rows) if rows.ndim else self.take(rows[None])[0]
+
+    def take(self, rows: Ints) -> NDArray[Any]:
+        """Return some rows, in the order given; each part that holds some of them is read once."""
+        if rows.size == 0:
+            return np.empty((0, self.width), dtype=self.dtype)
+        rows = self.positions(rows)
+        key = rows.tobytes()
+        if key not in self._kept:
+            out = np.empty((rows.size, self.width), dtype=self.dtype)
+            order = np.argsort(rows, kind="stable")
+            cuts = np.searchsorted(rows[order], self.edges)
+            wanted = [(k, rows[order[a:b]] - self.edges[k]) for k, (a, b) in enumerate(pairwise(cuts)) if a < b]
+            for (k, _), found in zip(wanted, self.executor.map(partial(_taken, self.bare), wanted), strict=True):
+                out[order[cuts[k] : cuts[k + 1]]] = found
+            if out.nbytes + len(key) > _KEPT_BYTES // 2:
+                return out
+            while sum(kept.nbytes for kept in self._kept.values()) + out.nbytes > _KEPT_BYTES:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = out
+        return self._kept[key].copy()
+
+    def positions(self, rows: Any) -> Ints:
+        """Return rows as positions from 0 on: −1 is the last row."""
+        given = np.asarray(rows)
+        if given.size and given.dtype.kind not in "iu":
+            raise IndexError(f"Rows must be whole numbers, but are {given.dtype}.")
+        given = given.astype(np.int64, copy=False)
+        found: Ints = np.where(given < 0, given + len(self), given)
+        wrong = (found < 0) | (found >= len(self))
+        if wrong.any():
+            raise IndexError(f"There is no row {int(given[wrong][0])} among {len(self)}.")
+        return found
+
+    def _of_columns(self, columns: Any) -> NDArray[Any]:
+        found = [np.atleast_2d(block) for block in map_blocks(partial(_columns, columns=columns), self)]
+        return np.concatenate(found) if np.ndim(columns) else np.concatenate([block[0] for block in found])
+
+    # -- part by part -------------------------------------------------------------------------------------------
+
+    @property
+    def bare(self) -> Parts:
+        """The same rows without whoever computes: what a worker gets."""
+        return replace(self, executor=Threads(1), _kept={})
+
+    def using(self, executor: Any) -> Parts:
+        """Return the same rows with another executor: see :func:`~observal.parquet.executor_of`."""
+        return replace(self, executor=executor_of(executor))
+
+    def with_checksums(self) -> Parts:
+        """Return the same rows with a checksum for each part; from then on a part whose bytes have changed is refused."""
+        return replace(self, parts=tuple(self.executor.map(summed, self.parts)))
+
+    def require_finite(self, what: str) -> Parts:
+        """Return the rows, or refuse those with NaN or infinite values; every part is read once."""
+        if self.is_finite:
+            return self
+        bad = sum(map_blocks(_not_finite, self))
+        if bad:
+            raise InvalidInput(
+                f"{what} must be finite, but {bad} of {self.shape[0] * self.width} values are NaN or infinite; impute or drop them "
+                "first."
+            )
+        return replace(self, is_finite=True)
+
+    def map(self, function: Callable[[NDArray[Any]], Any]) -> Iterator[list[Any]]:
+        """Yield, part after part, what a function makes of each block of rows."""
+        give_back()  # what came before, such as a fit, may have left much
+        with one_thread():
+            yield from self.executor.map(partial(_mapped, self.bare, function), range(len(self.parts)))
+
+    def blocks(self, k: int) -> Iterator[NDArray[Any]]:
+        """Yield the features of a part, a block at a time."""
+        for table in self.tables(k, self.columns):
+            yield _stacked(table, self.dtype) if self.decode is None else self.decode(table)
+
+    def tables(self, k: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield the rows of a part as they are in the file, an Arrow table for each block."""
+        import pyarrow as pa
+
+        part = self.parts[k]
+        require_unchanged(part)
+        wanted = None if columns is None else list(columns)
+        with parquet(part.path) as file:
+            left: list[Any] = []
+            for batch in read_batches(file, part, BLOCK_ROWS, wanted):
+                left.append(batch)
+                if sum(one.num_rows for one in left) >= BLOCK_ROWS:  # batches may be short where pages end
+                    table = pa.Table.from_batches(left)
+                    yield table.slice(0, BLOCK_ROWS)
+                    left = table.slice(BLOCK_ROWS).to_batches()
+            if left:
+                yield pa.Table.from_batches(left)
+
+    def raw_rows(self, rows: Sequence[int], columns: Sequence[str] | None = None) -> Any:
+        """Return some rows as they are in the files, all columns by default, as an Arrow table in the order given."""
+        import pyarrow as pa
+
+        wanted = self.positions(rows)
+        at = np.searchsorted(self.edges, wanted, side="right") - 1
+        nothing = schema_of(self.parts[0]).empty_table()
+        found, places = [nothing if columns is None else nothing.select(columns)], [np.empty(0, dtype=np.int64)]
+        for k in np.unique(at).tolist():  # one part in memory at a time
+            here = np.flatnonzero(at == k)
+            table = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
+            found.append(table.take(wanted[here] - int(self.edges[k])))
+            places.append(here)
+            del table
+            give_back(PAUSE)
+        whole = pa.concat_tables(found, promote_options="permissive")
+        return whole.take(np.argsort(np.concatenate(places))).combine_chunks()
+
+
+def _taken(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
+    """Return some rows of a part, given in increasing order."""
+    k, rows = wanted
+    out, begin = [], 0
+    for block in X.blocks(k):
+        a, b = np.searchsorted(rows, [begin, begin + len(block)])
+        out.append(block[rows[a:b] - begin])
+        begin += len(block)
+        if b == rows.size:
+            break
+    give_back(PAUSE)
+    return np.concatenate(out)
+
+
+def _mapped(X: Parts, function: Callable[[NDArray[Any]], Any], k: int) -> list[Any]:
+    made = [function(block) for block in X.blocks(k)]
+    give_back(PAUSE)
+    return made
+
+
+def _same(block: NDArray[Any]) -> tuple[NDArray[Any]]:
+    return (block,)
+
+
+def _columns(block: NDArray[Any], columns: Any) -> NDArray[Any]:
+    return block[:, columns]
+
+
+def _not_finite(block: NDArray[Any]) -> int:
+    return int(block.size - np.isfinite(block).sum())
+
+
+def map_blocks(function: Callable[[Any], Any], X: Any) -> Iterable[Any]:
+    """Yield what a function makes of each block of rows, in their order, whoever computes it.
+
+    Parameters
+    ----------
+    function : callable
+        From a block, an array or CSR matrix, to anything. With processes or a cluster it is pickled.
+    X : array, sparse matrix or Parts
+        The rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> list(map_blocks(len, np.zeros((20_000, 1))))
+    [16384, 3616]
+    """
+    if isinstance(X, Parts):
+        for results in X.map(function):
+            yield from results
+        return
+    begins = range(0, max(1, X.shape[0]), BLOCK_ROWS)
+    with one_thread():
+        yield from Threads().map(lambda begin: function(X[begin : begin + BLOCK_ROWS]), begins)
+
+
+def collect(function: Callable[[Any], tuple[NDArray[Any], ...]], X: Any) -> list[NDArray[Any]]:
+    """Return the arrays that a function makes of blocks of rows, each as one array for all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [column.tolist() for column in collect(lambda block: (block[:, 0], block[:, 0] > 1), np.array([[1.0], [2.0]]))]
+    [[1.0, 2.0], [False, True]]
+    """
+    out: list[NDArray[Any]] = []
+    done = 0
+    for columns in map_blocks(function, X):
+        if not out:
+            out = [np.empty((X.shape[0], *column.shape[1:]), dtype=column.dtype) for column in columns]
+        end = done + len(columns[0])
+        for whole, column in zip(out, columns, strict=True):
+            whole[done:end] = column
+        done = end
+    return out
+
+
+def _stacked(table: Any, dtype: Any) -> NDArray[Any]:
+    """Return columns of numbers as a row-major array, NaN where missing."""
+    out = np.empty((table.num_rows, table.num_columns), dtype=dtype)
+    for k, column in enumerate(table.columns):
+        out[:, k] = (column.cast("uint8") if column.type == "bool" else column).to_numpy()
+    return out
+
+
+def _numeric_columns(
+    parts: Sequence[Part], features: Sequence[str] | None, exclude: Sequence[str]
+) -> tuple[tuple[str, ...], Any]:
+    """Return the feature columns, and float32 if that holds all of them exactly, else float64."""
+    from pyarrow import types
+
+    schema = schema_of(parts[0])
+    names = tuple(features) if features is not None else tuple(n for n in schema.names if n not in exclude)
+    small = True
+    for name in names:
+        if name not in schema.names:
+            raise InvalidInput(
+                f"{parts[0].path} has no column {name!r}, its columns are {schema.names}; name existing ones."
+            )
+        kind = schema.field(name).type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise InvalidInput(
+                f"Feature column {name!r} must be numeric or boolean, but is {kind}; leave it out with features=, or make a campaign "
+                "with in_place=True, which encodes columns of any kind."
+            )
+        small &= types.is_boolean(kind) or kind.bit_width < 32 or types.is_float32(kind)
+    for path in dict.fromkeys(part.path for part in parts):
+        here = schema_of(next(part for part in parts if part.path == path))
+        wrong = next(
+            (name for name in names if name not in here.names or here.field(name).type != schema.field(name).type), None
+        )
+        if wrong is not None:
+            raise InvalidInput(
+                f"All files must have the same columns, but {wrong!r} differs in {path}; make them the same."
+            )
+    return names, np.dtype(np.float32 if small else np.float64)

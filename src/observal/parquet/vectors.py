@@ -1,0 +1,312 @@
+"""What is kept of every row of a big table: a number or two, read column by column; and ids, read for chosen rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints, frozen, sealed
+from observal.errors import InvalidInput, InvalidLabel
+from observal.parquet.memory import PAUSE, give_back
+from observal.parquet.parts import Parts
+from observal.problem.labels import class_array, distinct_labels, plain_label
+
+MOST_CLASSES = 127  # codes are kept in one byte
+PIECE_ROWS = 1 << 20  # of a vector that are looked at together
+
+
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """The labels of a big log: a byte for each row, −1 where the label was not revealed, and the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CodedLabels(np.array([0, -1, 1], dtype=np.int8), np.array(["no", "yes"], dtype=object))[np.array([2, 1])].tolist()
+    ['yes', None]
+    """
+
+    codes: NDArray[np.int8] = field(repr=False)
+    classes: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows."""
+        return (self.codes.size,)
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+    @property
+    def revealed(self) -> Bools:
+        """Which rows have a label."""
+        return np.asarray(self.codes >= 0)
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        codes, texts = self.codes[rows], self.classes.dtype.kind not in "fiub"
+        values = np.empty(self.classes.size + 1, dtype=object if texts else np.float64)
+        values[:-1], values[-1] = self.classes, None if texts else np.nan
+        return np.asarray(values[codes])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class LazyIds:
+    """Ids that stay in the file: those of chosen rows are read when somebody asks for them; without a column, rows are numbered.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> from observal.parquet import Parts
+    >>> path = tempfile.mkdtemp() + "/rows.parquet"
+    >>> pq.write_table(pa.table({"loan": ["a", "b"], "x": [1.0, 2.0]}), path)
+    >>> LazyIds(Parts.of(path, ["x"]), "loan")[np.array([1])].tolist()
+    ['b']
+    """
+
+    rows: Parts = field(repr=False)
+    column: str | None = None
+    first: int = 0
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows."""
+        return (len(self.rows),)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, which: Any) -> NDArray[Any]:
+        if isinstance(which, slice) and which == slice(None) and self.column is not None:
+            return read_column(self.rows, self.column, _plain_ids)
+        if isinstance(which, slice):
+            which = np.arange(*which.indices(len(self)))
+        at: Ints = np.asarray(which)
+        at = self.rows.positions(np.flatnonzero(at) if at.dtype == bool else at)
+        if self.column is None:
+            return at + self.first
+        if at.ndim == 0:
+            return self[at[None]][0]  # type: ignore[no-any-return]
+        return np.asarray(_plain_ids(self.rows.raw_rows(at.tolist(), [self.column]).column(0)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def tolist(self) -> list[Any]:
+        """Return all of them."""
+        return self[:].tolist()  # type: ignore[no-any-return]
+
+    def require_distinct(self, what: str) -> Ints:
+        """Refuse ids that are missing or occur twice, and return a number for each of them, sorted; the column is read once."""
+        if self.column is None:
+            return np.empty(0, dtype=np.int64)
+        keys: Ints = read_column(self.rows, self.column, partial(_id_keys, name=self.column, what=what))
+        keys.sort()
+        if (keys[1:] == keys[:-1]).any():
+            raise InvalidInput(
+                f"{what} must have distinct ids, but some in column {self.column!r} occur twice; drop or rename them."
+            )
+        return keys
+
+
+def _plain_ids(column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        return np.asarray(column.to_numpy()).astype(np.int64)
+    return np.array(column.cast(pa.large_string()).to_pylist(), dtype=object)
+
+
+def _id_keys(column: Any, name: str, what: str) -> Ints:
+    """Return a whole number for each id: itself, or 8 bytes of its text's digest."""
+    import hashlib
+
+    import pyarrow as pa
+
+    if column.null_count:
+        raise InvalidInput(f"{what} needs an id in every row, but {name!r} has empty ones; fill them in.")
+    if pa.types.is_integer(column.type):
+        return np.asarray(column.to_numpy()).astype(np.int64)
+    if not (
+        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_dictionary(column.type)
+    ):
+        raise InvalidInput(
+            f"{what} needs whole numbers or text as ids, but {name!r} is {column.type}; choose another column."
+        )
+    digests = (
+        hashlib.blake2b(value.encode(), digest_size=8).digest() for value in column.cast(pa.large_string()).to_pylist()
+    )
+    return np.frombuffer(b"".join(digests), dtype=np.int64)
+
+
+def read_column(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    """Return one column of all rows as one array, converted block by block."""
+    out: NDArray[Any] | None = None
+    done = 0
+    for part in rows.executor.map(partial(_column_of_part, rows.bare, name, convert), range(len(rows.parts))):
+        if out is None:
+            out = np.empty(len(rows), dtype=part.dtype)
+        out[done : done + part.size] = part
+        done += part.size
+    return np.empty(0) if out is None else out
+
+
+def _column_of_part(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]], k: int) -> NDArray[Any]:
+    made = np.concatenate([convert(table.column(0)) for table in rows.tables(k, [name])])
+    give_back(PAUSE)
+    return made
+
+
+def read_floats(rows: Parts, name: str, role: str, what: str) -> Floats:
+    """Return a column that must have a finite number in every row."""
+    return sealed(read_column(rows, name, partial(_floats, name=name, role=role, what=what)))
+
+
+def _floats(column: Any, name: str, role: str, what: str) -> Floats:
+    from pyarrow import types
+
+    kind = column.type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise InvalidInput(f"{what} needs numbers in the {role} column {name!r}, but it has type {kind}; correct it.")
+    values = np.asarray((column.cast("uint8") if types.is_boolean(kind) else column).to_numpy(), dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidInput(
+            f"{what} needs a number in every row of the {role} column {name!r}, but some are missing; fill them in."
+        )
+    return values
+
+
+def read_coded_labels(
+    rows: Parts,
+    name: str,
+    classes: Sequence[Any] | None,
+    as_label: Callable[[Any, Sequence[Any] | None], Any] | None = None,
+) -> CodedLabels:
+    """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers.
+
+    `as_label` returns what a value and the classes make the label, None if it is missing; by default labels are taken as they are.
+    """
+    seen: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
+    codes = np.empty(len(rows), dtype=np.int8)
+    done = 0
+    for values, places in rows.executor.map(partial(_labels_of_part, rows.bare, name), range(len(rows.parts))):
+        if as_label is not None:
+            values = [as_label(value, classes) for value in values]  # noqa: PLW2901
+        for value in (value for value in values if value is not None):
+            if classes is not None and value not in seen:
+                raise InvalidLabel(
+                    f"A label of the log must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or "
+                    "name all classes with classes=."
+                )
+            if len(seen) >= MOST_CLASSES and value not in seen:
+                raise InvalidLabel(
+                    f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
+                )
+            seen.setdefault(value, len(seen))
+        lookup = np.array([*(-1 if value is None else seen[value] for value in values), -1], dtype=np.int8)
+        codes[done : done + places.size] = lookup[places]
+        done += places.size
+    listed = np.empty(len(seen), dtype=object)
+    listed[:] = list(seen)
+    if classes is None:  # the order of the values, not of their first rows
+        ordered = distinct_labels(listed)
+        place = {value: code for code, value in enumerate(ordered.tolist())}
+        moved = np.array([*(place[value] for value in seen), -1], dtype=np.int8)
+        codes, listed = moved[codes], ordered
+    return CodedLabels(frozen(codes), class_array(listed.tolist()))
+
+
+def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[np.int8]]:
+    """Return the labels that occur in a part, and the place of each row's label among them; the last is "not revealed"."""
+    seen: dict[Any, int] = {}
+    out = []
+    for table in rows.tables(k, [name]):
+        column = table.column(0).combine_chunks()
+        _require_label_type(column.type, name)
+        column = column if hasattr(column, "indices") else column.dictionary_encode()
+        values = [plain_label(value) for value in column.dictionary.to_pylist()]
+        if len(values) > MOST_CLASSES:
+            raise InvalidLabel(
+                f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
+            )
+        lookup = np.array([*(-1 if v is None else seen.setdefault(v, len(seen)) for v in values), -1], dtype=np.int16)
+        out.append(
+            lookup[np.asarray(column.indices.fill_null(len(values)).to_numpy(zero_copy_only=False), dtype=np.int64)]
+        )
+    return list(seen), np.concatenate(out).astype(np.int8)
+
+
+def _require_label_type(kind: Any, name: str) -> None:
+    from pyarrow import types
+
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    if not (
+        types.is_primitive(plain)  # numbers, booleans, dates and times
+        or types.is_null(plain)
+        or types.is_decimal(plain)
+        or types.is_string(plain)
+        or types.is_large_string(plain)
+        or types.is_string_view(plain)
+    ):
+        raise InvalidLabel(
+            f"Labels must be numbers, text, booleans or dates, but column {name!r} has type {kind}; name another column."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """Two vectors one after the other, without a copy of both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Stacked(np.array([0.5]), np.array([0.1, 0.2]))[np.array([2, 0])].tolist()
+    [0.2, 0.5]
+    """
+
+    top: Floats = field(repr=False)
+    bottom: Floats = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """The number of both."""
+        return self.top.size + self.bottom.size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, rows: Any) -> Floats:
+        at, out = np.asarray(rows), np.empty(np.shape(rows))
+        of_top = at < self.top.size
+        out[of_top] = self.top[at[of_top]]
+        out[~of_top] = self.bottom[at[~of_top] - self.top.size]
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.concatenate([self.top, self.bottom])
+
+
+def pieces(n_rows: int) -> Iterator[slice]:
+    """Yield slices over so many rows, none so long that a copy of it matters.
+
+    Examples
+    --------
+    >>> [piece.stop for piece in pieces(3)]
+    [3]
+    """
+    for begin in range(0, n_rows, PIECE_ROWS):
+        yield slice(begin, min(begin + PIECE_ROWS, n_rows))
+
+
+def pieces_of(values: Any) -> Iterator[Floats]:
+    """Yield a vector, or two that are stacked, piece by piece."""
+    for whole in (values.top, values.bottom) if isinstance(values, Stacked) else (values,):
+        for piece in pieces(len(whole)):
+            yield whole[piece]

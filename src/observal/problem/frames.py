@@ -1,0 +1,254 @@
+"""Tables of features as a user gave them: pandas, polars or pyarrow, with text, categories and missing values. Only rows are selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Floats, Ints, check_features
+from observal.errors import InvalidInput
+from observal.problem.labels import is_missing
+
+ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The features of a log or a pool as the user's own table. As an array it is its numbers, or an error that says what to do.
+
+    Parameters
+    ----------
+    native : pandas, polars or pyarrow table
+        Not copied: do not change it afterwards.
+    what : str
+        What the columns are called in messages.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> frame = Frame(pd.DataFrame({"home": ["own", None], "age": [30.0, np.nan]}), "The log's features")
+    >>> frame.shape, frame.names
+    ((2, 2), ['home', 'age'])
+    >>> np.asarray(frame)
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: The log's features must be finite numbers here, but column 'home' has missing or other values (str); use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is.
+    """
+
+    native: Any
+    what: str
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.native.shape
+        return int(rows), int(columns)
+
+    @property
+    def names(self) -> list[Any]:
+        """The columns."""
+        return list(getattr(self.native, "column_names", self.native.columns))
+
+    @property
+    def types(self) -> list[Any]:
+        """The type of each column, in the words of the user's own library."""
+        schema: Any = getattr(self.native, "schema", None)
+        return list(schema.types if hasattr(schema, "types") else self.native.dtypes)
+
+    @property
+    def library(self) -> str:
+        """Whose table it is."""
+        return type(self.native).__module__.split(".")[0]
+
+    def to_bytes(self) -> NDArray[np.uint8] | None:
+        """Return the table in Arrow's file format; None if it would not come back as it is."""
+        import pyarrow as pa
+
+        try:
+            if self.library == "pandas":
+                table = pa.Table.from_pandas(self.native)
+            else:
+                table = self.native if self.library == "pyarrow" else self.native.to_arrow()
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            packed = np.frombuffer(sink.getvalue(), dtype=np.uint8)
+            back = Frame.from_bytes(packed, self.library, self.what)
+        except (pa.ArrowException, AttributeError, TypeError):
+            return None
+        return packed if back.types == self.types and back.names == self.names else None
+
+    @classmethod
+    def from_bytes(cls, packed: NDArray[Any], library: str, what: str) -> Self:
+        """Return the table that :meth:`to_bytes` packed."""
+        import pyarrow as pa
+
+        table = pa.ipc.open_file(pa.py_buffer(packed.tobytes())).read_all()
+        table.validate(full=True)
+        if library == "pandas":
+            return cls(table.to_pandas(), what)
+        if library == "polars":
+            import polars as pl
+
+            return cls(pl.from_arrow(table), what)
+        if library == "pyarrow":
+            return cls(table, what)
+        raise ValueError(f"a table of {library!r:.20}")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the numbers, if there is nothing else in the table."""
+        try:
+            return np.asarray(check_features(self.native, self.what), dtype=dtype)
+        except InvalidInput:
+            raise InvalidInput(self.not_numbers(f"{self.what} must be finite numbers here")) from None
+
+    def for_ranks(self, rows: Ints) -> Floats:
+        """Return some rows as numbers that can be ranked: missing values come first, and columns of other kinds count as constant."""
+        import narwhals as nw
+
+        table = nw.from_native(rows_of(self.native, rows), eager_only=True)
+        out = np.zeros((rows.size, self.shape[1]))
+        for k, (name, kind) in enumerate(table.schema.items()):
+            if kind.is_numeric() or kind == nw.Boolean:
+                values = [-np.inf if is_missing(value) else value for value in table[name].to_list()]
+                out[:, k] = np.array(values, dtype=np.float64)
+        return out
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return np.asarray(np.asarray(self)[rows])
+
+    def not_numbers(self, wanted: str, instead: str = ENCODE_OR_PIPELINE) -> str:
+        """Return a sentence that names the first column with anything but finite numbers."""
+        for name, kind in zip(self.names, self.types, strict=True):
+            try:
+                check_features(np.asarray(self.native[name])[:, None], self.what)
+            except InvalidInput:
+                return f"{wanted}, but column {name!r} has missing or other values ({kind}); {instead}."
+        return f"{wanted}, but the table has missing or other values; {instead}."
+
+
+def frame_of(X: Any, what: str) -> Frame | None:
+    """Return the features as a :class:`Frame` if they are a table of pandas, polars or pyarrow; else None."""
+    if isinstance(X, Frame):
+        return X
+    if isinstance(X, np.ndarray | list | tuple) or not hasattr(type(X), "columns"):
+        return None
+    import narwhals as nw  # lazy: most users pass arrays
+
+    try:
+        table = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.NarwhalsError:  # two columns of one name
+        return None
+    return Frame(X, what) if isinstance(table, nw.DataFrame) else None
+
+
+def read_features(X: Any, what: str) -> tuple[Any, Frame | None]:
+    """Return features as numbers and as a table: of arrays there is no table, and of a table with text the numbers are the table itself."""
+    frame = frame_of(X, what)
+    if frame is None:
+        return check_features(X, what), None
+    try:
+        return check_features(frame.native, what), frame
+    except InvalidInput:
+        return frame, frame
+
+
+def rows_of(X: Any, rows: Any) -> Any:
+    """Return some rows of an array, a CSR matrix or a table.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> rows_of(pd.DataFrame({"home": ["own", "rent", "own"]}), np.array([2, 1])).home.tolist()
+    ['own', 'rent']
+    """
+    if not hasattr(type(X), "columns"):
+        return X[rows]
+    import narwhals as nw
+
+    if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+        rows = np.flatnonzero(rows)
+    return nw.from_native(X, eager_only=True)[rows].to_native()
+
+
+def joined(top: Any, bottom: Any) -> Any:
+    """Return the rows of two tables with the same columns as one table."""
+    import narwhals as nw
+
+    both = [nw.from_native(one, eager_only=True) for one in (top, bottom)]
+    return nw.concat(both, how="vertical").to_native()
+
+
+def difference(log: Frame | None, pool: Frame | None) -> str | None:
+    """Return in one sentence why two tables cannot be one; None if they can.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> difference(Frame(pd.DataFrame({"age": [1, 2]}), "log"), Frame(pd.DataFrame({"age": [0.5, 1.0]}), "pool"))
+    "Log and pool must have the same types of columns, but column 'age' is int64 in the log and float64 in the pool; convert one of them, as in pool.astype({'age': log['age'].dtype})."
+    """
+    if log is None or pool is None or type(log.native) is not type(pool.native):
+        kinds = ["an array" if one is None else f"a table of {one.library}" for one in (log, pool)]
+        return f"Log and pool must both be tables of one library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
+    if log.names != pool.names:
+        strange = sorted(set(log.names) ^ set(pool.names), key=str) or log.names
+        return (
+            f"Log and pool must have the same columns in the same order, but differ in {', '.join(map(repr, strange[:5]))}; "
+            "give both the same columns."
+        )
+    for name, one, other in zip(log.names, log.types, pool.types, strict=True):
+        if one != other and str(one) == str(other):
+            return (
+                f"Log and pool must have the same categories in a column, but those of {name!r} differ; give both the same ones, as in "
+                f"astype(pandas.CategoricalDtype([…]))."
+            )
+        if one != other:
+            return (
+                f"Log and pool must have the same types of columns, but column {name!r} is {one} in the log and {other} in the pool; "
+                f"convert one of them, as in pool.astype({{{name!r}: log[{name!r}].dtype}})."
+            )
+    return None
+
+
+def read_frame(
+    frame: Any, what: str, features: Sequence[str] | None, **roles: str | None
+) -> tuple[dict[str | None, NDArray[Any]], Any, Frame]:
+    """Return the columns with a role (label, propensity, …), and the features as numbers, if they are, and as a table."""
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True)
+    named = {role: column for role, column in roles.items() if column is not None}
+    for role, column in [*named.items(), *(("feature", name) for name in features or ())]:
+        if column not in table.columns:
+            raise InvalidInput(
+                f"The table has no column {column!r} for the {role}, its columns are {table.columns}; name an existing one."
+            )
+    chosen = list(features) if features is not None else [c for c in table.columns if c not in named.values()]
+    columns: dict[str | None, NDArray[Any]] = {
+        column: np.asarray(table[column].to_list(), dtype=object) if role == "label" else table[column].to_numpy()
+        for role, column in named.items()
+    }
+    kept = Frame(table.select(chosen).to_native(), what)
+    return columns, _numbers([table[name] for name in chosen], len(table), kept), kept
+
+
+def _numbers(columns: Sequence[Any], n_rows: int, otherwise: Frame) -> Any:
+    """Return columns of numbers and booleans as one array, or the table they come from if they have missing values or anything else."""
+    import narwhals as nw
+
+    if not columns:
+        return np.empty((n_rows, 0))
+    if not all(column.dtype.is_numeric() or column.dtype == nw.Boolean for column in columns):
+        return otherwise
+    if any(column.null_count() for column in columns):
+        return otherwise
+    X = np.column_stack([column.to_numpy().astype(np.float64) for column in columns])
+    return X if np.isfinite(X).all() else otherwise

@@ -1,0 +1,79 @@
+"""What the intervals are about, and when enough labels are bought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from observal.checks import check_share, keep
+from observal.errors import InvalidInput
+from observal.problem.objectives import check_objective
+
+Looks = Literal["planned", "always", "once"]
+LOOKS: tuple[Looks, ...] = ("planned", "always", "once")
+
+
+def check_looks(looks: str) -> None:
+    """Refuse what is not a kind of looks.
+
+    Examples
+    --------
+    >>> check_looks("planned")
+    """
+    if looks not in LOOKS:
+        raise InvalidInput(f"looks must be one of {', '.join(LOOKS)}, but is {looks!r}; choose one of them.")
+
+
+POPULATIONS = {"both": "log and pool together", "pool": "the pool", "log": "the log"}
+WHEN = {
+    "planned": "hold at all rounds up to the budget together",
+    "always": "hold at all rounds together, however many follow",
+    "once": "hold at a single round that was settled beforehand",
+}
+
+
+@dataclass(frozen=True)
+class Goals:
+    """What the intervals are about, and when enough labels are bought.
+
+    Parameters
+    ----------
+    population : {"both", "pool", "log"}
+        Whose error is measured: that of log and pool as one population, of the pool alone or of the log alone.
+    looks : {"planned", "always", "once"}
+        At which rounds the intervals hold together: all up to the budget; all, however many follow; or a single one. See
+        :mod:`observal.intervals.looks`.
+    tolerance : float, optional
+        Stop when the labels that are left are unlikely to lower the error by more than this; None never stops for that.
+    width : float, optional
+        Stop when the interval for the error is narrower than this.
+    objective : str
+        What the classifier is for, which decides its threshold: see :mod:`observal.problem.objectives`.
+    """
+
+    population: str = "both"
+    looks: Looks = "planned"
+    tolerance: float | None = None
+    width: float | None = None
+    objective: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.population not in POPULATIONS:
+            raise InvalidInput(f"population must be one of {', '.join(POPULATIONS)}, but is {self.population!r}.")
+        check_looks(self.looks)
+        check_objective(self.objective)
+        for name in ("tolerance", "width"):
+            if (value := getattr(self, name)) is not None:
+                keep(
+                    self, **{name: check_share(value, name, inner=True, fix="write 0.2 points as 0.002, or give None")}
+                )
+
+    def words(self) -> str:
+        """Return what the intervals are about.
+
+        Examples
+        --------
+        >>> Goals("pool").words()
+        'about the pool; they hold at all rounds up to the budget together'
+        """
+        return f"about {POPULATIONS[self.population]}; they {WHEN[self.looks]}"

@@ -1,0 +1,126 @@
+"""A round before and after its answers: what a method decides (``Plan``), what people see (``Query``), what they say (``Answers``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints, Signs, check_near, check_plan
+
+ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
+ACTION_NAMES = np.array(["asked", "inferred", "passed"])
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a method decides about a round before any answer is known.
+
+    Parameters
+    ----------
+    positions : int array
+        The pool rows looked at, in order.
+    query_probability : float array
+        Each row's chance of being asked about.
+    action : int8 array
+        ``ASKED``, ``INFERRED`` or ``PASSED``.
+    inferred : int array
+        The class code given without asking, where ``action == INFERRED``. Of asked rows, the method's own guess, where it
+        notes one in `doubt`; else it means nothing.
+    reason : int8 array
+        For each row, which of `reasons` applies.
+    reasons : tuple of str
+        The sentences that `reason` points to.
+    shuffled : bool
+        Whether the rows are in random order. If so, looking at only the first of them lowers every row's chance of being asked
+        about by the same factor.
+    doubt : float array, optional
+        The chance, by the method's own estimate before any answer, that the guess in `inferred` is wrong.
+    near, near_gaps : arrays, optional
+        The rows of the stack of log and pool that are as uncertain as those that the plan takes because they are uncertain, and how
+        uncertain each is; labelled rows are judged as if their labels were not known. Without them, intervals fit the round again.
+    """
+
+    positions: Ints
+    query_probability: Floats
+    action: Signs
+    inferred: Ints
+    reason: Signs
+    reasons: tuple[str, ...]
+    shuffled: bool = False
+    doubt: Floats | None = None
+    near: Ints | None = None
+    near_gaps: Floats | None = None
+
+    def __post_init__(self) -> None:
+        rows = (self.positions, self.query_probability, self.action, self.inferred, self.reason)
+        check_plan(*rows, len(ACTION_NAMES), len(self.reasons), self.doubt)
+        check_near(self.near, self.near_gaps)
+
+    @cached_property
+    def asked(self) -> Ints:
+        """Pool positions whose labels are asked for, in order."""
+        return np.asarray(self.positions[self.action == ASKED])
+
+    def with_near(self, rows: Ints | None) -> Plan:
+        """Return the plan with more rows noted as near: it would have taken them, had they been in the pool.
+
+        If `rows` is None, they are not known, and the plan then records none at all.
+        """
+        if self.near is None or self.near_gaps is None:
+            return self
+        if rows is None:
+            return replace(self, near=None, near_gaps=None)
+        gaps = np.append(self.near_gaps, np.zeros(rows.size))
+        return replace(self, near=np.append(self.near, rows), near_gaps=gaps)
+
+    def cut(self, label_budget: int) -> Plan:
+        """Return the plan cut off right after the last label that the budget pays for."""
+        beyond = np.flatnonzero(self.action == ASKED)[label_budget:]
+        if beyond.size == 0:
+            return self
+        end = int(beyond[0])
+        return Plan(
+            self.positions[:end],
+            self.query_probability[:end] * (end / self.positions.size if self.shuffled else 1.0),
+            self.action[:end],
+            self.inferred[:end],
+            self.reason[:end],
+            self.reasons,
+            self.shuffled,
+            None if self.doubt is None else self.doubt[:end],
+            self.near,
+            self.near_gaps,
+        )
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a method plans no more rounds."""
+
+    reason: str = "every pool row has been looked at"
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers to a plan, one for each row of ``plan.asked``."""
+
+    codes: Ints
+    answered: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """The rows to label now."""
+
+    ids: NDArray[Any]
+    positions: Ints
+    round: int
+    query_probability: Floats
+    reason: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.positions)

@@ -1,0 +1,5 @@
+"""``python -m observal_research`` is the command line of the research around observal."""
+
+from observal_research.cli import main
+
+main()
