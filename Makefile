@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/ready
+DEMO_READY := .venv/ready-demo
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 # Compiled kernels are kept between runs, out of the source tree.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 # So are compiled modules, whatever the shell says: each of the many processes of the tests would compile them again.
@@ -10,11 +12,19 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test lint system verify bench docs clean
 
 $(READY): pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $(READY)
+	@echo "Installing observal and its development tools into .venv …"
+	@$(PYTHON) -m venv .venv
+	@$(INSTALL) '.[dev]'
+	@touch $(READY) $(DEMO_READY)
 
-demo: $(READY)
+# The demo needs none of the development tools.
+$(DEMO_READY): pyproject.toml
+	@echo "Installing observal into .venv …"
+	@$(PYTHON) -m venv .venv
+	@$(INSTALL) .
+	@touch $(DEMO_READY)
+
+demo: $(DEMO_READY)
 	$(BIN)/observal demo --out out/demo
 
 lint: $(READY)
@@ -40,7 +50,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/results.py
 
 docs: $(READY)
-	@$(BIN)/python -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/python -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || $(INSTALL) '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is at site/index.html"
 
