@@ -21,6 +21,7 @@ from observal.journal.settings import ANYONE, new_settings
 from observal.methods import AutoVC, Method
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
+from observal.problem.method import check_method
 from observal.problem.plan import Query
 from observal.problem.problem import Problem
 from observal.problem.result import Round, RunResult
@@ -93,7 +94,7 @@ class Session(LabelLoop):
         objective: Any = "error",
         executor: Any = None,
     ) -> None:
-        method = AutoVC() if method is None else method
+        method = AutoVC() if method is None else check_method(method)
         problem = Problem(logged, pool).for_method(method).using(executor)
         journal = MemoryJournal(problem)
         goals = {

@@ -268,8 +268,7 @@ class Course:
             for state in replay(method, self.problem, self.codes, streams, max_labels):
                 yield method.describe(self.problem, state)
             return
-        unused: tuple[str, ...] = getattr(method, "begins_without", ())
-        common: Any = replace(method, **dict.fromkeys(unused, 1.0))  # type: ignore[type-var]
+        common: Any = replace(method, **dict.fromkeys(method.begins_without, 1.0))  # type: ignore[type-var]
         for number, problem in enumerate(self.starts):
             if (common, number) not in begun:
                 begun[common, number] = method.begin(problem, streams(0, 0))

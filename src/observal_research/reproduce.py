@@ -343,4 +343,5 @@ def write_files(outcome: Reproduction, folder: Path) -> None:
 
 
 def _params(method: Any) -> dict[str, float]:
-    return {name: float(getattr(method, name)) for name in SYMBOLS if hasattr(method, name)}
+    settings = asdict(method)
+    return {name: float(settings[name]) for name in SYMBOLS if name in settings}

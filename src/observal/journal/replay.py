@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Floats
+from observal.checks import Floats, Ints
 from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
@@ -100,7 +100,7 @@ class Replay:
         label_budget: int | None = None,
     ) -> None:
         self.goals, self.label_budget = goals or Goals(), label_budget
-        if not getattr(method, "by_parts", False):
+        if not method.by_parts:
             problem = problem.in_memory()
         self.problem = replace(problem, population=self.goals.population, objective=self.goals.objective)
         self._method, self._random_state = method, random_state
@@ -170,11 +170,11 @@ class Replay:
 
         None where the plan notes none, or where the method cannot tell.
         """
-        if plan.near is None or not hasattr(self._method, "near_of"):
+        if plan.near is None:
             return None
         rows = np.arange(first, len(self.problem.pool))
-        found: list[int] = self._method.near_of(self.problem, self._states[base], plan, rows).tolist()
-        return found
+        near = self._method.near_of(self.problem, self._states[base], plan, rows)
+        return None if near is None else near.tolist()
 
     def round(self, k: int) -> Round:
         """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""
@@ -183,15 +183,14 @@ class Replay:
         return self._described[k]
 
     def estimator(self, k: int) -> Any:
-        """Return the classifier of a closed round; a method that has `estimator_of` need not look at the pool for it."""
-        if k not in self._described and hasattr(self._method, "estimator_of"):
-            return self._method.estimator_of(self.problem, self._states[k])
-        return self.round(k).estimator
+        """Return the classifier of a closed round, which the method may know without looking at the pool."""
+        if k in self._described:
+            return self._described[k].estimator
+        return self._method.estimator_of(self.problem, self._states[k])
 
     def returned(self, k: int) -> int | None:
         """Return the earlier round whose classifier a run that ends at a closed round returns; None if it returns its own."""
-        found = getattr(self._method, "returned_round", None)
-        return None if found is None else found(self.problem, self._states[k])
+        return self._method.returned_round(self.problem, self._states[k])
 
     def intervals(self, k: int) -> Later:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
@@ -202,7 +201,7 @@ class Replay:
 
     def record(self) -> Recorded | None:
         """Return what is known after the last closed round, if that costs no further fit; else None."""
-        if not getattr(self._method, "records_rounds", False):
+        if not self._method.records_rounds:
             return None
         state, round_ = self._states[-1], self.round(self.closed)
         if any(plan.near is None for plan in state.plans()):
@@ -252,10 +251,9 @@ class Replay:
         rows = len(self.problem.pool)
         return self._labels(0) + (rows if self.label_budget is None else min(rows, self.label_budget))
 
-    def judged(self) -> Any:
+    def judged(self) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows as fits that have not seen them judge them, where the method can tell; else None."""
-        judged = getattr(self._method, "judged", None)
-        return None if judged is None else judged(self.problem, self._states[-1])
+        return self._method.judged(self.problem, self._states[-1])
 
     def still_to_gain(self, more: int | None = None) -> float | None:
         """Return by how much the labels that are left may lower the error; None where it is too early to tell.
@@ -267,8 +265,7 @@ class Replay:
         if bought < LEAST_BOUGHT:
             return None
         half = max(k for k, count in enumerate(counts) if count - counts[0] <= bought / 2)
-        calibrated = getattr(self._method, "calibrated", False)
-        gain = gained(self._chances_after(self.closed), self._chances_after(half), calibrated)
+        gain = gained(self._chances_after(self.closed), self._chances_after(half), self._method.calibrated)
         end = self._labels_at_end if more is None else counts[-1] + more
         return still_to_gain(gain, counts[-1], counts[half], end)
 

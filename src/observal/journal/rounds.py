@@ -49,7 +49,7 @@ class RoundOpener(JournalReader):
         """
         ledger = self._ledger
         left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings["pool_rows"]
-        able = left and getattr(ledger.settings["method"], "plans_ahead", False)
+        able = left and ledger.settings["method"].plans_ahead
         return bool(
             able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
         )
@@ -99,7 +99,7 @@ class RoundOpener(JournalReader):
     def _still_to_gain(self, transaction: Transaction) -> float | None:
         """Return what the labels that are left may gain, if the run is to stop by that."""
         settings = self._ledger.settings
-        if goals_of(settings).tolerance is None or not getattr(settings["method"], "stops_early", False):
+        if goals_of(settings).tolerance is None or not settings["method"].stops_early:
             return None
         return self._replayed(transaction).still_to_gain()
 

@@ -24,6 +24,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.settings import new_settings, observal_version
 from observal.methods import Method
 from observal.problem.data import LoggedData, Pool
+from observal.problem.method import check_method
 from observal.problem.plan import Plan
 from observal.problem.problem import Problem
 
@@ -83,7 +84,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
     try:
         if not (isinstance(record["logged"], LoggedData) and isinstance(record["pool"], Pool)):
             raise TypeError("it has no log or no pool")
-        problem = Problem(record["logged"], record["pool"]).for_method(record["method"])
+        problem = Problem(record["logged"], record["pool"]).for_method(check_method(record["method"]))
         overlap = record.get("overlap", 1)  # version 0.1 had none
         budget, seed, goals = record["label_budget"], record["random_state"], dict(record.get("goals", ()))
         about: dict[str, Any] = {"notes": record["notes"]} if "notes" in record else {}

@@ -16,6 +16,7 @@ from observal.methods import AutoVC, Method
 from observal.parquet import Parts
 from observal.problem.data import Pool
 from observal.problem.goals import Goals
+from observal.problem.method import check_method
 from observal.problem.objectives import canonical
 from observal.problem.problem import Problem
 
@@ -50,9 +51,7 @@ def new_settings(
     check_whole(random_state, "random_state", 0)
     if label_budget is not None:
         check_whole(label_budget, "label_budget", 0)
-    method = AutoVC() if method is None else method
-    if isinstance(method, type) or not hasattr(method, "begin"):
-        raise InvalidInput(f"method must be a method such as AutoVC(), but is {method!r}; pass an instance.")
+    method = AutoVC() if method is None else check_method(method)
     logged, pool = problem.logged, problem.pool
     names = _feature_names(pool)
     unnamed = {"id": "row" if "id" in names else "id", "label": "label", "features": names}
@@ -62,7 +61,7 @@ def new_settings(
         chosen["population"], note = _population(problem, entries["features"])
         entries["notes"] = [*entries["notes"], *note]
     chosen["objective"] = canonical(chosen.get("objective") or "error", logged.classes.tolist())
-    if chosen["objective"] != "error" and not getattr(method, "follows_objective", False):
+    if chosen["objective"] != "error" and not method.follows_objective:
         raise InvalidInput(
             f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {chosen['objective']!r}; "
             "use AutoVC or NewtonVC, or leave the objective out."

@@ -24,6 +24,7 @@ from observal.learners.members import (
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.problem.frames import rows_of
 from observal.problem.interval import Interval
+from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -38,7 +39,7 @@ CORRELATED = (
 
 
 @dataclass(frozen=True, repr=False)
-class CommitteeVC:
+class CommitteeVC(Method[PoolState]):
     """Any classifier on clipped, tempered importance weights; asks where a committee is undecided.
 
     The committee of a random forest is its trees. That of any other classifier is a few more fits on bootstrap samples.
@@ -101,7 +102,6 @@ class CommitteeVC:
     tempering: float = 0.5
     clip_constant: float = 4.0
 
-    curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
     takes_frames: ClassVar[bool] = True
     plans_ahead: ClassVar[bool] = True

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Bools, Floats, Ints, check_number, keep
+from observal.paper.epochs import check_epochs, check_importance
 from observal.paper.linear import (
     LABELS_BEFORE_TEST,
     State,
-    check_settings,
     flip_weights,
     linear_error_interval,
     make_plan,
@@ -20,6 +20,7 @@ from observal.paper.linear import (
 )
 from observal.paper.weights import plain_importance
 from observal.problem.interval import Interval
+from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -29,7 +30,7 @@ START_SHARE = 0.3
 
 
 @dataclass(frozen=True)
-class Active18:
+class Active18(Method["_State"]):
     r"""Active learning with logged data, each epoch on its own share of the log (Yan et al., ICML 2018).
 
     Parameters
@@ -97,7 +98,13 @@ class Active18:
     begins_without: ClassVar[tuple[str, ...]] = ("clip_constant",)
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        keep(
+            self,
+            learning_rate=check_number(self.learning_rate, "learning_rate", 0.0, open_low=True),
+            clip_constant=check_number(self.clip_constant, "clip_constant", 0.0, open_low=True),
+        )
+        check_epochs(self.epochs)
+        check_importance(self.bias_correction, self.multiple_importance)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite, log, sqrt
-from typing import ClassVar
 
 import numpy as np
 
-from observal.checks import Bools, Floats
+from observal.checks import Bools, Floats, check_number, check_whole, keep
+from observal.paper.epochs import check_epochs, check_importance
 from observal.paper.linear import (
     LABELS_BEFORE_TEST,
     State,
-    check_settings,
     flip_weights,
     linear_error_interval,
     make_plan,
@@ -27,6 +26,7 @@ from observal.paper.weights import (
     query_policy,
 )
 from observal.problem.interval import Interval
+from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -37,7 +37,7 @@ LEAST_CLIP = 10.0
 
 
 @dataclass(frozen=True)
-class ActiveVC:
+class ActiveVC(Method[State]):
     r"""Variance-controlled active learning from a log with linear classifiers, as in the paper's experiments.
 
     Parameters
@@ -108,10 +108,15 @@ class ActiveVC:
     disagreement: bool = True
     infer: bool = True
 
-    curve_from_one_run: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        check_settings(self)
+        keep(
+            self,
+            learning_rate=check_number(self.learning_rate, "learning_rate", 0.0, open_low=True),
+            clip_constant=check_number(self.clip_constant, "clip_constant", 0.0, open_low=True),
+            passes=check_whole(self.passes, "passes", 1),
+        )
+        check_epochs(self.epochs)
+        check_importance(self.bias_correction, self.multiple_importance)
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> State:
         """Train on the log alone: w_0 = 1/Q0."""

@@ -105,9 +105,8 @@ def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def check_epoch_settings(method: Any) -> None:
-    """Refuse epochs that shrink, and plain importance sampling together with bias correction."""
-    epochs = method.epochs
+def check_epochs(epochs: tuple[int, ...] | None) -> None:
+    """Refuse epochs that shrink."""
     if epochs is not None and not (
         isinstance(epochs, tuple)
         and epochs
@@ -118,7 +117,11 @@ def check_epoch_settings(method: Any) -> None:
             f"epochs must be a tuple of row counts of at least 1 that never shrink, but are {epochs!r}; "
             "the query policy is exact only for such a schedule."
         )
-    if getattr(method, "bias_correction", False) and not method.multiple_importance:
+
+
+def check_importance(bias_correction: bool, multiple_importance: bool) -> None:
+    """Refuse plain importance sampling together with bias correction."""
+    if bias_correction and not multiple_importance:
         raise InvalidInput(
             "multiple_importance=False needs bias_correction=False too, because a row that its epoch would never "
             "ask about has no importance weight of its own; switch both off."

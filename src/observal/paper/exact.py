@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from observal.checks import Bools, Floats, Ints, Signs, check_number, check_shar
 from observal.errors import InvalidInput
 from observal.paper.bounds import candidate_slack, certified_gamma, epoch_confidence, log_term
 from observal.paper.dichotomies import Dichotomies
-from observal.paper.epochs import EpochState, check_epoch_settings, fit_epochs
+from observal.paper.epochs import EpochState, check_epochs, check_importance, fit_epochs
 from observal.paper.hypotheses import HypothesisClass, Restriction
 from observal.paper.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
 from observal.paper.weights import (
@@ -24,7 +24,7 @@ from observal.paper.weights import (
     query_policy,
 )
 from observal.problem.interval import Interval
-from observal.problem.method import TwoClassPredictions
+from observal.problem.method import Method, TwoClassPredictions
 from observal.problem.plan import ASKED, INFERRED, PASSED, Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -39,7 +39,7 @@ _DISPUTED, _AGREED, _WELL_LOGGED, _EVERYTHING = range(4)
 
 
 @dataclass(frozen=True)
-class ExactDBAL:
+class ExactDBAL(Method["_State"]):
     """Disagreement-based active learning from a log, exactly as the paper's Algorithm 1, on a finite class.
 
     Parameters
@@ -102,8 +102,6 @@ class ExactDBAL:
     multiple_importance: bool = True
     disagreement: bool = True
 
-    curve_from_one_run: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         keep(
             self,
@@ -112,7 +110,8 @@ class ExactDBAL:
         )
         if isinstance(self.hypotheses, type) or not hasattr(self.hypotheses, "restrict"):
             raise InvalidInput(f"hypotheses must be a class such as Stumps(), but is {self.hypotheses!r}; make one.")
-        check_epoch_settings(self)
+        check_epochs(self.epochs)
+        check_importance(self.bias_correction, self.multiple_importance)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, Signs, check_number, check_whole, keep, rows_to_predict
-from observal.paper.epochs import EpochState, check_epoch_settings, fit_epochs
+from observal.checks import Bools, Floats, Ints, Signs, rows_to_predict
+from observal.paper.epochs import EpochState, fit_epochs
 from observal.paper.risk import clipped
 from observal.paper.weights import passive_clip_threshold, plain_importance
 from observal.problem.interval import Interval
@@ -251,16 +251,6 @@ def schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
 def growing_epochs() -> Iterator[int]:
     """Yield the epoch sizes of the paper's experiments: τ_1 = 10, τ_{k+1} = ⌊1.5·τ_k⌋."""
     return accumulate(repeat(10), lambda size, _: size * 3 // 2)
-
-
-def check_settings(method: Any) -> None:
-    """Refuse impossible settings; only the fields that the method has are checked."""
-    for name in ("learning_rate", "clip_constant"):
-        if hasattr(method, name):
-            keep(method, **{name: check_number(getattr(method, name), name, 0.0, open_low=True)})
-    if hasattr(method, "passes"):
-        keep(method, passes=check_whole(method.passes, "passes", 1))
-    check_epoch_settings(method)
 
 
 def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interval:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 
-from observal.paper.linear import State, check_settings, linear_error_interval, make_plan
+from observal.checks import check_number, check_whole, keep
+from observal.paper.epochs import check_epochs
+from observal.paper.linear import State, linear_error_interval, make_plan
 from observal.paper.weights import plain_importance
 from observal.problem.interval import Interval
+from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 
 
 @dataclass(frozen=True)
-class Passive:
+class Passive(Method[State]):
     """Ask about every row of the stream, and fit a linear classifier to log and answers by importance weighting.
 
     Parameters
@@ -56,10 +58,13 @@ class Passive:
     epochs: tuple[int, ...] | None = None
     fit_intercept: bool = True
 
-    curve_from_one_run: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        check_settings(self)
+        keep(
+            self,
+            learning_rate=check_number(self.learning_rate, "learning_rate", 0.0, open_low=True),
+            passes=check_whole(self.passes, "passes", 1),
+        )
+        check_epochs(self.epochs)
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> State:
         """Train on the log alone."""

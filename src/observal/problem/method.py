@@ -1,4 +1,4 @@
-"""What a method is: a frozen dataclass with a few pure functions.
+"""What a method is: a frozen dataclass with a few pure functions, and class variables that say what it can do.
 
 A method keeps nothing between calls: everything it knows after a round is in the state it returned, which it is given again
 in the next call. A method of your own works in `run` and `Session` as it is. To store one in a session's file or a campaign, list it
@@ -7,16 +7,27 @@ in :mod:`observal.journal.codec`.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools
+from observal.checks import Bools, Floats, Ints
+from observal.errors import InvalidInput
 from observal.problem.interval import Interval
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+
+if TYPE_CHECKING:  # before Python 3.13 only the type checker knows defaults of type variables
+    from typing_extensions import TypeVar
+
+    StateT = TypeVar("StateT", default=Any)
+else:
+    from typing import TypeVar
+
+    StateT = TypeVar("StateT")
 
 
 class TwoClassPredictions:
@@ -37,56 +48,108 @@ class TwoClassPredictions:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
-class Method(Protocol):
-    """The functions that a session or a campaign calls, in this order.
+class Method(ABC, Generic[StateT]):
+    """Base class of all methods: five functions that a method must have, and what else it can do, each with a default.
 
-    ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``. ``describe`` and
-    ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result.
+    A session or a campaign calls ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``.
+    ``describe`` and ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result. What a
+    method knows between rounds is its state, an object of any class; the type variable stands for that class.
 
-    Optional class variables or properties, False if a method does not have them:
+    A method inherits from this class, sets the class variables (or properties) for what it can do, and overrides the functions that
+    have defaults where it can do better.
 
-    - ``stops_early``: a run may stop before the budget is spent, when more labels are unlikely to help; see :mod:`observal.intervals.stopping`.
-    - ``calibrated``: the classifier's chances were set by labels that its fits had not seen, so the stopping rule can take them as they are.
-    - ``plans_ahead``: more rows can be chosen while a round is open. The states must be :class:`~observal.intervals.state.PoolState`.
-    - ``pool_may_grow``: states stay valid when rows are added to the pool.
-    - ``by_parts``: the method looks at rows in blocks (:func:`observal.parquet.map_blocks`), so they may stay in Parquet. Other methods
-      are given all rows in memory.
-    - ``takes_frames``: the method is given the user's own tables, with text and missing values. Other methods are given numbers.
-    - ``follows_objective``: the classifier's threshold follows the objective. Other methods refuse any objective but the error.
-    - ``records_rounds``: intervals cost no further fit once a round is planned, so a campaign records them with the next round. The
-      states must be PoolState.
-
-    ``begins_without`` goes with ``curve_from_one_run = False``: it names the numbers among the settings that ``begin`` does not use, so
-    that experiments begin only once for all their values.
-
-    Optional functions, which save work or tell more:
-
-    - ``estimator_of(problem, state)``: the classifier that ``describe`` returns, without looking at the pool.
-    - ``returned_round(problem, state)``: the earlier round whose classifier is returned; None if it is the state's own.
-    - ``near_of(problem, state, plan, rows)``: which of these pool rows the plan would have taken; used when the pool grows.
-    - ``judged(problem, state)``: the labelled rows, their classes, what fits that have not seen them predict, and what each row stands
-      for; used in the report.
+    Examples
+    --------
+    >>> import observal as ob
+    >>> ob.NewtonVC().plans_ahead, ob.NewtonVC(order="stream").plans_ahead, ob.Passive().plans_ahead
+    (True, False, False)
     """
 
-    curve_from_one_run: ClassVar[bool]
+    stops_early: ClassVar[bool] = False
+    """Whether a run may stop before the budget is spent, when more labels are unlikely to help; see :mod:`observal.intervals.stopping`."""
+    calibrated: ClassVar[bool] = False
+    """Whether the classifier's chances were set by labels that its fits had not seen, so that the stopping rule can take them as they are."""
+    pool_may_grow: ClassVar[bool] = False
+    """Whether states stay valid when rows are added to the pool."""
+    by_parts: ClassVar[bool] = False
+    """Whether it looks at rows in blocks (:func:`observal.parquet.map_blocks`), so that they may stay in Parquet. Other methods are given
+    all rows in memory."""
+    takes_frames: ClassVar[bool] = False
+    """Whether it is given the user's own tables, with text and missing values. Other methods are given numbers."""
+    follows_objective: ClassVar[bool] = False
+    """Whether the classifier's threshold follows the objective. Other methods refuse any objective but the error."""
+    curve_from_one_run: ClassVar[bool] = True
     """Whether round k of a long run is what a run stopped there would return. Only experiments read it."""
+    begins_without: ClassVar[tuple[str, ...]] = ()
+    """Settings, all numbers, that ``begin`` does not use, so that experiments begin only once for all their values. Only read where
+    ``curve_from_one_run`` is False."""
 
-    def begin(self, problem: Problem, rng: np.random.Generator) -> Any:
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether more rows can be chosen while a round is open. The states must be :class:`~observal.intervals.state.PoolState`."""
+        return False
+
+    @property
+    def records_rounds(self) -> bool:
+        """Whether intervals cost no further fit once a round is planned, so that a campaign records them with the next round.
+
+        The states must be :class:`~observal.intervals.state.PoolState`.
+        """
+        return False
+
+    @abstractmethod
+    def begin(self, problem: Problem, rng: np.random.Generator) -> StateT:
         """Return the initial state, which knows only the log."""
-        ...
 
-    def plan(self, problem: Problem, state: Any, rng: np.random.Generator) -> Plan | Stop:
+    @abstractmethod
+    def plan(self, problem: Problem, state: StateT, rng: np.random.Generator) -> Plan | Stop:
         """Decide about the next round, or say why there is none."""
-        ...
 
-    def advance(self, problem: Problem, state: Any, plan: Plan, answers: Answers, rng: np.random.Generator) -> Any:
+    @abstractmethod
+    def advance(
+        self, problem: Problem, state: StateT, plan: Plan, answers: Answers, rng: np.random.Generator
+    ) -> StateT:
         """Return the state after the planned round, given its answers."""
-        ...
 
-    def describe(self, problem: Problem, state: Any) -> Round:
+    @abstractmethod
+    def describe(self, problem: Problem, state: StateT) -> Round:
         """Return the round as people see it."""
-        ...
 
-    def intervals(self, problem: Problem, state: Any) -> dict[str, Interval]:
+    @abstractmethod
+    def intervals(self, problem: Problem, state: StateT) -> dict[str, Interval]:
         """Return intervals for the classifier that `describe` returns, on the whole population: "error" at least."""
-        ...
+
+    def estimator_of(self, problem: Problem, state: StateT) -> Any:
+        """Return the classifier that `describe` returns; override it where that need not look at the pool."""
+        return self.describe(problem, state).estimator
+
+    def returned_round(self, problem: Problem, state: StateT) -> int | None:
+        """Return the earlier round whose classifier is returned; None if it is the state's own."""
+        return None
+
+    def near_of(self, problem: Problem, state: StateT, plan: Plan, rows: Ints) -> Ints | None:
+        """Return those of some pool rows that a plan made in a state would have taken; used when the pool grows. None if unknown."""
+        return None
+
+    def judged(self, problem: Problem, state: StateT) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them predict, and what each row stands for.
+
+        The report shows errors by group with them. None if unknown.
+        """
+        return None
+
+
+def check_method(method: object) -> Method:
+    """Return a method; refuse anything else, also a class in place of its instance.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> check_method(ob.Passive()).stops_early
+    False
+    """
+    if not isinstance(method, Method):
+        raise InvalidInput(
+            f"method must be a method such as AutoVC(), but is {method!r}; pass an instance of a class that inherits from observal.Method."
+        )
+    return method

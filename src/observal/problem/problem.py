@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference, joined, rows_of
+
+if TYPE_CHECKING:
+    from observal.problem.method import Method
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +75,10 @@ class Problem:
         if (wrong := difference(self.logged.frame, self.pool.frame)) is not None:
             raise InvalidInput(wrong)
 
-    def for_method(self, method: Any) -> Problem:
+    def for_method(self, method: Method) -> Problem:
         """Return the problem as a method takes it: with the user's own tables if it says `takes_frames`, else with numbers."""
         frames = self.logged.frame, self.pool.frame
-        if getattr(method, "takes_frames", False) and None not in frames and difference(*frames) is None:
+        if method.takes_frames and None not in frames and difference(*frames) is None:
             logged, pool = copy(self.logged), copy(self.pool)
             for table in (logged, pool):
                 object.__setattr__(table, "X", table.frame)

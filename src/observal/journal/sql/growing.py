@@ -29,7 +29,7 @@ def require_growable(settings: Mapping[str, Any]) -> None:
         raise InvalidInput(
             "The campaign's tables stay in place, and rows cannot be added to those; make a new campaign with all rows."
         )
-    if not getattr(settings["method"], "pool_may_grow", False):
+    if not settings["method"].pool_may_grow:
         raise InvalidInput(
             f"{type(settings['method']).__name__} plans for the pool that it was given, so rows cannot be added; make a new campaign "
             "with all rows."

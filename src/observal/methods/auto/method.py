@@ -14,6 +14,7 @@ from observal.methods.auto.surprises import explored, surprises
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem.interval import Interval
+from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -26,7 +27,7 @@ LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 
 
 @dataclass(frozen=True)
-class AutoVC:
+class AutoVC(Method[PoolState]):
     """A blend of five kinds of learners; asks where its lead is smallest, and at random where the log has few labels.
 
     The blend is :class:`observal.BlendClassifier`'s: a linear, an additive and a kernel model, a forest and boosted trees, weighted by how
@@ -93,7 +94,6 @@ class AutoVC:
     order: Literal["pool", "stream"] = "pool"
     priority: Literal["accuracy", "balanced", "measure"] = "accuracy"
 
-    curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
     calibrated: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True

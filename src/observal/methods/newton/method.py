@@ -15,7 +15,7 @@ from observal.intervals.thresholds import ThresholdClassifier
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem.interval import Interval
-from observal.problem.method import TwoClassPredictions
+from observal.problem.method import Method, TwoClassPredictions
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import RETURNED, Round
@@ -39,7 +39,7 @@ class FixedSettings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NewtonVC:
+class NewtonVC(Method[PoolState]):
     """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
 
     There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
@@ -107,7 +107,6 @@ class NewtonVC:
     stop_below: float = 1e-4
     order: Literal["pool", "stream"] = "pool"
 
-    curve_from_one_run: ClassVar[bool] = True
     stops_early: ClassVar[bool] = True
     follows_objective: ClassVar[bool] = True
     by_parts: ClassVar[bool] = True
