@@ -259,7 +259,7 @@ def test_as_a_process(made, files):
 
 
 def test_help_starts_light():
-    code = "import sys, observal.cli; print([m for m in ('sqlalchemy', 'alembic', 'pyarrow', 'skops', 'sklearn', 'narwhals') if m in sys.modules])"
+    code = "import sys, observal.cli; print([m for m in ('sqlalchemy', 'pyarrow', 'skops', 'sklearn', 'narwhals') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
 

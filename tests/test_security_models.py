@@ -435,15 +435,12 @@ def test_a_tree_without_its_width_is_refused(exported, tmp_path):
     refused(changed(exported / "forest.skops", tmp_path / "evil.skops", narrow), "do not match")
 
 
-def test_the_digest_of_a_model(exported, tmp_path, rows):
+def test_model_that_does_not_match_its_digest_is_refused(exported, tmp_path):
     members, comment = members_of(exported / "table.skops"), comment_of(exported / "table.skops")
     array = next(name for name in members if name.endswith(".npy"))
     other = members | {array: members[array][:-1] + b"\x01"}
     refused(write_members(tmp_path / "a.skops", other, comment=comment), "digest")
     refused(write_members(tmp_path / "a.skops", members), "digest is missing")
-    old = {name: content for name, content in members_of(exported / "newton.skops").items() if name != "observal.json"}
-    again = load_model(write_members(tmp_path / "old.skops", old))  # as version 0.1 wrote it
-    assert again.predict(rows).tolist() == load_model(exported / "newton.skops").predict(rows).tolist()
 
 
 def test_saving_a_model_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -12,8 +12,7 @@ import pytest
 
 import observal as ob
 from observal.errors import InvalidInput, NotACampaign
-from observal.journal import codec
-from observal.journal.codec import decode, encode, gone_settings
+from observal.journal.codec import decode, encode
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
@@ -231,7 +230,7 @@ def test_zips_that_are_not_what_they_claim(saved, tmp_path):
     for end in (0, 1, 100, len(whole) // 2, len(whole) - 1, len(whole) - 40):
         path.write_bytes(whole[:end])
         refused(path, "damaged")
-    for text in ("[" * 100_000, '{"format": 2, "record": ' + "[" * 100_000, '{"format": "2", "record": {}}', "\xff"):
+    for text in ("[" * 100_000, '{"format": 3, "record": ' + "[" * 100_000, '{"format": "3", "record": {}}', "\xff"):
         write_members(path, {"record.json": text.encode("latin-1")}, sealed=True)
         refused(path)
     refused(tmp_path, "no file")
@@ -252,43 +251,17 @@ def test_a_changed_file_does_not_fit_its_digest(saved, tmp_path):
     assert ob.Session.load(tmp_path / "e").labels == 2
 
 
-def old_shape(value):
-    """Return a record as version 0.1 wrote it."""
-    old = {new: name for name, new in codec.OLD_NAMES.items()}
-    if isinstance(value, dict):
-        value = {key: old_shape(item) for key, item in value.items()}
-        return {**value, "type": old[value["type"]]} if "type" in value else value
-    return [old_shape(item) for item in value] if isinstance(value, list) else value
-
-
-def test_every_listed_class_goes_through_json_and_has_its_old_name():
+def test_every_listed_class_survives_json():
     half = ob.FiniteClass([[1, -1, 1], [1, 1, -1]])
     methods = [ob.Active18(), ob.ActiveVC(epochs=(2, 4)), ob.NewtonVC(ridge=0.1), ob.Passive(passes=2)]
     methods += [ob.ExactDBAL(kind(), gamma=0.1) for kind in (ob.Stumps, ob.HalfPlanes, ob.Rectangles)]
-    known = Recorded(2.0, 0.1, (("ridge", 0.5),), Interval(0.1, 0.05, 0.2, 0.95, "a guess"))
+    methods += [ob.AutoVC(batch=5, learners=("linear", "kernel"))]
+    record = Recorded(2.0, 0.1, (("ridge", 0.5),), Interval(0.1, 0.05, 0.2, 0.95, "a guess"))
     groups = ColumnGroups(categories=((2, 3),), gaps=((0, 1),))
-    for newer in (ob.AutoVC(batch=5, learners=("linear", "kernel")), known, groups):  # version 0.1 did not have them
-        assert decode(json.loads(json.dumps(encode(newer)))) == newer
-    for method in methods:
-        for recorded in (encode(method), old_shape(encode(method))):
-            assert decode(json.loads(json.dumps(recorded))) == method
-    copy = decode(json.loads(json.dumps(old_shape(encode(ob.ExactDBAL(half, gamma=0.1))))))
+    for value in (*methods, record, groups):
+        assert decode(json.loads(json.dumps(encode(value)))) == value
+    copy = decode(json.loads(json.dumps(encode(ob.ExactDBAL(half, gamma=0.1)))))
     assert copy.hypotheses.predictions.packed.tolist() == half.predictions.packed.tolist()
-    assert {*codec.OLD_NAMES.values(), "AutoVC", "ColumnGroups", "Interval", "Recorded"} == set(codec.CLASSES)
-
-
-@pytest.mark.parametrize("kind", [ob.ActiveVC, ob.Active18])
-def test_the_papers_constant_had_another_name(kind):
-    recorded = {"type": kind.__name__, "fields": {"capacity": 0.25}}
-    assert decode(recorded) == kind(clip_constant=0.25)
-    assert gone_settings(recorded) == []
-
-
-def test_a_renamed_setting_is_read_under_its_new_name(monkeypatch):
-    monkeypatch.setitem(codec.RENAMED, "NewtonVC", {"rows_per_round": "batch"})
-    recorded = {"type": "NewtonVC", "fields": {"rows_per_round": 7, "magic": 1}}
-    assert decode(recorded) == ob.NewtonVC(batch=7)
-    assert gone_settings(recorded) == ["magic"]
 
 
 INLINE = [

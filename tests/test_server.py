@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-import sqlite3
 import struct
 import time
 import zlib
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -458,20 +456,6 @@ def test_the_link_of_serve_is_the_owners(tmp_path):
     owner_link(store, "127.0.0.1", 1)
     with store.reading() as transaction:
         assert [(p.name, p.role) for p in people.list_people(transaction)] == [("owner", "owner")]
-
-
-def test_an_older_campaign_that_cannot_be_written_still_opens(tmp_path):
-    make_campaign(tmp_path / "c.db")
-    with sqlite3.connect(tmp_path / "c.db") as connection:
-        for table in ("person", "token", "lease", "reply"):
-            connection.execute(f"DROP TABLE observal_{table}")
-        connection.execute("UPDATE observal_version SET version_num = '0002'")
-    connection.close()
-    with mock.patch("observal.journal.sql.store._can_write", return_value=False):
-        assert Campaign.open(tmp_path / "c.db").status().labels == 0
-    assert Campaign.open(tmp_path / "c.db").status().labels == 0
-    with open_store(tmp_path / "c.db").reading() as transaction:
-        assert people.list_people(transaction) == []
 
 
 # -- what a row shows -----------------------------------------------------------------------------------------------

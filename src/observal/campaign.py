@@ -268,7 +268,7 @@ class Campaign(LabelLoop):
 
     @classmethod
     def open(cls, where: str | Path, executor: Any = None) -> Self:
-        """Return the campaign at a path or ``postgresql://`` address; one of an older version is upgraded.
+        """Return the campaign at a path or ``postgresql://`` address.
 
         `executor` says what reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
         """

@@ -65,7 +65,6 @@ def init(
         int | None,
         typer.Option(
             "--n-logged-rows",
-            "--log-rows",
             help="With --kept-only-labelled: how many rows the old policy saw; by default estimated.",
             min=1,
         ),

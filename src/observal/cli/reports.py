@@ -39,7 +39,6 @@ def diagnose(
     target_error: Annotated[
         float | None, typer.Option(help="An error, to estimate how many labels it takes to reach it.")
     ] = None,
-    target: Annotated[float | None, typer.Option(hidden=True)] = None,  # what --target-error was called in 0.1
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
@@ -76,9 +75,8 @@ def diagnose(
             loaded = _of_tables(logged, pool, roles, chosen, given, seed, dask, progress)
             log, rows, names, notes = loaded.logged, loaded.pool, loaded.encoder.names, loaded.notes
             dates = loaded.encoder.dates
-        wanted = target if target_error is None else target_error
         found = run_diagnose(
-            log, rows, feature_names=names, date_features=dates, target_error=wanted, random_state=seed
+            log, rows, feature_names=names, date_features=dates, target_error=target_error, random_state=seed
         )
     if as_json:
         print_json({**found.to_dict(), "notes": list(notes)})

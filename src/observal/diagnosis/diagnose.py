@@ -179,7 +179,7 @@ class Diagnosis:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON; a number without limit is None, and `n_logged` is ``rows_logged``, as in 0.1."""
+        """Return everything as plain values for JSON; a number without limit is None, and `n_logged` is ``rows_logged``."""
         fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
         found = _plain({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
         for region, source in zip(found["overlap"]["regions"], self.overlap.regions, strict=True):

@@ -76,14 +76,11 @@ class Archive:
         return name in self._members
 
     def check_digest(self) -> None:
-        """Refuse a file whose members do not match its digest; a file without a digest passes."""
-        if self._archive.comment and self._archive.comment != _COMMENT + _digest(self._archive).encode():
-            raise Damaged("its content does not match its digest")
-
-    def require_digest(self) -> None:
-        """Refuse a file without a digest."""
+        """Refuse a file whose members do not match its digest, or that has none."""
         if not self._archive.comment:
             raise Damaged("its digest is missing")
+        if self._archive.comment != _COMMENT + _digest(self._archive).encode():
+            raise Damaged("its content does not match its digest")
 
     def json(self, name: str) -> Any:
         """Return the content of a JSON member."""

@@ -32,46 +32,6 @@ _RECORDS = (ColumnGroups, Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_RECORDS, *_OTHERS)}
 
-# The names that version 0.1 wrote: a module, a colon and a class.
-OLD_NAMES = {
-    "observal.paper.dichotomies:Dichotomies": "Dichotomies",
-    "observal.paper.hypotheses:FiniteClass": "FiniteClass",
-    "observal.paper.hypotheses:HalfPlanes": "HalfPlanes",
-    "observal.paper.hypotheses:Rectangles": "Rectangles",
-    "observal.paper.hypotheses:Stumps": "Stumps",
-    "observal.paper.hypotheses:Thresholds": "Thresholds",
-    "observal.methods.active18:Active18": "Active18",
-    "observal.methods.active_vc:ActiveVC": "ActiveVC",
-    "observal.methods.committee_vc:CommitteeVC": "CommitteeVC",
-    "observal.methods.exact:ExactDBAL": "ExactDBAL",
-    "observal.methods.newton_vc:NewtonVC": "NewtonVC",
-    "observal.methods.passive:Passive": "Passive",
-    "observal.problem.types:LoggedData": "LoggedData",
-    "observal.problem.types:Plan": "Plan",
-    "observal.problem.types:Pool": "Pool",
-}
-
-# Settings of each class that were renamed: the old name → the new name.
-RENAMED: dict[str, dict[str, str]] = {name: {} for name in CLASSES} | {
-    "NewtonVC": {"floor": "explore_share", "near": "refit_near_boundary", "settled": "stop_below"},
-    "CommitteeVC": {"floor": "explore_share", "capacity": "clip_constant"},
-    "ActiveVC": {"capacity": "clip_constant"},
-    "Active18": {"capacity": "clip_constant"},
-}
-# Settings that no longer exist, and the value that is used now: a file with this value loses nothing.
-_FIXED: dict[str, dict[str, Any]] = {
-    "NewtonVC": {
-        "rows_per_label": 1.0,
-        "clip": True,
-        "capacity": 4.0,
-        "penalty": 0.0,
-        "curvature": True,
-        "doubt": 0.05,
-        "return_earlier": True,
-    },
-    "CommitteeVC": {"rows_per_label": 1.0, "clip": True},
-}
-
 _TEXT: dict[str, Callable[[str], Any]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
 _DATES: dict[str, Callable[[str], Any]] = {
     "date": datetime.date.fromisoformat,
@@ -184,7 +144,7 @@ def unsaved(encoded: Any) -> str:
 
 
 def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "value") -> Any:
-    """Return the value that :func:`encode` was given; a setting that no longer exists is left out.
+    """Return the value that :func:`encode` was given.
 
     Parameters
     ----------
@@ -197,7 +157,7 @@ def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "valu
 
     Examples
     --------
-    >>> decode({"type": "observal.paper.hypotheses:Thresholds", "fields": {"feature": 2}})
+    >>> decode({"type": "Thresholds", "fields": {"feature": 2}})
     Thresholds(feature=2, both_signs=True)
     >>> decode({"type": "os:system", "fields": {}})
     Traceback (most recent call last):
@@ -265,60 +225,20 @@ def _estimator(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
 
 
 def _record(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
-    kind = recorded_class(value["type"])
-    new_names, known = RENAMED[kind.__name__], _settings(kind)
-    fields = {new_names.get(name, name): item for name, item in value["fields"].items()}
-    return build(kind, {name: inner(item) for name, item in fields.items() if name in known})
-
-
-def recorded_name(recorded: Any) -> str:
-    """Return the current name of a recorded class.
-
-    Examples
-    --------
-    >>> recorded_name("observal.methods.exact:ExactDBAL")
-    'ExactDBAL'
-    """
-    return OLD_NAMES.get(recorded, recorded) if isinstance(recorded, str) else repr(recorded)
-
-
-def recorded_class(recorded: Any) -> type[Any]:
-    """Return the class with a recorded name; it is looked up in a list, never imported."""
-    try:
-        return CLASSES[recorded_name(recorded)]
-    except KeyError:
+    """Return one of the listed records; its class is looked up in a list, never imported."""
+    name = value["type"]
+    kind = CLASSES.get(name) if isinstance(name, str) else None
+    if kind is None:
         raise InvalidInput(
-            f"The file names the class {recorded!r:.80}, which this version of observal does not have; use the version that wrote it."
-        ) from None
-
-
-def decode_method(encoded: Any, read_array: ReadArray | None = None) -> dict[str, Any]:
-    """Return a recorded method, and the names of its recorded settings that no longer exist.
-
-    Examples
-    --------
-    >>> import observal as ob
-    >>> decode_method({"type": "NewtonVC", "fields": {"batch": 7, "penalty": 0.5}}) == {"method": ob.NewtonVC(batch=7), "gone": ["penalty"]}
-    True
-    """
-    return {"method": decode(encoded, read_array, "method"), "gone": gone_settings(encoded)}
-
-
-def gone_settings(value: Any) -> list[str]:
-    """Return the recorded settings that no longer exist, unless their value is the one that is used now.
-
-    Examples
-    --------
-    >>> gone_settings({"type": "Thresholds", "fields": {"feature": 1, "width": 2}})
-    ['width']
-    """
-    if not (isinstance(value, dict) and "type" in value and isinstance(value.get("fields"), dict)):
-        return []
-    kind = recorded_class(value["type"])
-    known, fixed = {*_settings(kind), *RENAMED[kind.__name__]}, _FIXED.get(kind.__name__, {})
-    inner = [name for item in value["fields"].values() for name in gone_settings(item)]
-    gone = [name for name in value["fields"] if name not in known]
-    return [name for name in gone if name not in fixed or value["fields"][name] != fixed[name]] + inner
+            f"The file names the class {name!r:.80}, which this version of observal does not have; use the version that wrote it."
+        )
+    unknown = value["fields"].keys() - {field.name for field in dataclasses.fields(kind) if field.init}
+    if unknown:
+        raise InvalidInput(
+            f"The file has a setting {min(unknown)!r:.80} of {kind.__name__}, which this version of observal does not have; "
+            "use the version that wrote it."
+        )
+    return build(kind, {name: inner(item) for name, item in value["fields"].items()})
 
 
 def in_short(settings: Any) -> str:
@@ -339,10 +259,6 @@ def in_short(settings: Any) -> str:
 
 
 # -- checking ---------------------------------------------------------------------------------------------------
-
-
-def _settings(kind: type[Any]) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind) if field.init}
 
 
 def _whole(value: Any) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from observal.errors import InvalidInput, NotACampaign, ObservalError
 from observal.journal import codec
+from observal.methods import Method
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
 
@@ -18,7 +17,7 @@ def encode(value: Any) -> Any:
     Examples
     --------
     >>> import observal as ob
-    >>> decode_method(encode(ob.ExactDBAL(ob.Thresholds(), gamma=0.1)))["method"] == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
+    >>> decode_method(encode(ob.ExactDBAL(ob.Thresholds(), gamma=0.1))) == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
     True
     """
     encoded = codec.encode(value, where=type(value).__name__)
@@ -45,23 +44,16 @@ def decode_recorded(encoded: Any) -> Recorded | None:
     return found
 
 
-def decode_method(encoded: Any) -> dict[str, Any]:
-    """Return a recorded method, and the names of its settings that no longer exist."""
-    with _reading("method"):
-        found = codec.decode_method(encoded)
-    if not hasattr(found["method"], "begin"):
-        raise NotACampaign(f"The campaign has {found['method']!r:.60} instead of a method; use an undamaged copy.")
-    return found
+def decode_method(encoded: Any) -> Method:
+    """Return a recorded method."""
+    method = _decode(encoded, "method")
+    if not isinstance(method, Method):
+        raise NotACampaign(f"The campaign has {method!r:.60} instead of a method; use an undamaged copy.")
+    return method
 
 
 def _decode(encoded: Any, where: str) -> Any:
-    with _reading(where):
-        return codec.decode(encoded, where=where)
-
-
-@contextmanager
-def _reading(where: str) -> Iterator[None]:
     try:
-        yield
+        return codec.decode(encoded, where=where)
     except ObservalError as error:
         raise NotACampaign(f"The campaign's {where} cannot be read: {error}") from error

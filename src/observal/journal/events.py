@@ -4,7 +4,6 @@
 kind       payload
 ========== =====================================================================================
 created    the settings: names of columns, sizes, classes, method, label budget
-upgraded   the digest of all data, if an older version had written none
 round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then; where it
            was chosen ahead, the closed round (base) whose model chose it
 asked      the rows that were handed to an annotator
@@ -92,9 +91,8 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     require((kind == "created") == (not settings), "it is in the wrong place")
     if kind == "created":
         _check_created(payload)
-    elif kind in ("finished", "upgraded"):
-        names = ("reason",) if kind == "finished" else ("data", "schema")
-        require(all(isinstance(payload[name], str) for name in names), "its text is missing")
+    elif kind == "finished":
+        require(isinstance(payload["reason"], str), "its text is missing")
     elif kind == "extended":
         _check_extended(payload, settings)
     elif kind == "round":
@@ -179,8 +177,7 @@ def _check_created(payload: Mapping[str, Any]) -> None:
     require(min(counts) >= 0, "a count is too small")
     require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
     require(check_show(payload.get("show")), "how its rows are shown is not valid")
-    hidden = payload.get("propensity")  # one name, or none, in campaigns made before several could be named
-    names = hidden if isinstance(hidden, list) else [hidden or ""]
+    names = payload.get("propensity", [])
     require(all(isinstance(name, str) for name in names), "its propensity is not the name of a column")
     texts = [*payload["features"], *payload["notes"]]
     require(all(isinstance(text, str) for text in texts), "a name is not text")
@@ -203,18 +200,18 @@ def _check_created(payload: Mapping[str, Any]) -> None:
 
 
 def goals_of(settings: Mapping[str, Any]) -> Goals:
-    """Return the goals in the settings; those of journals from before there were goals.
+    """Return the goals in the settings.
 
     Without a budget no rounds are planned. A budget that was raised was not the one that rounds were planned for, and people may have
     raised it because of what they saw; intervals then hold at all rounds, however many follow.
 
     Examples
     --------
-    >>> goals_of({"label_budget": 9}).looks, goals_of({"goals": {"population": "pool"}}).looks
+    >>> goals_of({"label_budget": 9, "goals": {}}).looks, goals_of({"label_budget": None, "goals": {}}).looks
     ('planned', 'always')
     """
-    goals = Goals(**settings.get("goals", {}))
-    unplanned = goals.looks == "planned" and (settings.get("label_budget") is None or settings.get("extended", False))
+    goals = Goals(**settings["goals"])
+    unplanned = goals.looks == "planned" and (settings["label_budget"] is None or settings.get("extended", False))
     return replace(goals, looks="always") if unplanned else goals
 
 

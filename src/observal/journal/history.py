@@ -37,8 +37,6 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
             text += f", chosen ahead by the model of round {payload['base']}"
             details["base"] = payload["base"]
         return text, details
-    if event.kind == "upgraded":
-        return f"to schema {payload['schema']}; later changes to the file are detected", dict(payload)
     if event.kind == "extended":
         said = []
         if "label_budget" in payload:

@@ -206,9 +206,6 @@ class Ledger:
         self.settings, self.first_digest = event.payload, event.digest
         self.data_digest = event.payload.get("data", "")
 
-    def _on_upgraded(self, event: Event) -> None:
-        self.data_digest = event.payload["data"]
-
     def _on_round(self, event: Event) -> None:
         plan: Plan = event.payload["plan"]
         base = event.payload.get("base", len(self.plans))

@@ -212,7 +212,7 @@ class Status:
     open_rounds: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON, where the rows of the log are ``log_rows``, as in 0.1."""
+        """Return everything as plain values for JSON, where the rows of the log are ``log_rows``."""
         found = {"log_rows" if name == "n_logged" else name: value for name, value in asdict(self).items()}
         return {**found, "held": dict(self.held), "answers": dict(self.answers)}
 
@@ -298,7 +298,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, upgraded, round, asked, answered, corrected, late, decided, undone, released, extended or finished.
+        created, round, asked, answered, corrected, late, decided, undone, released, extended or finished.
     text : str
         What happened, in words.
     details : mapping

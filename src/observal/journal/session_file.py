@@ -18,17 +18,16 @@ import numpy as np
 from observal.errors import InvalidInput, ObservalError
 from observal.files import writing
 from observal.journal.archive import Archive, open_archive, seal
-from observal.journal.codec import Arrays, decode, decode_method, encode, recorded_name, unsaved
+from observal.journal.codec import Arrays, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload, extended
 from observal.journal.memory import MemoryJournal
-from observal.journal.settings import new_settings, observal_version
+from observal.journal.settings import new_settings
 from observal.methods import Method
 from observal.problem.data import LoggedData, Pool
 from observal.problem.method import check_method
-from observal.problem.plan import Plan
 from observal.problem.problem import Problem
 
-_FORMAT = 2  # 1, of version 0.1, had no digest and longer names of classes
+_FORMAT = 3  # raise it with every change, because files of another format are refused
 _COLUMNS = ("time", "actor", "kind", "payload")
 
 
@@ -51,7 +50,6 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             "logged": problem.logged,
             "pool": problem.pool,
             "method": first.payload["method"],
-            "gone": list(first.payload.get("gone", ())),
             **settings,
             "goals": list(first.payload["goals"].items()),
             "notes": list(first.payload["notes"]),
@@ -71,7 +69,7 @@ def _payload(event: Event) -> list[Any]:
 
 
 def read_session(path: str | Path, method: Method | None = None) -> MemoryJournal:
-    """Return the journal of a saved session, of this or an older version.
+    """Return the journal of a saved session.
 
     Parameters
     ----------
@@ -85,16 +83,13 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
         if not (isinstance(record["logged"], LoggedData) and isinstance(record["pool"], Pool)):
             raise TypeError("it has no log or no pool")
         problem = Problem(record["logged"], record["pool"]).for_method(check_method(record["method"]))
-        overlap = record.get("overlap", 1)  # version 0.1 had none
-        budget, seed, goals = record["label_budget"], record["random_state"], dict(record.get("goals", ()))
-        about: dict[str, Any] = {"notes": record["notes"]} if "notes" in record else {}
-        about |= {"gone": record["gone"]} if record["gone"] else {}
-        settings = new_settings(problem, record["method"], budget, seed, overlap, about=about, goals=goals)
-        settings["pool_rows"] = record.get("pool_rows", len(problem.pool))  # when it was made; rows may have been added
-        later = _events(record) if "events" in record else _events_of_0_1(record)
+        budget, seed, goals = record["label_budget"], record["random_state"], dict(record["goals"])
+        about = {"notes": record["notes"]}
+        settings = new_settings(problem, record["method"], budget, seed, record["overlap"], about=about, goals=goals)
+        settings["pool_rows"] = record["pool_rows"]  # when it was made; rows may have been added
         now: Mapping[str, Any] = settings
-        events = [Event(1, record.get("made", ""), OBSERVAL, "created", settings)]
-        for number, event in enumerate(later, start=2):
+        events = [Event(1, record["made"], OBSERVAL, "created", settings)]
+        for number, event in enumerate(_events(record), start=2):
             if event.kind == "round":
                 ids = problem.pool.ids[event.payload["plan"].asked].tolist()
                 event = replace(event, payload={**event.payload, "ids": ids})  # noqa: PLW2901
@@ -118,24 +113,6 @@ def _events(record: dict[str, Any]) -> list[Event]:
             raise TypeError("an event lacks its time, actor or kind")
         events.append(Event(0, time, actor, kind, dict(pairs)))
     return events
-
-
-def _events_of_0_1(record: dict[str, Any]) -> list[Event]:
-    """Return the events of a file of version 0.1, which has plans and answers without times and names."""
-    plans, rows, codes = record["plans"], record["answered"], record["codes"]
-    if not (isinstance(plans, list) and isinstance(rows, np.ndarray) and isinstance(codes, list)):
-        raise TypeError("it has no plans or no answers")
-    if not all(isinstance(plan, Plan) for plan in plans):
-        raise TypeError("one of its plans is not a plan")
-    answers = dict(zip(rows.tolist(), codes, strict=True))
-    asked = {row for plan in plans for row in plan.asked.tolist()}
-    if not asked >= set(answers):
-        raise ValueError("a row has an answer but was not asked about")
-    version = observal_version()
-    rounds = [{"round": k, "plan": plan, "observal": version} for k, plan in enumerate(plans, start=1)]
-    told = [[row, code] for row, code in answers.items()]
-    events = [Event(0, "", OBSERVAL, "round", payload) for payload in rounds]
-    return [*events, Event(0, "", "anyone", "answered", {"answers": told})] if told else events
 
 
 # -- the zip -----------------------------------------------------------------------------------------------------
@@ -181,40 +158,25 @@ def _read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
         def read_array(number: int) -> Any:
             return archive.array(f"{number}.npy")
 
-        decoded = {
-            name: decode(value, read_array, name) for name, value in record.items() if name not in (*given, "method")
-        }
-        if "method" in given:
-            return decoded | given | {"gone": []}
-        found = decode_method(record["method"], read_array)
-        return decoded | found | {"gone": [*_texts(decoded.get("gone", [])), *found["gone"]]}
-
-
-def _texts(values: Any) -> list[str]:
-    if not (isinstance(values, list) and all(isinstance(value, str) for value in values)):
-        raise InvalidInput(
-            f"The names of settings that no longer exist must be text, but are {values!r:.60}; use an undamaged copy."
-        )
-    return values
+        return {name: decode(value, read_array, name) for name, value in record.items() if name not in given} | given
 
 
 def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
-    archive.check_digest()  # before anything is read; files of version 0.1 have none
+    archive.check_digest()  # before anything is read
     content = archive.json("record.json")
     format_, record = content["format"], content["record"]
-    if isinstance(format_, int) and format_ > _FORMAT:
+    if format_ != _FORMAT:
         raise InvalidInput(
-            f"{path} was saved by a newer observal (format {format_}, this one reads up to {_FORMAT}); update observal."
+            f"{path} was written by another version of observal (format {format_!r:.20}; this one reads {_FORMAT}); "
+            "open it with that version."
         )
-    if format_ != 1:
-        archive.require_digest()
     return dict(record)
 
 
 def _check_same_type(name: str, stored: Any, given: Any) -> None:
     kind = type(given).__name__
     recorded = stored.get("type") if isinstance(stored, dict) else stored
-    if recorded is not None and recorded_name(recorded) != kind:
+    if recorded is not None and recorded != kind:
         raise InvalidInput(
-            f"The file was saved with {recorded_name(recorded)} as its {name}, but {kind} was given; give the same class."
+            f"The file was saved with {recorded} as its {name}, but {kind} was given; give the same class."
         )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from observal.journal.agreement import agreement
 from observal.journal.codec import in_short
 from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.results import Status
-from observal.tables.positive import obvious_positive
 
 CHOOSING = "Choosing the next rows…"
 
@@ -50,25 +48,10 @@ def round_rows(ledger: Ledger) -> int:
     return sum(int(plan.asked.size) for plan in ledger.plans[min(ledger.closed, len(ledger.plans) - 1) :])
 
 
-def _positive_note(settings: Mapping[str, Any]) -> list[str]:
-    """Return which class is the positive one, for a campaign from tables that was made before that could be said."""
-    classes = settings["classes"]
-    could_be_said = "objective" in settings.get("goals", {}) or settings["encoder"] is None
-    if len(classes) != 2 or could_be_said or obvious_positive(classes) == classes[-1]:
-        return []
-    return [
-        f"Precision and recall are about {str(classes[-1])!r}, the last class, because the campaign was made before a positive class "
-        "could be named; for the other one, make a new campaign with --positive (positive=)."
-    ]
-
-
 def status_of(ledger: Ledger) -> Status:
     """Return the status."""
     settings = ledger.settings
     answers = Counter(name for row in ledger.responses.values() for name, code in row.items() if code is not None)
-    gone = settings.get("gone", ())
-    notes = [f"The method's setting {name} no longer exists in this version and is ignored." for name in gone]
-    notes += _positive_note(settings)
     return Status(
         n_logged=settings["log_rows"],
         revealed=settings["revealed"],
@@ -92,5 +75,5 @@ def status_of(ledger: Ledger) -> Status:
         random_state=settings["seed"],
         intervals=goals_of(settings).words(),
         objective=goals_of(settings).objective,
-        notes=(*settings["notes"], *notes),
+        notes=tuple(settings["notes"]),
     )

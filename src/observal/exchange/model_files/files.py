@@ -112,8 +112,6 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
         path, "a model that this observal can open", "give a file that `observal export` wrote"
     ) as archive:
         archive.check_digest()
-        if _ABOUT in archive:  # version 0.1 wrote neither
-            archive.require_digest()
         model = ModelReader(archive, trusted).read()
         check_model(model)
         return model

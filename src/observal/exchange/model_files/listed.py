@@ -19,25 +19,6 @@ PLAIN_TYPES: dict[str, Any] = {
     **{f"numpy.{name}": kind for name, kind in SCALARS.items()},
 }
 
-# The full names that version 0.1 wrote, before classes moved, and the class each stands for.
-_OLD_NAMES = {
-    "observal.campaign.estimator.CampaignClassifier": "CampaignClassifier",
-    "observal.paper.hypotheses.Constant": "Constant",
-    "observal.paper.hypotheses.HalfPlane": "HalfPlane",
-    "observal.paper.hypotheses.KnownPredictions": "KnownPredictions",
-    "observal.paper.hypotheses.Rectangle": "Rectangle",
-    "observal.paper.hypotheses.TangentHalfPlane": "TangentHalfPlane",
-    "observal.paper.hypotheses.Threshold": "Threshold",
-    "observal.learners.features.FeatureMap": "FeatureMap",
-    "observal.methods.committee_vc.ConstantClassifier": "ConstantClassifier",
-    "observal.methods.exact.FiniteClassifier": "FiniteClassifier",
-    "observal.methods.linear.LinearClassifier": "LinearClassifier",
-    "observal.methods.newton_vc.NewtonClassifier": "NewtonClassifier",
-    "observal.tables.columns.ColumnRule": "ColumnRule",
-    "observal.tables.encoding.TableEncoder": "TableEncoder",
-    "observal.tables.transformer.TableTransformer": "TableTransformer",
-}
-
 
 def full_name(kind: type[Any]) -> str:
     """Return a class's module and name.
@@ -52,7 +33,7 @@ def full_name(kind: type[Any]) -> str:
 
 @cache
 def own_classes() -> dict[str, type[Any]]:
-    """Return the classes of observal that a model may contain, by full name, including old names."""
+    """Return the classes of observal that a model may contain, by full name."""
     from observal.exchange.model_files.estimator import CampaignClassifier
     from observal.intervals.thresholds import ThresholdClassifier
     from observal.learners.additive import AdditiveChances
@@ -83,8 +64,7 @@ def own_classes() -> dict[str, type[Any]]:
         TableEncoder,
         TableTransformer,
     )
-    by_name = {kind.__name__: kind for kind in kinds}
-    return {**{full_name(kind): kind for kind in kinds}, **{old: by_name[name] for old, name in _OLD_NAMES.items()}}
+    return {full_name(kind): kind for kind in kinds}
 
 
 @cache

@@ -75,9 +75,7 @@ class SqlTransaction:
                     f"{self._name} is damaged: journal entry {event.sequence} ({event.kind!r:.40}) is not valid "
                     f"({' '.join(str(error).split())[:80]}); use an undamaged copy."
                 ) from None
-            if event.kind in ("created", "upgraded"):
-                data = payload.get("data", "")
-            elif event.kind == "extended":
+            if event.kind in ("created", "extended"):
                 data = payload.get("data", data)
             settings = payload if event.kind == "created" else settings
             found.append(replace(event, payload=payload))
@@ -92,7 +90,7 @@ class SqlTransaction:
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows are numbered, which is faster."""
-        groups = ColumnGroups.from_dict(settings.get("column_groups"))  # campaigns made before there were any have none
+        groups = ColumnGroups.from_dict(settings["column_groups"])
         if settings.get("in_place"):
             return read_in_place(self.stored, settings["arrays"], settings["classes"], settings["encoder"], groups)
         return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids, groups)
@@ -117,7 +115,7 @@ def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         return {**payload, "plan": decode_plan(payload["plan"]), "recorded": recorded}
     if kind == "created":
         _check_stored(payload)
-        return {**payload, **decode_method(payload["method"])}
+        return {**payload, "method": decode_method(payload["method"])}
     return dict(payload)
 
 

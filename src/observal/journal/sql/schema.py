@@ -1,4 +1,4 @@
-"""The tables of a campaign's database, and how an older schema is upgraded.
+"""The tables of a campaign's database.
 
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
 (:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
@@ -8,19 +8,11 @@ when they keep the rows they hold, and replies to requests that may be sent twic
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-from typing import Any
-
 import sqlalchemy as sa
 
-from observal.errors import NotACampaign
-
-NEWEST = "0003"
-READABLE = ("0002", NEWEST)
-"""Schemas that can be read as they are, where a campaign cannot be written."""
-VERSION_TABLE = "observal_version"
-_MIGRATIONS = Path(__file__).parent / "migrations"
+SCHEMA = "1"
+"""The version of these tables and of what is in them; raise it with every change, because files of another version are refused."""
+_VERSION_TABLE = "observal_version"
 
 _metadata = sa.MetaData()
 journal = sa.Table(
@@ -84,103 +76,53 @@ reply = sa.Table(
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
 )
-_version = sa.Table(
-    VERSION_TABLE,
-    _metadata,
-    sa.Column("version_num", sa.String(32), nullable=False),
-    sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
-)
+_version = sa.Table(_VERSION_TABLE, _metadata, sa.Column("version_num", sa.String(32), primary_key=True))
+_GROWING = (journal, data, digest_of_chunk)
 
 
 def schema_version(connection: sa.Connection) -> str | None:
-    """Return the revision of the database's schema, or None if it has no campaign."""
-    if not sa.inspect(connection).has_table(VERSION_TABLE):
+    """Return the version of the database's schema, or None if it has no campaign."""
+    if not sa.inspect(connection).has_table(_VERSION_TABLE):
         return None
-    version = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
+    version = connection.execute(sa.select(_version.c.version_num)).scalar()
     return None if version is None else str(version)
 
 
 def create_schema(connection: sa.Connection) -> None:
-    """Make the newest schema in an empty database: in SQLite at once, which takes a quarter of the time of all migrations.
+    """Make the tables in an empty database, and have it refuse to change or remove rows of those that only grow.
 
     Examples
     --------
     >>> import sqlalchemy as sa
     >>> with sa.create_engine("sqlite://").begin() as connection:
     ...     create_schema(connection)
-    ...     schema_version(connection) == NEWEST
+    ...     schema_version(connection) == SCHEMA
     True
     """
-    if connection.dialect.name != "sqlite":
-        migrate(connection)
-        return
-    for statement in _sqlite_statements():
+    for table in _metadata.tables.values():
+        connection.execute(sa.schema.CreateTable(table))
+    triggers = _sqlite_triggers() if connection.dialect.name == "sqlite" else _postgresql_triggers()
+    for statement in triggers:
         connection.exec_driver_sql(statement)
-    connection.execute(sa.insert(_version), {"version_num": NEWEST})
+    connection.execute(sa.insert(_version), {"version_num": SCHEMA})
 
 
-@cache
-def _sqlite_statements() -> list[str]:
-    """Return what makes the tables, and has SQLite refuse to change or remove rows of those that only grow."""
-    from sqlalchemy.dialects.sqlite import dialect
-
-    tables = [str(sa.schema.CreateTable(table).compile(dialect=dialect())) for table in _metadata.tables.values()]
-    return tables + [
+def _sqlite_triggers() -> list[str]:
+    return [
         f"CREATE TRIGGER {table.name}_no_{change.lower()} BEFORE {change} ON {table.name} "
         f"BEGIN SELECT RAISE(ABORT, '{table.name} can only grow'); END"
-        for table in (journal, data, digest_of_chunk)
+        for table in _GROWING
         for change in ("UPDATE", "DELETE")
     ]
 
 
-def revisions() -> list[str]:
-    """Return every revision this version of observal knows, oldest first.
-
-    Examples
-    --------
-    >>> revisions()[0], revisions()[-1] == NEWEST
-    ('0001', True)
-    """
-    from alembic.script import ScriptDirectory
-
-    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
-
-
-def migrate(connection: sa.Connection, to: str = NEWEST) -> None:
-    """Upgrade the schema to a revision within the connection's transaction; an unknown schema is refused.
-
-    Parameters
-    ----------
-    connection : sqlalchemy.Connection
-        With a transaction that may write.
-    to : str
-        The revision to end at.
-
-    Examples
-    --------
-    >>> import sqlalchemy as sa
-    >>> with sa.create_engine("sqlite://").begin() as connection:
-    ...     migrate(connection)
-    ...     schema_version(connection) == NEWEST
-    True
-    """
-    from alembic import command
-
-    found = schema_version(connection)
-    if found == to:
-        return
-    if found is not None and found not in revisions():
-        raise NotACampaign(
-            f"The campaign has schema {found} of a newer observal, but this version knows schemas up to {NEWEST}; update observal."
-        )
-    config = _config()
-    config.attributes["connection"] = connection  # migrations/env.py takes it from there
-    command.upgrade(config, to)
-
-
-def _config() -> Any:
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    return config
+def _postgresql_triggers() -> list[str]:
+    refuse = (
+        "CREATE FUNCTION observal_refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION '%% can only grow', TG_TABLE_NAME; END $$"
+    )
+    return [refuse] + [
+        f"CREATE TRIGGER {table.name}_can_only_grow BEFORE UPDATE OR DELETE OR TRUNCATE ON {table.name} "
+        "FOR EACH STATEMENT EXECUTE FUNCTION observal_refuse_change()"
+        for table in _GROWING
+    ]

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
 from observal.files import check_target, remove_stale
-from observal.journal.sql.schema import NEWEST, READABLE, create_schema, migrate, schema_version
-from observal.journal.sql.transaction import Transaction, damaged
+from observal.journal.sql.schema import SCHEMA, create_schema, schema_version
+from observal.journal.sql.transaction import Transaction
 
 PATIENCE = 120  # seconds that a command waits for other writers
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
@@ -104,7 +104,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
 
 
 def open_store(where: str | Path, keep: bool = False) -> Store:
-    """Open a database and upgrade an older schema; `keep` keeps connections open, for a server that needs them again and again."""
+    """Open a database; `keep` keeps connections open, for a server that needs them again and again."""
     address = _address(where)
     if isinstance(address, sa.URL):
         store = Store(_engine(address, keep=keep), _name(address))
@@ -118,29 +118,16 @@ def open_store(where: str | Path, keep: bool = False) -> Store:
         version = schema_version(connection)
     if version is None:
         raise NotACampaign(f"{store.name} contains no campaign; make one with `observal init`.")
-    if version != NEWEST and not (store._read_only and version in READABLE):
-        _upgrade(store)
+    if version != SCHEMA:
+        raise NotACampaign(
+            f"{store.name} was written by another version of observal (schema {version:.20}; this one reads {SCHEMA}); "
+            "open it with that version."
+        )
     return store
 
 
 def _can_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def _upgrade(store: Store) -> None:
-    """Upgrade an older schema."""
-    if store._read_only:
-        raise CampaignUnavailable(
-            f"{store.name} was made by an older observal and must be upgraded, but cannot be written; "
-            "copy it to a folder where you may write, or get write permission."
-        )
-    try:
-        with store.writing() as transaction:
-            migrate(transaction._connection)
-    except (TypeError, ValueError) as error:  # a column with a value that version 0.1 cannot have written
-        if isinstance(error, InvalidInput):
-            raise
-        raise damaged(store.name, "a value in a table was changed to another type") from None
 
 
 def _read_only_engine(path: Path) -> sa.Engine:

@@ -1,1 +1,0 @@
-"""One file per revision, run in order, never changed once released."""
