@@ -45,7 +45,7 @@ def states(method, world, rounds, seed=0):
     found = [method.begin(problem, np.random.default_rng(seed))]
     for k in range(rounds):
         plan = method.plan(problem, found[-1], np.random.default_rng([seed, k]))
-        answers = ob.types.Answers(world.pool_y[plan.asked], np.ones(plan.asked.size, dtype=bool))
+        answers = ob.Answers(world.pool_y[plan.asked], np.ones(plan.asked.size, dtype=bool))
         found.append(method.advance(problem, found[-1], plan, answers, np.random.default_rng(k)))
     return problem, found
 
@@ -110,7 +110,7 @@ def test_skipped_rows_are_no_surprise():
     plan = method.plan(problem, state, np.random.default_rng(0))
     answered = np.arange(plan.asked.size) % 2 == 0
     codes = np.where(answered, world.pool_y[plan.asked], 0)
-    after = method.advance(problem, state, plan, ob.types.Answers(codes, answered), np.random.default_rng(0))
+    after = method.advance(problem, state, plan, ob.Answers(codes, answered), np.random.default_rng(0))
     told = {int(i): int(world.pool_y[i]) if a else None for i, a in zip(plan.asked, answered, strict=True)}
     labels, excess = slow.surprise([plan], told)
     assert surprises(after).labels == labels == np.sum(answered & (plan.reason == 2))

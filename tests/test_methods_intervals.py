@@ -12,6 +12,7 @@ from scipy.stats import binom, norm
 from threadpoolctl import threadpool_limits
 
 import observal as ob
+from observal.intervals import error as module
 from observal.intervals.cells import (
     CORRELATED,
     LEAST_KNOWN,
@@ -26,7 +27,6 @@ from observal.intervals.error import intervals_of, judge_labels, would_take
 from observal.intervals.state import FREE, GATED, RANDOM, PoolState
 from observal.intervals.trend import trend_of
 from observal.journal.memory import MemoryJournal
-from observal.methods import intervals as module
 from observal.methods.draw import REASONS
 from observal.methods.newton.method import NewtonVC
 from observal.problem.interval import Interval

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import pickle
 from dataclasses import replace
 
@@ -380,10 +378,3 @@ def test_labels_help_and_active_vc_leads(policy):
     (_, passive_end), (start, end) = errors.mean(axis=0)
     assert end < start
     assert end < passive_end
-
-
-@pytest.mark.parametrize("module", ["linear", "passive", "active18", "active_vc"])
-def test_examples(module):
-    found = doctest.testmod(importlib.import_module(f"observal.paper.{module}"))
-    assert found.attempted > 0
-    assert found.failed == 0

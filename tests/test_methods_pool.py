@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import pickle
 import re
 import tracemalloc
@@ -407,14 +405,6 @@ def test_a_bad_setting_gives_one_sentence(make):
     message = str(caught.value)
     assert re.fullmatch(r"[^\n]{20,300}\.", message)
     assert not re.search(r"\.\s+[A-Z]", message)
-
-
-@pytest.mark.parametrize(
-    "name", ["pool", "intervals", "newton.method", "newton.model", "stream", "newton.ablation", "committee"]
-)
-def test_examples_run(name):
-    failed, _ = doctest.testmod(importlib.import_module(f"observal.methods.{name}"))
-    assert failed == 0
 
 
 def test_every_round_states_the_chance_that_no_row_falls_below():

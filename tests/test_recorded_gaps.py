@@ -9,8 +9,8 @@ from sklearn.ensemble import RandomForestClassifier
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
+from observal.intervals import state as pool_state
 from observal.journal.replay import Replay
-from observal.methods import sampled
 from observal.methods.auto import model
 from observal.problem.plan import Plan
 from tests.campaigns import make_campaign, small_data, truth_of
@@ -126,8 +126,8 @@ def test_rounds_chosen_ahead_are_measured_as_if_every_round_were_fitted_again(tm
 
 
 def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):
-    monkeypatch.setattr(sampled, "MOST_NEAR", 0)
-    monkeypatch.setattr(sampled, "MOST_NEAR_SHARE", 0)
+    monkeypatch.setattr(pool_state, "MOST_NEAR", 0)
+    monkeypatch.setattr(pool_state, "MOST_NEAR_SHARE", 0)
     assert Replay(session.problem, session.settings["method"], 0).next_plan().near is None
 
 

@@ -285,7 +285,7 @@ def test_a_method_that_has_nothing_to_choose_ahead_is_asked_once(here, monkeypat
     look = type(here.desk.worker).look
     monkeypatch.setattr(type(here.desk.worker), "look", lambda worker, *name: looks.append(name) or look(worker, *name))
     here.browser("ann").ask(100)
-    monkeypatch.setattr("observal.journal.replay.Replay.next_plan", lambda *_: ob.types.Stop("enough"))
+    monkeypatch.setattr("observal.journal.replay.Replay.next_plan", lambda *_: ob.Stop("enough"))
     looks.clear()
     bob = here.browser("bob")
     for _ in range(3):

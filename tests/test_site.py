@@ -59,7 +59,9 @@ def test_what_the_reference_names_exists(name):
 def test_the_reference_has_every_public_name():
     modules = {name for name in observal.__all__ if type(getattr(observal, name)).__name__ == "module"}
     parts = {
-        f"observal.{module}.{name}" for module in modules for name in getattr(getattr(observal, module), "__all__", ())
+        f"{getattr(observal, module).__name__}.{name}"
+        for module in modules
+        for name in getattr(getattr(observal, module), "__all__", ())
     }
     shown = {id(resolve(name)) for name in DOCUMENTED}
     errors = {"observal.ObservalError", "observal.ObservalWarning"}  # shown with all others of observal.errors

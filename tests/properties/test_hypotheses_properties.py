@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from observal.learners.kernels import packed as kernels
 from observal.paper.hypotheses import Dichotomies, HalfPlanes, Rectangles, Stumps, Thresholds
+from observal.paper.kernels import packed as kernels
 from tests.reference import hypotheses as slow
 
 values = st.floats(-1e6, 1e6, allow_subnormal=False)
