@@ -11,7 +11,7 @@ import observal as ob
 from observal.campaign import Campaign, load_model
 from observal.errors import InvalidInput, InvalidLabel
 from observal.journal import codec
-from observal.report.campaign import write_campaign_report
+from observal.report.campaign_report import write_campaign_report
 
 N = 200
 X = np.random.default_rng(0).normal(size=(2 * N, 2))

@@ -17,9 +17,9 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign, load_model
 from observal.cli.output import spelled
-from observal.diagnosis.words import day_words
 from observal.problem.problem import Problem
-from observal.report.campaign import write_campaign_report
+from observal.problem.words import day_words
+from observal.report.campaign_report import write_campaign_report
 from observal.report.model import Judged, errors_by_group
 from observal.tables.formats import Format
 from observal.tables.written import Written, guess

@@ -13,11 +13,10 @@ from scipy.stats import mannwhitneyu
 
 import observal as ob
 from observal.diagnosis import Diagnosis, confounded_range, diagnose
-from observal.diagnosis.calibration import check_calibration, feature_scores
+from observal.diagnosis.calibration_check import check_calibration, feature_scores
 from observal.diagnosis.drift import find_drift, rank_test
-from observal.diagnosis.learning import fit_curve, labels_needed
-from observal.diagnosis.overlap import find_overlap
-from observal.diagnosis.words import roundest_between
+from observal.diagnosis.learning_curve import fit_curve, labels_needed
+from observal.diagnosis.overlap import find_overlap, roundest_between
 from observal.errors import InvalidInput
 from tests.reference import diagnosis as twin
 

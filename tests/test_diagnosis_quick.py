@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import observal as ob
-from observal.diagnosis.quick import MOST_NAMED, quick_warnings
+from observal.diagnosis.quick_warnings import MOST_NAMED, quick_warnings
 from observal.errors import InvalidInput
 from tests.command import observal
 

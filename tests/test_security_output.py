@@ -26,7 +26,7 @@ from observal.campaign import Campaign
 from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError
 from observal.journal.answers import read_answers
-from observal.report.campaign import write_campaign_report
+from observal.report.campaign_report import write_campaign_report
 from observal.report.figures import Line, draw_curves
 from observal.report.html import ReportContent, render_report, write_report
 from observal.tables.spreadsheets import csv_rows, csv_text, guarded, restored

@@ -113,7 +113,7 @@ class DemoResult:
 def run_demo(out: Path, random_state: int = 0, progress: Any = None) -> DemoResult:
     """Run the demo, write its campaign and report to the folder `out`, and return what came out."""
     from observal.campaign import Campaign
-    from observal.report.campaign import write_campaign_report
+    from observal.report.campaign_report import write_campaign_report
     from observal.threads import one_thread
 
     out.mkdir(parents=True, exist_ok=True)

@@ -124,7 +124,7 @@ def report(
     Example: observal report campaign.db -o report.html
     """
     from observal.campaign import Campaign
-    from observal.report.campaign import write_campaign_report
+    from observal.report.campaign_report import write_campaign_report
 
     with progress_bar("fitting", hidden=as_json):
         path = write_campaign_report(Campaign.open(campaign), out, title, _typed(), force, author)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from observal.checks import Floats, check_number, check_propensity
-from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
+from observal.problem.words import count, number, percent
 
 
 def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float) -> tuple[float, float]:
@@ -17,7 +17,7 @@ def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float
 
     Under the marginal sensitivity model (Tan, 2006) the odds of a row's true chance of being revealed, which may depend
     on its label, are within [1/Γ, Γ] times those of its stated propensity e. Its weight is then
-    ``w = 1 + (1/e − 1)·g`` with g in [1/Γ, Γ], and the mean is ``Σ w·v / Σ w``. That ratio is largest where every row with
+    ``w = 1 + (1/e − 1)·g`` with g in [1/Γ, Γ], and the mean is ``Σ w·v / Σ w``. That ratio is largest if every row with
     an outcome above some threshold has its largest weight and every other row its smallest, so that one sort and
     cumulative sums find it.
 
@@ -52,6 +52,7 @@ def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float
 
 
 def _largest(values: Floats, lightest: Floats, heaviest: Floats) -> float:
+    """Return the largest weighted mean with each weight between its two ends."""
     order = np.argsort(-values, kind="stable")
     v, low, high = values[order], lightest[order], heaviest[order]
 
@@ -71,7 +72,7 @@ class Confounding:
     Parameters
     ----------
     error : float or None
-        The weighted share of mistakes out of fold, within the clip; None where there are too few labels.
+        The weighted share of mistakes out of fold, within the clip; None if there are too few labels.
     rows : int
         Labels behind it.
     ranges : tuple of (strength, low, high)
@@ -88,14 +89,14 @@ class Confounding:
             return (
                 "There are too few labels within the clip to estimate an error, so what confounding would do is unknown.",
             )
-        found = [
+        sentences = [
             f"A linear classifier fitted on the log's labels errs on about {percent(self.error)} of the rows that the log "
             f"covers ({count(self.rows, 'label')}, each judged by a fit that has not seen it).",
             "If the old policy also looked at something that is not on record, its true odds of revealing a label differ "
             "from the stated ones. How far the error could then move:",
         ]
-        found += [
+        sentences += [
             f"– odds wrong by a factor of up to {number(strength)}: an error between {percent(low)} and {percent(high)}."
             for strength, low, high in self.ranges
         ]
-        return tuple(found)
+        return tuple(sentences)

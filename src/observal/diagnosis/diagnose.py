@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from math import isfinite, log
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from observal.checks import Ints, check_number, check_share, check_whole
-from observal.diagnosis.calibration import Calibration, check_calibration
+from observal.diagnosis.calibration_check import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
 from observal.diagnosis.drift import Drift, find_drift
-from observal.diagnosis.learning import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
+from observal.diagnosis.feature_values import sample_rows, standardise
+from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
 from observal.diagnosis.overlap import Overlap, find_overlap
-from observal.diagnosis.rows import sample_rows, standardised
 from observal.diagnosis.weighting import Weighting, summarise_weights
-from observal.diagnosis.words import count, number, percent
 from observal.errors import InvalidInput
 from observal.paper.weights import plain_importance
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
+from observal.problem.words import count, number, percent
 from observal.threads import one_thread
 
 LOST = 0.05  # of the population unseen: as much as the error itself often is, so no weighted estimate can be trusted
@@ -30,7 +31,7 @@ FEW_EFFECTIVE = 30.0  # labels; below it a 95% interval for an error is wider th
 FEW_OF_CLASS = 5
 HEAVY = 0.5  # of all weight on one label in a hundred
 MOST_LABELS = 2000  # revealed labels that classifiers are fitted on
-BY_CHANCE = 0.001  # a log of labelled rows only is recognised where chance explains it less often than this
+BY_CHANCE = 0.001  # a log of labelled rows only is recognised if chance explains it less often than this
 WIDTH = 100
 
 UNTESTED = (
@@ -50,7 +51,7 @@ class Diagnosis:
     n_logged, revealed, pool_rows : int
         Rows of the log, labels revealed among them, rows of the pool.
     n_logged_rows : float
-        The rows that the old policy looked at: `n_logged`, or an estimate where only labelled rows were kept.
+        The rows that the old policy looked at: `n_logged`, or an estimate if only labelled rows were kept.
     labelled_only : bool
         Whether the log kept only its labelled rows.
     overlap, weights, calibration, drift, confounding, labels_needed
@@ -58,7 +59,7 @@ class Diagnosis:
     class_counts : tuple of (class, labels)
         How many labels of each class the log reveals.
     random_state : int
-        Of everything that was drawn.
+        The seed of all random draws.
     """
 
     n_logged: int
@@ -85,9 +86,8 @@ class Diagnosis:
     @property
     def verdict(self) -> str:
         """The finding in one or two sentences."""
-        broken = (
-            " First correct the propensities: they contradict what was revealed." * self.calibration.cannot_be_right
-        )
+        contradicted = self.calibration.cannot_be_right
+        broken = " First correct the propensities: they contradict what was revealed." if contradicted else ""
         if self.overlap.barely > LOST:
             where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
             return (
@@ -107,34 +107,40 @@ class Diagnosis:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a careful reader must know, most serious first."""
-        found: list[str] = []
+        """What to know before relying on the log, most serious first."""
+        sentences: list[str] = []
         if self.calibration.suspicious:
-            found += self.calibration.sentences()
+            sentences += self.calibration.sentences()
         if self.overlap.barely > LOST:
-            found.append(f"{self.overlap.sentences()[0]} An error estimate from the log says nothing about these rows.")
+            sentences.append(
+                f"{self.overlap.sentences()[0]} An error estimate from the log says nothing about these rows."
+            )
         if self.weights.effective < FEW_EFFECTIVE:
-            found.append(f"The revealed labels are worth only {number(self.weights.effective)} equally weighted ones.")
-        found += [
+            sentences.append(
+                f"The revealed labels are worth only {number(self.weights.effective)} equally weighted ones."
+            )
+        sentences += [
             f"The log reveals {count(n, 'label')} of class {label!r}, too few to learn what its rows look like."
             for label, n in self.class_counts
             if n < FEW_OF_CLASS
         ]
         if self.weights.revealed >= 100 and self.weights.top_share > HEAVY:
-            found.append(f"One label in a hundred carries {percent(self.weights.top_share)} of all weight.")
+            sentences.append(f"One label in a hundred carries {percent(self.weights.top_share)} of all weight.")
         if self.weights.overflowing:
-            found.append(
+            sentences.append(
                 f"{count(self.weights.overflowing, 'label')} had propensities so close to 0 that no weight can be "
                 "computed; correct these propensities."
             )
         if self.drift.found:
-            found.append(self.drift.sentences()[0])
+            sentences.append(self.drift.sentences()[0])
         if self.labelled_only:
-            found.append("The log kept only labelled rows, so whether its propensities are right cannot be checked.")
-        return tuple(found)
+            sentences.append(
+                "The log kept only labelled rows, so whether its propensities are right cannot be checked."
+            )
+        return tuple(sentences)
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return headings and their sentences; a sentence that starts with a dash is an item of a list."""
+        """Return headings and their sentences; a sentence that starts with a dash is an item of a list: see :func:`paragraphs`."""
         parts = (
             ("Coverage", self.overlap.sentences()),
             ("Weights", self.weights.sentences()),
@@ -147,14 +153,10 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """What was looked at."""
-        behind = (
-            f", which stand for about {number(self.n_logged_rows)} rows that the old policy saw"
-            if self.labelled_only
-            else ""
-        )
+        """How much data there is, in a sentence."""
+        stand_for = f", which stand for about {number(self.n_logged_rows)} rows that the old policy saw"
         return (
-            f"A log of {count(self.n_logged, 'row')}, {self.revealed:,} with a label{behind}; "
+            f"A log of {count(self.n_logged, 'row')}, {self.revealed:,} with a label{stand_for if self.labelled_only else ''}; "
             f"a pool of {count(self.pool_rows, 'row')}."
         )
 
@@ -162,43 +164,50 @@ class Diagnosis:
         """Return the diagnosis as a page of plain text."""
         lines = [fill(self.summary, WIDTH), "", fill(self.verdict, WIDTH)]
         if self.warnings:
-            lines += ["", "Warnings", *(_item(f"– {warning}") for warning in self.warnings)]
+            lines += ["", "Warnings", *map(_item, self.warnings)]
         for heading, sentences in self.sections():
             lines += ["", heading]
-            running: list[str] = []
-            for sentence in sentences:
-                if sentence.startswith("–"):
-                    if running:
-                        lines.append(fill(" ".join(running), WIDTH))
-                        running = []
-                    lines.append(_item(sentence))
+            for paragraph in paragraphs(sentences):
+                if isinstance(paragraph, str):
+                    lines.append(fill(paragraph, WIDTH))
                 else:
-                    running.append(sentence)
-            if running:
-                lines.append(fill(" ".join(running), WIDTH))
+                    lines += [_item(item) for item in paragraph]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; a number without limit is None, and `n_logged` is ``rows_logged``."""
         fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
-        found = _plain({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
-        for region, source in zip(found["overlap"]["regions"], self.overlap.regions, strict=True):
+        for region, source in zip(fields["overlap"]["regions"], self.overlap.regions, strict=True):
             region["words"] = source.words()
-        return dict(found)
+        values = _to_json({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
+        return cast("dict[str, Any]", values)
 
 
-def _item(sentence: str) -> str:
-    return fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ")
+def _item(text: str) -> str:
+    return fill(f"– {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: object) -> object:
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_json(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    return value
+        return [_to_json(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def paragraphs(sentences: Sequence[str]) -> list[str | list[str]]:
+    """Return sentences joined to paragraphs, and items that start with a dash as lists.
+
+    Examples
+    --------
+    >>> paragraphs(["One.", "Two:", "– a.", "– b.", "Three."])
+    ['One. Two:', ['a.', 'b.'], 'Three.']
+    """
+    out: list[str | list[str]] = []
+    for is_item, group in groupby(sentences, lambda sentence: sentence.startswith("–")):
+        texts = list(group)
+        out.append([text.removeprefix("–").strip() for text in texts] if is_item else " ".join(texts))
+    return out
 
 
 def diagnose(
@@ -233,7 +242,7 @@ def diagnose(
     confounding : sequence of float
         Strengths Γ ≥ 1 of hidden confounding: by how much the true odds of being revealed may differ from the stated ones.
     random_state : int
-        Of everything random.
+        The seed of all random draws.
 
     Returns
     -------
@@ -261,34 +270,34 @@ def diagnose(
     for_tree, for_drift, for_fit, for_curve, for_scores = (
         np.random.default_rng([random_state, part]) for part in range(5)
     )
-    labelled_only = _kept_labelled_only(logged)
-    behind = float(len(logged))
+    labelled_only = _keeps_labelled_only(logged)
+    n_logged_rows = float(len(logged))
     if labelled_only:
         with np.errstate(over="ignore"):
             total = float(plain_importance(logged.propensity).sum())
-        behind = total if isfinite(total) else behind
-    weights = summarise_weights(problem, behind, labelled_only)
-    kept = _kept_labels(logged, weights.clip, for_fit)
-    X, codes = standardised(logged.X[kept]), logged.codes[kept]
-    importance = plain_importance(logged.propensity[kept])
+        n_logged_rows = total if isfinite(total) else n_logged_rows
+    weights = summarise_weights(problem, n_logged_rows, labelled_only)
+    rows = _sample_labels(logged, weights.clip, for_fit)
+    X, codes = standardise(logged.X[rows]), logged.codes[rows]
+    importance = plain_importance(logged.propensity[rows])
     with one_thread():  # many small fits: threads that wait for each other only slow them down
         drift = find_drift(problem, names, for_drift, labelled_only)
-        confounded = _confounding(logged, kept, X, confounding, for_fit)
+        error_range = _confound(logged, rows, X, confounding, for_fit)
         needed = labels_needed(X, codes, importance, target_error, for_curve)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
         n_logged=len(logged),
         revealed=weights.revealed,
         pool_rows=len(pool),
-        n_logged_rows=behind,
+        n_logged_rows=n_logged_rows,
         labelled_only=labelled_only,
         overlap=find_overlap(
-            pool, behind, logged.propensity, expected, names, for_tree, date_features, percent_features
+            pool, n_logged_rows, logged.propensity, expected, names, for_tree, date_features, percent_features
         ),
         weights=weights,
         calibration=check_calibration(logged.propensity, logged.revealed, labelled_only, logged.X, names, for_scores),
         drift=drift,
-        confounding=confounded,
+        confounding=error_range,
         labels_needed=needed,
         class_counts=_class_counts(logged),
         random_state=int(random_state),
@@ -302,20 +311,25 @@ def _check(
     confounding: Sequence[float],
     random_state: int,
 ) -> list[str]:
-    """Return the feature names, or refuse what cannot be right."""
+    """Return the feature names, or refuse wrong options."""
     problem.require_numbers("The diagnosis", "use observal.load_problem, which encodes columns of any kind")
-    n_features = problem.logged.X.shape[1]
-    names = [f"x{i}" for i in range(n_features)] if feature_names is None else [str(name) for name in feature_names]
-    if len(names) != n_features:
-        raise InvalidInput(
-            f"There must be one name for each of the {n_features} features, but {len(names)} were given; name them all."
-        )
     if target_error is not None:
         check_share(target_error, "target_error", inner=True, fix="write 5% as 0.05")
     for strength in confounding:
         check_number(strength, "The strength of confounding", 1.0)
     check_whole(random_state, "random_state", 0)
-    return names
+    return check_feature_names(feature_names, problem.logged.X.shape[1])
+
+
+def check_feature_names(names: Sequence[str] | None, n_features: int) -> list[str]:
+    """Return one name for each feature: ``x0``, ``x1``, … if none are given."""
+    if names is None:
+        return [f"x{i}" for i in range(n_features)]
+    if len(names) != n_features:
+        raise InvalidInput(
+            f"There must be one name for each of the {n_features} features, but {len(names)} were given; name every feature."
+        )
+    return [str(name) for name in names]
 
 
 def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
@@ -323,23 +337,25 @@ def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
     return tuple((str(label), int(n)) for label, n in zip(logged.classes.tolist(), counts, strict=True))
 
 
-def _kept_labelled_only(logged: LoggedData) -> bool:
-    """Tell whether every label is there although the propensities make that all but impossible."""
+def _keeps_labelled_only(logged: LoggedData) -> bool:
+    """Return whether every label is there although the propensities make that all but impossible."""
     return bool(logged.revealed.all()) and float(np.log(logged.propensity).sum()) < log(BY_CHANCE)
 
 
-def _kept_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:
-    kept = np.flatnonzero(logged.revealed & (plain_importance(logged.propensity) <= min(clip, 1e300)))
-    return kept[sample_rows(kept.size, MOST_LABELS, rng)]
+def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:
+    """Return logged rows with a label and a weight within the clip."""
+    rows = np.flatnonzero(logged.revealed & (plain_importance(logged.propensity) <= min(clip, 1e300)))
+    return rows[sample_rows(rows.size, MOST_LABELS, rng)]
 
 
-def _confounding(
-    logged: LoggedData, kept: Ints, X: Any, strengths: Sequence[float], rng: np.random.Generator
+def _confound(
+    logged: LoggedData, rows: Ints, X: Any, strengths: Sequence[float], rng: np.random.Generator
 ) -> Confounding:
-    if kept.size < LEAST_LABELS:
-        return Confounding(None, int(kept.size))
-    chance = logged.propensity[kept]
-    wrong, _ = mistakes_out_of_fold(X, logged.codes[kept], plain_importance(chance), rng)
-    outcomes = wrong * (1.0 if logged.cost is None else logged.cost[kept])
+    """Return how far hidden confounding of each strength would move the error out of fold of these rows."""
+    if rows.size < LEAST_LABELS:
+        return Confounding(None, int(rows.size))
+    chance = logged.propensity[rows]
+    wrong, _ = mistakes_out_of_fold(X, logged.codes[rows], plain_importance(chance), rng)
+    outcomes = wrong * (1.0 if logged.cost is None else logged.cost[rows])
     ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
-    return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(kept.size), ranges)
+    return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(rows.size), ranges)

@@ -1,4 +1,8 @@
-"""Drift: whether the log's rows, revealed or not, come from the same population as the pool's."""
+"""Drift: whether the log's rows, revealed or not, come from the same population as the pool's.
+
+:func:`find_drift` is the thorough test of a diagnosis. :func:`strong_shift` is the quick one of a new session or campaign: it only
+finds what is too large to overlook.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,29 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
-from observal.diagnosis.shift import differing_p, standardised_difference
-from observal.diagnosis.words import listed, p_value
+from observal.diagnosis.feature_values import (
+    choose_columns,
+    dense,
+    rank_columns,
+    sample_rows,
+    scaled_ranks,
+    sidak,
+    standardised_difference,
+)
 from observal.problem.problem import Problem
+from observal.problem.words import listed, p_value
 
 MOST_ROWS = 20_000  # of the log and of the pool
 TREE_ROWS = 2000  # of each, that boosted trees see
 LEAST_ROWS = 20
-SIGNIFICANT = 0.02  # one pair of samples from one population in fifty, at most, is said to differ
+SIGNIFICANT = 0.02  # at most one pair of samples from one population in fifty is called different
 TREES = 40
+# Few small trees find shifts and changes of spread as often as a forest does, in a tenth of its time.
 SMALL_TREES = {"num_leaves": 7, "learning_rate": 0.1, "min_data_in_leaf": 10, "max_bin": 63}
-"""Few small trees find shifts and changes of spread as often as a forest does, in a tenth of its time."""
+
+QUICK_ROWS = 2000  # of log and pool each, for the quick test
+STRONG = 0.25  # standard deviations between a feature's mean ranks that make log and pool two populations
+SURE = 0.001
 
 
 @dataclass(frozen=True)
@@ -30,11 +45,11 @@ class Drift:
     Parameters
     ----------
     checked : bool
-        False where there are too few rows.
+        False if there are too few rows.
     auc : float
         How well a classifier tells a pool row from a logged one on rows it has not seen: ½ is guessing, 1 is certainty.
     p_value : float
-        The chance of differing this much where both come from one population: twice the smaller of the classifier's p-value and
+        The chance of differing this much if both come from one population: twice the smaller of the classifier's p-value and
         the features'.
     differences : tuple of (feature, standardised mean difference)
         The features whose means differ most, pool minus log, in standard deviations.
@@ -57,34 +72,34 @@ class Drift:
         """Return the finding in words."""
         if not self.checked:
             return ("There are too few rows to see whether log and pool come from the same population.",)
-        measured = (
+        evidence = (
             f"a classifier that must tell pool rows from logged ones reaches an AUC of {self.auc:.2f} on rows it has not "
             f"seen (0.5 is guessing; {p_value(self.p_value)}, features one by one included)"
         )
         if not self.found:
-            return (f"Log and pool look like the same population: {measured}.",)
-        described = [
+            return (f"Log and pool look like the same population: {evidence}.",)
+        parts = [
             f"{name} is {abs(d):.2f} standard deviations {'higher' if d > 0 else 'lower'}"
             for name, d in self.differences
         ]
-        means = f" In the pool, {listed(described)} on average." if described else " No single feature's mean shows it."
+        means = f" In the pool, {listed(parts)} on average." if parts else " No single feature's mean shows it."
         return (
-            f"Log and pool differ: {measured}.{means}",
+            f"Log and pool differ: {evidence}.{means}",
             "Results then hold for a mixture of the two. If the pool is made of rows that the log left hidden, this is "
             "to be expected: give the log all of its rows, or make the pool a random sample of the population.",
         )
 
 
 def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator, labelled_only: bool = False) -> Drift:
-    """Tell whether log and pool come from one population, apart from which labels were revealed.
+    """Test whether log and pool come from one population, apart from which labels were revealed.
 
     Two tests; twice the smaller p-value is the finding. *Feature by feature*: Mann and Whitney's test of each, with Šidák's
     correction for their number; a tenth of a standard deviation shows with a few thousand rows. *All at once*, for what no single
     feature shows: boosted trees learn on one half of the rows to tell pool from log and are judged on the other, both ways
-    round. On rows they have not seen their scores are independent of the origin where there is no drift, so each half gives a valid
+    round. Without drift, their scores on rows they have not seen are independent of the origin, so each half gives a valid
     Mann–Whitney test, and twice the smaller of the two p-values is one too. At most 20,000 rows of each are looked at, 2,000 by
     the trees.
-    Where the log kept only labelled rows, the pool is thinned to rows that the same policy would have revealed.
+    If the log kept only labelled rows, the pool is thinned to rows that the same policy would have revealed.
 
     Parameters
     ----------
@@ -123,13 +138,13 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
         [sample_rows(from_log.size, TREE_ROWS, rng), from_log.size + sample_rows(from_pool.size, TREE_ROWS, rng)]
     )
     auc, by_trees = _tell_apart(X[part], is_pool[part], rng)
-    p_value = min(1.0, 2.0 * min(by_trees, differing_p(X, is_pool)))
+    by_features = shift_p_value(standardised_difference(scaled_ranks(X), is_pool), is_pool)
     difference = standardised_difference(X, is_pool)
     largest = np.argsort(-np.abs(difference), kind="stable")[:3]
-    # Under no drift a standardised difference is about normal with this spread; three of them are not chance.
+    # Without drift a standardised difference is about normal with this spread; three of them are not chance.
     noise = 3.0 * np.sqrt(1.0 / from_log.size + 1.0 / from_pool.size)
-    shown = tuple((names[i], float(difference[i])) for i in largest if abs(difference[i]) > noise)
-    return Drift(True, auc, p_value, shown, int(X.shape[0]))
+    differences = tuple((names[i], float(difference[i])) for i in largest if abs(difference[i]) > noise)
+    return Drift(True, auc, min(1.0, 2.0 * min(by_trees, by_features)), differences, int(X.shape[0]))
 
 
 def _tell_apart(X: Any, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
@@ -140,24 +155,22 @@ def _tell_apart(X: Any, is_pool: Bools, rng: np.random.Generator) -> tuple[float
     for side in (False, True):  # both halves have rows of both
         rows = rng.permutation(np.flatnonzero(is_pool == side))
         half[rows] = np.arange(rows.size) % 2
-    found = []
-    for judged in (0, 1):
-        train, test = half != judged, half == judged
-        columns = telling_columns(X[train], is_pool[train])
-        ranks, _ = ranked(dense(X, columns))
-        seed = int(rng.integers(2**31))
+    tests = []
+    for test_half in (0, 1):
+        train, test = half != test_half, half == test_half
+        ranks, _ = rank_columns(dense(X, choose_columns(X[train], is_pool[train])))
         settings = {
             **SMALL_TREES,
             "objective": "binary",
             "verbose": -1,
             "num_threads": 1,
             "deterministic": True,
-            "seed": seed,
+            "seed": int(rng.integers(2**31)),
         }
         trees = lightgbm.train(settings, lightgbm.Dataset(ranks[train], is_pool[train]), TREES)
         scores = np.asarray(trees.predict(ranks[test], num_threads=1))
-        found.append(rank_test(scores[is_pool[test]], scores[~is_pool[test]]))
-    return float(np.mean([auc for auc, _ in found])), min(1.0, 2.0 * min(p for _, p in found))
+        tests.append(rank_test(scores[is_pool[test]], scores[~is_pool[test]]))
+    return float(np.mean([auc for auc, _ in tests])), min(1.0, 2.0 * min(p for _, p in tests))
 
 
 def rank_test(high: Floats, low: Floats) -> tuple[float, float]:
@@ -183,3 +196,56 @@ def rank_test(high: Floats, low: Floats) -> tuple[float, float]:
     if variance <= 0.0:
         return 0.5, 1.0
     return wins / (n * m), float(ndtr((n * m / 2.0 - wins) / np.sqrt(variance)))
+
+
+def shift_p_value(rank_difference: Floats, group: Bools) -> float:
+    """Return the p-value of the feature whose ranks differ most between the group and the rest, with Šidák's correction.
+
+    The spread within the two is nearly that of all ranks, so this is Mann and Whitney's test of each feature, ties allowed for.
+
+    Parameters
+    ----------
+    rank_difference : array
+        The standardised difference of each feature's ranks.
+    group : bool array
+        Which rows are in the group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(40.0)[:, None]
+    >>> large, even = X[:, 0] > 19, X[:, 0] % 2 == 0
+    >>> p_values = [shift_p_value(standardised_difference(scaled_ranks(X), group), group) for group in (large, even)]
+    >>> p_values[0] < 0.001, p_values[1] > 0.1
+    (True, True)
+    """
+    from scipy.special import ndtr
+
+    n, m = int(group.sum()), int((~group).sum())
+    z = rank_difference / np.sqrt(1.0 / n + 1.0 / m)
+    return float(sidak(2.0 * ndtr(-np.abs(z).max(initial=0.0)), z.size))
+
+
+def strong_shift(problem: Problem) -> tuple[int, float] | None:
+    """Return the feature in which log and pool differ most, and by how many standard deviations, if they are not one population.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> X = np.random.default_rng(0).normal(size=(800, 2))
+    >>> strong_shift(ob.Problem(ob.LoggedData(X[:400], X[:400, 0] > 0, 0.5), ob.Pool(X[400:], 0.5)))
+    >>> feature, by = strong_shift(ob.Problem(ob.LoggedData(X[:400], X[:400, 0] > 0, 0.5), ob.Pool(X[400:] + [0, 1], 0.5)))
+    >>> feature, round(by, 1)
+    (1, 1.0)
+    """
+    if problem.pool.X.shape[1] == 0:
+        return None
+    rng = np.random.default_rng(0)
+    parts = [rng.permutation(size)[:QUICK_ROWS] for size in (len(problem.logged), len(problem.pool))]
+    X = problem.take_for_ranks(problem.rows(*parts))
+    is_pool = np.arange(X.shape[0]) >= parts[0].size
+    difference = standardised_difference(scaled_ranks(X), is_pool)
+    largest = int(np.argmax(np.abs(difference)))
+    if abs(difference[largest]) < STRONG or shift_p_value(difference, is_pool) > SURE:
+        return None
+    return largest, float(difference[largest])

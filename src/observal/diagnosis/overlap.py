@@ -3,22 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.diagnosis.rows import column_of, dense, ranked, sample_rows, telling_columns
-from observal.diagnosis.words import Condition, count, number, percent, roundest_between
+from observal.diagnosis.feature_values import choose_columns, column_of, dense, rank_columns, sample_rows
 from observal.problem.data import Pool
+from observal.problem.words import count, day_words, exact, exact_percent, number, percent
 
 MOST_ROWS = 20_000  # pool rows that the tree is grown on
-ENOUGH = 5.0  # labels that the log is expected to have of the rows with the least propensities, where they are covered
+ENOUGH = 5.0  # labels that the log is expected to have of the rows with the least propensities, if they are covered
 DEPTH = 3
 PURE = 0.9  # a region with this share of barely covered rows is not split further
 MOST_REGIONS = 3
 PART = 0.05  # of all barely covered rows that a region must hold
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A range of one feature, ``low < x ≤ high``; a yes-or-no feature is 0 or 1, a date is days since 1970-01-01.
+
+    Examples
+    --------
+    >>> Condition("age", 0, low=21, high=30).words(), Condition("income", 1, high=21000).words()
+    ('21 < age ≤ 30', 'income ≤ 21,000')
+    >>> Condition("region=north", 2, low=0.5, yes_or_no=True).words()
+    'region=north'
+    >>> Condition("since", 3, high=15848.0, date=True).words()
+    'since ≤ 2013-05-23'
+    >>> Condition("rate", 4, low=0.07, percent=True).words()
+    'rate > 7%'
+    """
+
+    feature: str
+    column: int
+    low: float = -inf
+    high: float = inf
+    yes_or_no: bool = False
+    date: bool = False
+    percent: bool = False
+
+    def narrowed(self, low: float = -inf, high: float = inf) -> Condition:
+        """Return the part of the range that is also within `low` and `high`."""
+        return replace(self, low=max(self.low, low), high=min(self.high, high))
+
+    def words(self) -> str:
+        """Return the condition as a formula."""
+        if self.yes_or_no:
+            yes, (name, equals, value) = self.low > -inf, self.feature.partition("=")
+            if equals:
+                return self.feature if yes else f"{name} ≠ {value}"
+            if self.feature.endswith(" is missing"):
+                return self.feature if yes else self.feature.replace(" is missing", " is known")
+            return f"{self.feature} = {int(yes)}"
+        words_of = day_words if self.date else exact_percent if self.percent else exact
+        if self.low == -inf:
+            return f"{self.feature} ≤ {words_of(self.high)}"
+        if self.high == inf:
+            return f"{self.feature} > {words_of(self.low)}"
+        return f"{words_of(self.low)} < {self.feature} ≤ {words_of(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +105,7 @@ class Region:
 class Overlap:
     """How well the log covers the pool.
 
-    A pool row x is *barely covered* where the log is expected to hold too few labels of rows like it to speak for it, for two
+    A pool row x is *barely covered* if the log is expected to hold too few labels of rows like it to speak for it, for two
     reasons at once: fewer than five among all logged rows whose propensity is at most Q0(x), and less than one among the √m logged
     rows most like it, m being the rows of the log (the size of neighbourhood that local methods commonly use).
 
@@ -83,7 +129,7 @@ class Overlap:
 
     @property
     def mostly(self) -> str:
-        """Where most of the barely covered rows are, as a sentence; empty where no rule describes them."""
+        """Where most of the barely covered rows are, as a sentence; empty if no rule describes them."""
         if not self.regions:
             return ""
         first = self.regions[0]
@@ -99,15 +145,17 @@ class Overlap:
         )
         if self.barely == 0.0:
             return ("The log covers the whole pool.", meaning)
-        found = [f"The log barely covers {percent(self.barely)} of the pool.", meaning]
+        sentences = [f"The log barely covers {percent(self.barely)} of the pool.", meaning]
         if self.never > 0.0:
-            found.append(f"{percent(self.never)} of the pool had no chance at all of being labelled (propensity 0).")
+            sentences.append(
+                f"{percent(self.never)} of the pool had no chance at all of being labelled (propensity 0)."
+            )
         if self.regions:
-            found.append("The barely covered rows are mostly here:")
-            found += [f"– {region.words()}." for region in self.regions]
+            sentences.append("The barely covered rows are mostly here:")
+            sentences += [f"– {region.words()}." for region in self.regions]
         elif self.barely < 1.0:
-            found.append("No simple rule on the features describes these rows.")
-        return tuple(found)
+            sentences.append("No simple rule on the features describes these rows.")
+        return tuple(sentences)
 
 
 def find_overlap(
@@ -123,7 +171,7 @@ def find_overlap(
     """Return how well a log of `n_rows` rows covers the pool.
 
     Shares are of all pool rows. The tree that finds the regions is grown on at most 20,000 of them, and its thresholds
-    are rounded where that changes nothing; the regions' own shares are counted on the whole pool again.
+    are rounded if that changes nothing; the regions' own shares are counted on the whole pool again.
 
     Parameters
     ----------
@@ -132,7 +180,7 @@ def find_overlap(
     n_rows : float
         m: logged rows, revealed or not.
     logged, expected : arrays
-        The propensity of each logged row, and the labels expected of it: as many, or 1 where only labelled rows were kept.
+        The propensity of each logged row, and the labels expected of it: as many, or 1 if only labelled rows were kept.
     names : sequence of str
         Of the features.
     rng : Generator
@@ -161,7 +209,7 @@ def find_overlap(
 
 
 def _enough_from(logged: Floats, expected: Floats) -> float:
-    """Return the least propensity up to which the log is expected to have enough labels; infinity where it never has."""
+    """Return the least propensity up to which the log is expected to have enough labels; infinity if it never has."""
     values, place = np.unique(logged, return_inverse=True)
     enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH)
     return float(values[enough[0]]) if enough.size else np.inf
@@ -175,60 +223,74 @@ def _regions(
     dates: Collection[str],
     percents: Collection[str],
 ) -> tuple[Region, ...]:
+    """Return the regions that hold most of the barely covered rows, found by a small decision tree."""
     from sklearn.tree import DecisionTreeClassifier
 
     rows = sample_rows(X.shape[0], MOST_ROWS, rng)
     target = barely[rows]
     if X.shape[1] == 0 or target.all() or not target.any():
         return ()
-    columns = telling_columns(X[rows], target)
-    ranks, distinct = ranked(dense(X[rows], columns))
+    columns = choose_columns(X[rows], target)
+    ranks, distinct = rank_columns(dense(X[rows], columns))
     tree = DecisionTreeClassifier(
         max_depth=DEPTH, min_samples_leaf=max(1, rows.size // 100), min_impurity_decrease=1e-4, random_state=0
     )
-    tree.fit(ranks, target)
-    found: list[tuple[Condition, ...]] = []
+    nodes = tree.fit(ranks, target).tree_
+    rules: list[tuple[Condition, ...]] = []
 
     def descend(node: int, path: dict[int, Condition]) -> None:
-        inside = tree.tree_
-        left, right = int(inside.children_left[node]), int(inside.children_right[node])
-        density = float(inside.value[node][0][1])
+        left, right = int(nodes.children_left[node]), int(nodes.children_right[node])
+        density = float(nodes.value[node][0][1])
         if path and (left < 0 or density >= PURE):
-            if _tells(density, float(target.mean())):
-                found.append(tuple(path.values()))
+            if _stands_out(density, float(target.mean())):
+                rules.append(tuple(path.values()))
             return
         if left < 0:
             return
-        place = int(inside.feature[node])
-        values, cut = distinct[place], int(inside.threshold[node])
-        here = path.get(place) or _whole(names, int(columns[place]), values, dates, percents)
-        at = float(values[cut]) if here.date else roundest_between(values[cut], values[cut + 1])
-        descend(left, {**path, place: here.narrowed(high=at)})
-        descend(right, {**path, place: here.narrowed(low=at)})
+        place = int(nodes.feature[node])
+        name, values, cut = names[columns[place]], distinct[place], int(nodes.threshold[node])
+        is_date, is_binary = name in dates, bool(len(values) == 2 and values[0] == 0.0 and values[-1] == 1.0)
+        condition = path.get(place) or Condition(
+            name, int(columns[place]), yes_or_no=is_binary and not is_date, date=is_date, percent=name in percents
+        )
+        at = float(values[cut]) if is_date else roundest_between(values[cut], values[cut + 1])
+        descend(left, {**path, place: condition.narrowed(high=at)})
+        descend(right, {**path, place: condition.narrowed(low=at)})
 
     descend(0, {})
-    regions = [_counted(X, barely, conditions) for conditions in found]
+    regions = [_measure(X, barely, conditions) for conditions in rules]
     regions.sort(key=lambda region: -region.share * region.barely)
-    worth_saying = PART * float(barely.mean())
-    return tuple(region for region in regions if region.share * region.barely >= worth_saying)[:MOST_REGIONS]
+    least = PART * float(barely.mean())
+    return tuple(region for region in regions if region.share * region.barely >= least)[:MOST_REGIONS]
 
 
-def _tells(density: float, overall: float) -> bool:
-    """Tell whether a region's share of barely covered rows is high, and not only as high as everywhere."""
+def _stands_out(density: float, overall: float) -> bool:
+    """Return whether a region's share of barely covered rows is high, and not only as high as everywhere."""
     doubled_odds = density * (1.0 - overall) >= 2.0 * overall * (1.0 - density)
     return doubled_odds and density >= min(0.5, 5.0 * overall)
 
 
-def _whole(
-    names: Sequence[str], column: int, values: Any, dates: Collection[str], percents: Collection[str]
-) -> Condition:
-    name, two = names[column], bool(values[0] == 0.0 and values[-1] == 1.0 and len(values) == 2)
-    return Condition(name, column, yes_or_no=two and name not in dates, date=name in dates, percent=name in percents)
-
-
-def _counted(X: Any, barely: Bools, conditions: tuple[Condition, ...]) -> Region:
+def _measure(X: Any, barely: Bools, conditions: tuple[Condition, ...]) -> Region:
+    """Return a region with its shares of the whole pool."""
     inside = np.ones(barely.size, dtype=bool)
     for condition in conditions:
         values = column_of(X, condition.column)
         inside &= (values > condition.low) & (values <= condition.high)
     return Region(conditions, float(inside.mean()), float(barely[inside].mean()) if inside.any() else 0.0)
+
+
+def roundest_between(low: float, high: float) -> float:
+    """Return the number with the fewest digits in ``[low, high)``; any of them splits the data in the same way.
+
+    Examples
+    --------
+    >>> roundest_between(20871.3, 21544.9), roundest_between(2.0, 3.0), roundest_between(0.1432, 0.1471)
+    (21000.0, 2.0, 0.145)
+    """
+    middle = low / 2.0 + high / 2.0
+    for digits in range(1, 17):
+        for start in (middle, low):
+            rounded = float(f"{start:.{digits - 1}e}")
+            if low <= rounded < high:
+                return rounded
+    return low

@@ -8,7 +8,6 @@ from math import isfinite, log
 import numpy as np
 
 from observal.checks import Floats
-from observal.diagnosis.words import count, number, percent
 from observal.paper.weights import (
     effective_sample_size,
     passive_clip_threshold,
@@ -16,10 +15,11 @@ from observal.paper.weights import (
     practical_clip_threshold,
 )
 from observal.problem.problem import Problem
+from observal.problem.words import count, number, percent
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 CLIP_CONSTANT = 4.0  # as in NewtonVC
-CONFIDENCE_LOST = 0.05  # as in LoggedClassifier
+MISS_CHANCE = 0.05  # as in LoggedClassifier
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Weighting:
         if self.revealed == 0:
             return ("The log reveals no label, so there is nothing to weight.",)
         median = dict(self.quantiles).get(0.5, 1.0)
-        found = [
+        sentences = [
             f"The log reveals {count(self.revealed, 'label')}; their weights make them worth "
             f"{number(self.effective)} equally weighted ones.",
             f"The median weight is {number(median)}, the largest {number(self.quantiles[-1][1])}; the heaviest 1% of "
@@ -69,13 +69,13 @@ class Weighting:
             f"Weights above {number(self.clip)} are cut off: a larger one would add more noise than it removes bias.",
         ]
         if self.dropped > 0.0 or self.labels_dropped:
-            found.append(
+            sentences.append(
                 f"That leaves {percent(self.dropped)} of the population unseen and drops "
                 f"{count(self.labels_dropped, 'label')}."
             )
         else:
-            found.append("No row is that heavy, so nothing is lost.")
-        return tuple(found)
+            sentences.append("No row is that heavy, so nothing is lost.")
+        return tuple(sentences)
 
 
 def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> Weighting:
@@ -84,7 +84,7 @@ def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> W
     Parameters
     ----------
     problem : Problem
-        Log and pool. Where the log kept only its labelled rows, the pool alone stands for the population.
+        Log and pool. If the log kept only its labelled rows, the pool alone stands for the population.
     n_rows : float
         m: logged rows, revealed or not.
     labelled_only : bool
@@ -103,7 +103,7 @@ def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> W
     usable = weights[np.isfinite(weights)]
     population = problem.pool.propensity if labelled_only else np.asarray(problem.propensity)
     rows = max(1, round(min(n_rows, 1e15)))
-    clip = passive_clip_threshold(population, rows, log((logged.X.shape[1] + 1) / CONFIDENCE_LOST))
+    clip = passive_clip_threshold(population, rows, log((logged.X.shape[1] + 1) / MISS_CHANCE))
     return Weighting(
         revealed=weights.size,
         effective=effective_sample_size(usable),
@@ -120,5 +120,5 @@ def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> W
 def _top_share(weights: Floats) -> float:
     if weights.size == 0:
         return 0.0
-    shares = np.sort(weights / weights.max())[::-1]  # whose sum cannot overflow
+    shares = np.sort(weights / weights.max())[::-1]  # their sum cannot overflow
     return float(shares[: max(1, weights.size // 100)].sum() / shares.sum())

@@ -129,7 +129,7 @@ def source_name(table: Any) -> str:
 
 def _about(loaded: Any, roles: TableRoles, columns: Sequence[str]) -> dict[str, Any]:
     """Return what a campaign's settings say of its tables."""
-    from observal.diagnosis.quick import quick_warnings
+    from observal.diagnosis.quick_warnings import quick_warnings
 
     encoder = loaded.encoder
     dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from observal.checks import check_whole
-from observal.diagnosis.shift import strong_shift
+from observal.diagnosis.drift import strong_shift
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
 from observal.parquet import Parts

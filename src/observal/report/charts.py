@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats
 from observal.diagnosis import Diagnosis
-from observal.diagnosis.words import number, percent
 from observal.problem.interval import Interval
+from observal.problem.words import number, percent
 from observal.report.figures import STYLES, figure_style
 
 INK, MUTED, RULE, CLOUD = "#1f2328", "#5b646e", "#d0d7de", "#7f8790"

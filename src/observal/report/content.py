@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from observal.diagnosis import Diagnosis
-from observal.diagnosis.words import day_words, number
-from observal.errors import InvalidInput
+from observal.diagnosis.diagnose import Diagnosis, check_feature_names
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.problem import Problem
 from observal.problem.result import RunResult
+from observal.problem.words import day_words, number
 
 History = Sequence[tuple[int, Interval | float]]
 
@@ -103,19 +102,12 @@ class ReportContent:
         Problem(self.logged, self.pool).require_numbers(
             "A report", "make the log and the pool with observal.load_problem"
         )
-        n_features = self.logged.X.shape[1]
-        if self.feature_names is not None and len(self.feature_names) != n_features:
-            raise InvalidInput(
-                f"There must be one name for each of the {n_features} features, but {len(self.feature_names)} were "
-                "given; name every feature."
-            )
+        check_feature_names(self.feature_names, self.logged.X.shape[1])
 
     @property
     def names(self) -> list[str]:
         """The features' names."""
-        if self.feature_names is None:
-            return [f"x{i}" for i in range(self.logged.X.shape[1])]
-        return [str(name) for name in self.feature_names]
+        return check_feature_names(self.feature_names, self.logged.X.shape[1])
 
     def said(self, name: str, value: float) -> str:
         """Return a feature's value as people write it: a date, in percent, or a number."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from observal.diagnosis.words import count, percent
 from observal.intervals.cells import HIDDEN
 from observal.intervals.contradiction import COMPARED, contradiction
 from observal.intervals.error import CONFOUNDED
 from observal.problem.goals import POPULATIONS
 from observal.problem.interval import Interval
+from observal.problem.words import count, percent
 from observal.report.content import ReportContent
 from observal.report.measures import is_known, returned_sentence
 

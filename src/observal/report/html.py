@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from observal.diagnosis.words import number, percent
+from observal.diagnosis.diagnose import paragraphs
 from observal.files import check_target, write_text
+from observal.problem.words import number, percent
 from observal.report import sections
 from observal.report.content import ReportContent
 from observal.report.headline import headline
@@ -89,30 +89,6 @@ def render_report(content: ReportContent) -> str:
     )
 
 
-def blocks(sentences: Sequence[str]) -> list[str | list[str]]:
-    """Return sentences as paragraphs (text), with items that start with a dash as lists.
-
-    Examples
-    --------
-    >>> blocks(["One.", "Two:", "– a.", "– b.", "Three."])
-    ['One. Two:', ['a.', 'b.'], 'Three.']
-    """
-    found: list[str | list[str]] = []
-    for sentence in sentences:
-        last = found[-1] if found else None
-        if sentence.startswith("–"):
-            item = sentence.removeprefix("–").strip()
-            if isinstance(last, list):
-                last.append(item)
-            else:
-                found.append([item])
-        elif isinstance(last, str):
-            found[-1] = f"{last} {sentence}"
-        else:
-            found.append(sentence)
-    return found
-
-
 @cache
 def _template() -> Template:
     """Return the page's template; compiling it takes as long as drawing a chart."""
@@ -125,5 +101,5 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, percent=percent, cell=sections.cell, blocks=blocks)
+    environment.filters.update(number=number, percent=percent, cell=sections.cell, paragraphs=paragraphs)
     return environment.get_template("report.html")

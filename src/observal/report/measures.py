@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from observal.diagnosis.words import number, percent
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, costs_of, measure_of, target_of
+from observal.problem.words import number, percent
 
 Intervals = Mapping[str, Interval | None]
 

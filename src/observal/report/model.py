@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.diagnosis.rows import column_of, sample_rows
-from observal.diagnosis.words import count, number
+from observal.diagnosis.feature_values import column_of, sample_rows
 from observal.intervals.cells import wilson
 from observal.intervals.measures import COST
 from observal.intervals.stopping import chances_of
 from observal.problem.interval import Interval
 from observal.problem.objectives import TARGETS
 from observal.problem.problem import Problem
+from observal.problem.words import count, number
 from observal.report.measures import Measure, is_known
 
 MORE_LABELS = 50

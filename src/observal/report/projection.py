@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.rows import dense, ranked, sample_rows, telling_columns
+from observal.diagnosis.feature_values import choose_columns, dense, rank_columns, sample_rows
 from observal.errors import InvalidInput
 from observal.problem.data import Pool
 from observal.problem.result import RunResult
@@ -73,8 +73,8 @@ def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]
     rows = np.concatenate([chosen, others[sample_rows(others.size, MOST_UNASKED, rng)]])
     target = group[rows]
     told = bool(target.any()) and not bool(target.all())
-    columns = telling_columns(X[rows], target) if told else np.arange(min(X.shape[1], 200))
-    ranks, distinct = ranked(dense(X[rows], columns))
+    columns = choose_columns(X[rows], target) if told else np.arange(min(X.shape[1], 200))
+    ranks, distinct = rank_columns(dense(X[rows], columns))
     many = np.array([values.size > 2 for values in distinct])
     eligible = np.flatnonzero(many) if many.sum() >= 2 else np.arange(columns.size)
     if not told or eligible.size < 2:

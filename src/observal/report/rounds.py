@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from observal.diagnosis.words import percent
+from observal.problem.words import percent
 from observal.report.content import ReportContent
 from observal.report.sections import cell
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats
-from observal.diagnosis.rows import column_of, sample_rows
-from observal.diagnosis.words import count, number, percent
+from observal.diagnosis.feature_values import column_of, sample_rows
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
 from observal.paper.weights import plain_importance
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
+from observal.problem.words import count, number, percent
 from observal.report import charts
 from observal.report.content import ReportContent
 from observal.report.measures import (

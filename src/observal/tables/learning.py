@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, check_whole
-from observal.diagnosis.words import day_words
 from observal.errors import InvalidInput
+from observal.problem.words import day_words
 from observal.tables.columns import ColumnRule, Kind, column_kind, kind_words, text_column, to_floats
 from observal.tables.formats import Format, format_of
 from observal.tables.written import Decimal

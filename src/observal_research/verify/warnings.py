@@ -45,7 +45,7 @@ def true_propensity(X: Floats, kind: str) -> Floats:
 
 def propensity_warnings(kind: str, rng: np.random.Generator, count: int) -> Results:
     """Return which logs are said to have wrong propensities."""
-    from observal.diagnosis.calibration import check_calibration
+    from observal.diagnosis.calibration_check import check_calibration
 
     found = np.empty(count, dtype=bool)
     for trial in range(count):

@@ -1,4 +1,4 @@
-"""A plain weighted classifier, judged out of fold: the error now, and how many labels a target error needs."""
+"""A weighted logistic regression judged out of fold: its error now, and how many labels a target error needs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.words import count, number, percent
 from observal.learners.folds import random_ranks
+from observal.problem.words import count, number, percent
 
 FOLDS = 5
 LEAST_LABELS = 10  # for an error estimate
@@ -20,7 +19,7 @@ REPEATS = 2
 RESAMPLES = 200
 POWERS = np.linspace(0.25, 1.0, 16)  # of the learning curve a + b·n^(−c)
 MOST_FOR_NEWTON = 200  # features; beyond them, a Hessian costs more than it saves
-FARTHEST = 100.0  # times the labels at hand: beyond it an extrapolation says nothing
+FARTHEST = 100.0  # times the labels at hand: an extrapolation beyond that is worthless
 
 Known = Literal["estimated", "cannot tell", "no target"]
 
@@ -54,9 +53,8 @@ def mistakes_out_of_fold(
     ranks = random_ranks(codes, rng)
     folds = ranks % FOLDS
     _, of_row, sizes = np.unique(codes, return_inverse=True, return_counts=True)
-    place = (ranks + 0.5) / sizes[
-        of_row
-    ]  # within the class, from 0 to 1: the first rows by place have all classes alike
+    # The place within the class, from 0 to 1: the first rows by place have all classes in proportion.
+    place = (ranks + 0.5) / sizes[of_row]
     wrong, fitted_on = np.zeros(codes.size, dtype=bool), 0
     for fold in range(FOLDS):
         test, train = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
@@ -64,11 +62,12 @@ def mistakes_out_of_fold(
             continue
         train = train[np.argsort(place[train], kind="stable")][: max(2, round(train_share * train.size))]
         fitted_on = max(fitted_on, train.size)
-        wrong[test] = _predicted(X, codes, weights, train, test) != codes[test]
+        wrong[test] = _predict(X, codes, weights, train, test) != codes[test]
     return wrong, fitted_on
 
 
-def _predicted(X: Any, codes: Ints, weights: Floats, train: Ints, test: Ints) -> NDArray[Any]:
+def _predict(X: Any, codes: Ints, weights: Floats, train: Ints, test: Ints) -> Ints:
+    """Return the classes that a fit on the training rows gives to the test rows."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -95,9 +94,9 @@ class LabelsNeeded:
     target : float or None
         The error wanted.
     labels, low, high : float or None
-        Labels needed in all, and the middle 80% of what resampled labels say; `high` is None where it has no end.
+        Labels needed in all, and the middle 80% of what resampled labels say; `high` is None if it has no end.
     why : str
-        Why it cannot be told.
+        Why it could not be estimated.
     curve : tuple of (labels, error)
         The learning curve that was measured.
     at_best : float or None
@@ -119,8 +118,8 @@ class LabelsNeeded:
             return ()
         goal = f"an error of {percent(self.target)}"
         if self.status == "cannot tell" or self.labels is None or self.low is None:
-            return (f"How many labels {goal} needs cannot be told: {self.why}.",)
-        upper = number(_rounded(self.high)) if self.high is not None else "any number"
+            return (f"How many labels {goal} needs could not be estimated: {self.why}.",)
+        upper = _rounded(self.high) if self.high is not None else "any number"
         now = self.curve[-1]
         if self.labels <= now[0]:
             end = "" if self.high is not None and self.high <= now[0] else f"; it may also take {upper}"
@@ -129,16 +128,17 @@ class LabelsNeeded:
                 f"log covers was measured as {percent(now[1])}{end}.",
             )
         return (
-            f"For {goal}, about {number(_rounded(self.labels))} labels are needed in all, counting those at hand "
-            f"(likely between {number(_rounded(self.low))} and {upper}).",
+            f"For {goal}, about {_rounded(self.labels)} labels are needed in all, counting those at hand "
+            f"(likely between {_rounded(self.low)} and {upper}).",
             f"This is an extrapolation: the error of a linear classifier was measured with {count(self.curve[0][0], 'label')} "
             f"to {count(now[0], 'label')} (now {percent(now[1])}), and a curve that falls ever more slowly was "
             "continued. It is for labels drawn as the log's were; chosen labels usually need fewer.",
         )
 
 
-def _rounded(labels: float) -> float:
-    return float(f"{labels:.1e}")
+def _rounded(labels: float) -> str:
+    """Return a number of labels with two digits that count."""
+    return number(float(f"{labels:.1e}"))
 
 
 def labels_needed(X: Any, codes: Ints, weights: Floats, target: float | None, rng: np.random.Generator) -> LabelsNeeded:
@@ -179,14 +179,14 @@ def labels_needed(X: Any, codes: Ints, weights: Floats, target: float | None, rn
             f"needs {LEAST_FOR_CURVE} and {LEAST_OF_CLASS}"
         )
         return LabelsNeeded("cannot tell", target, why=why)
-    sizes, mistakes = _measure(X, codes, weights, rng)
+    sizes, mistakes = _measure_curve(X, codes, weights, rng)
     share = weights / weights.max()
     errors = mistakes @ share / share.sum()
     curve = tuple((int(n), float(e)) for n, e in zip(sizes, errors, strict=True))
     (best,), (needed,) = fit_curve(sizes, errors[None, :], target)
-    drawn = rng.multinomial(codes.size, np.full(codes.size, 1.0 / codes.size), size=RESAMPLES) * share
-    resampled = fit_curve(sizes, drawn @ mistakes.T / drawn.sum(axis=1, keepdims=True), target)[1]
-    low, high = np.quantile(resampled, [0.1, 0.9], method="inverted_cdf")
+    resampled_weights = rng.multinomial(codes.size, np.full(codes.size, 1.0 / codes.size), size=RESAMPLES) * share
+    resampled_errors = resampled_weights @ mistakes.T / resampled_weights.sum(axis=1, keepdims=True)
+    low, high = np.quantile(fit_curve(sizes, resampled_errors, target)[1], [0.1, 0.9], method="inverted_cdf")
     if not needed <= FARTHEST * codes.size:
         why = (
             f"the learning curve measured so far comes down to about {percent(float(best))}, not to the target; "
@@ -199,7 +199,7 @@ def labels_needed(X: Any, codes: Ints, weights: Floats, target: float | None, rn
     return LabelsNeeded("estimated", target, float(needed), float(min(low, needed)), top, "", curve, float(best))
 
 
-def _measure(X: Any, codes: Ints, weights: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _measure_curve(X: Any, codes: Ints, weights: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return the training sizes, and for each of them how often each row was judged wrongly, sizes × rows."""
     sizes, mistakes = np.zeros(SHARES.size), np.zeros((SHARES.size, codes.size))
     for i, share in enumerate(SHARES):
@@ -212,7 +212,7 @@ def _measure(X: Any, codes: Ints, weights: Floats, rng: np.random.Generator) -> 
 def fit_curve(sizes: Floats, errors: Floats, target: float) -> tuple[Floats, Floats]:
     """Fit ``a + b·n^(−c)`` to each row of errors; return a, and the n at which the curve comes down to the target.
 
-    Larger sizes count more, in proportion, because the future looks more like them. n is infinite where a ≥ target.
+    Larger sizes count more, in proportion, because the future looks more like them. n is infinite if a ≥ target.
 
     Examples
     --------

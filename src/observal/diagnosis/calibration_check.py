@@ -9,14 +9,14 @@ from typing import Any, Literal
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.shift import scaled_ranks
-from observal.diagnosis.words import count, listed, number, p_value, percent
+from observal.diagnosis.feature_values import scaled_ranks, sidak
 from observal.parquet.vectors import pieces
+from observal.problem.words import count, listed, number, p_value, percent
 
 MOST_BINS = 10
-LEAST_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are not to be trusted
+LEAST_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are unreliable
 SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred gets it
-CANNOT_BE = 0.001  # a smaller p-value says that the propensities cannot be right
+CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
 MOST_ROWS = 20_000  # logged rows whose features are looked at
 MOST_NAMED = 3
 
@@ -33,7 +33,7 @@ class Bin:
     promised: float
     observed: float
     error: float
-    """The standard error that `observed` has where the propensities are right."""
+    """The standard error that `observed` has if the propensities are right."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Calibration:
     expected_error : float
         The expected calibration error: the mean of |observed − promised| over rows, by bins.
     p_value : float
-        The chance of labels at least as far from what was promised where the propensities are right; 1 where it could not be
+        The chance of labels at least as far from what was promised if the propensities are right; 1 if it could not be
         checked. Three times the smallest p-value of three tests, so that looking three ways does not count against the log.
     overall_p, bins_p, features_p : float
         Of the tests: of all labels together, by bins of propensity, and by feature.
@@ -78,46 +78,46 @@ class Calibration:
     @property
     def cannot_be_right(self) -> bool:
         """Whether the propensities contradict what was revealed."""
-        return self.broken_promises > 0 or self.p_value < CANNOT_BE
+        return self.broken_promises > 0 or self.p_value < CONTRADICTED
 
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
-        found: list[str] = []
+        sentences: list[str] = []
         if self.broken_promises:
-            found.append(
+            sentences.append(
                 f"{count(self.broken_promises, 'row')} had propensity 1, which promises a label, but no label was revealed."
             )
         if self.status == "labelled rows only":
-            found.append(
+            sentences.append(
                 "Every row of the log has its label although the propensities promise fewer, so only labelled rows were "
                 "kept. Whether the propensities are right cannot be checked on such a log."
             )
         elif self.status == "everything revealed":
-            found.append(
+            sentences.append(
                 "Every label was certain to be revealed or certain to stay hidden, so the propensities cannot be checked."
             )
         elif self.status == "too few rows":
-            found.append("The log is too small to check whether the propensities are right.")
+            sentences.append("The log is too small to check whether the propensities are right.")
         else:
-            found.append(self._checked())
-        return tuple(found)
+            sentences.append(self._verdict())
+        return tuple(sentences)
 
-    def _checked(self) -> str:
+    def _verdict(self) -> str:
         if self.p_value >= SUSPICIOUS:
             return (
                 f"Labels were revealed about as often as promised: in {count(len(self.bins), 'group')} of rows by "
                 f"propensity, the shares differ by {percent(self.expected_error)} on average, and no feature tells where "
                 f"they differ ({p_value(self.p_value)})."
             )
-        sure = self.p_value < CANNOT_BE
+        sure = self.p_value < CONTRADICTED
         chance = (
             "By chance, that happens less than once in a thousand logs."
             if sure
             else f"By chance: {p_value(self.p_value)}."
         )
-        return f"The propensities {'cannot be right' if sure else 'look wrong'}: {self._strongest()} {chance}"
+        return f"The propensities {'cannot be right' if sure else 'look wrong'}: {self._strongest_evidence()} {chance}"
 
-    def _strongest(self) -> str:
+    def _strongest_evidence(self) -> str:
         """Return what the test with the smallest p-value found."""
         least = min(self.overall_p, self.bins_p, self.features_p)
         if least == self.features_p and self.features:
@@ -169,7 +169,7 @@ def check_calibration(
     names : sequence of str
         Of the features.
     rng : Generator, optional
-        Draws the rows that are looked at where the log has more than 20,000.
+        Draws the rows that are looked at if the log has more than 20,000.
 
     Examples
     --------
@@ -183,57 +183,59 @@ def check_calibration(
     if labelled_only:
         return Calibration("labelled rows only")
     broken = int(np.count_nonzero((propensity == 1.0) & ~revealed))
-    chancy = (propensity > 0.0) & (propensity < 1.0)
-    if not chancy.any():
+    uncertain = (propensity > 0.0) & (propensity < 1.0)
+    if not uncertain.any():
         return Calibration("everything revealed", broken_promises=broken)
-    everywhere = bool(chancy.all())  # then no copy is made: a log may be large
-    q, shown = (propensity, revealed) if everywhere else (propensity[chancy], revealed[chancy])
+    if uncertain.all():  # then no copy is made: a log may be large
+        q, is_revealed = propensity, revealed
+    else:
+        q, is_revealed = propensity[uncertain], revealed[uncertain]
     lows, highs = _bins(q)
-    rows, promised, observed, variance = _sums(q, shown, lows)
-    n_bins = lows.size
+    rows, promised, observed, variance = _sums(q, is_revealed, lows)
     if variance.min() < LEAST_VARIANCE:
         return Calibration("too few rows", broken_promises=broken)
     from scipy.special import chdtrc, ndtr
 
     overall = float(2.0 * ndtr(-abs(observed.sum() - promised.sum()) / np.sqrt(variance.sum())))
-    by_bin = float(chdtrc(n_bins, float(np.sum((observed - promised) ** 2 / variance))))
-    by_feature, telling = _by_feature(q, shown, X, chancy, names, rng)
+    by_bin = float(chdtrc(lows.size, float(np.sum((observed - promised) ** 2 / variance))))
+    by_feature, features = _test_features(q, is_revealed, X, uncertain, names, rng)
     least = min(1.0, 3.0 * min(overall, by_bin, by_feature))
     bins = tuple(
         Bin(float(lo), float(hi), int(n), float(p / n), float(o / n), float(np.sqrt(v) / n))
         for lo, hi, n, p, o, v in zip(lows, highs, rows, promised, observed, variance, strict=True)
     )
-    far = float(np.abs(observed - promised).sum() / q.size)
-    return Calibration("checked", bins, far, least, broken, overall, by_bin, by_feature, telling)
+    expected_error = float(np.abs(observed - promised).sum() / q.size)
+    return Calibration("checked", bins, expected_error, least, broken, overall, by_bin, by_feature, features)
 
 
-def _by_feature(
-    q: Floats, shown: Bools, X: Any, chancy: Bools, names: Sequence[str], rng: np.random.Generator | None
+def _test_features(
+    q: Floats, is_revealed: Bools, X: Any, uncertain: Bools, names: Sequence[str], rng: np.random.Generator | None
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """Return the p-value of the features' score tests, and the features that tell most; row i is the i-th chancy row of X."""
+    """Return the smallest p-value of the features' score tests, and the features that tell most.
+
+    `q` and `is_revealed` are of the uncertain rows of X, in their order.
+    """
     if X is None or X.shape[1] == 0:
         return 1.0, ()
-    places = np.flatnonzero(chancy)
+    positions = np.flatnonzero(uncertain)
     if q.size > MOST_ROWS:
         rows = (rng or np.random.default_rng(0)).choice(q.size, MOST_ROWS, replace=False)
-        q, shown, places = q[rows], shown[rows], places[rows]
-    X = X[places]
+        q, is_revealed, positions = q[rows], is_revealed[rows], positions[rows]
     from scipy.special import ndtr
 
-    z = feature_scores(X, shown - q, q * (1.0 - q))
+    z = feature_scores(X[positions], is_revealed - q, q * (1.0 - q))
     tested = np.isfinite(z)
     if not tested.any():
         return 1.0, ()
-    n_tested = int(tested.sum())
-    p = -np.expm1(n_tested * np.log1p(-np.minimum(2.0 * ndtr(-np.abs(z[tested])), 1.0 - 1e-15)))
-    order = np.flatnonzero(tested)[np.argsort(p, kind="stable")][:MOST_NAMED]
-    strongest = np.sort(p)
-    named = tuple((str(names[i]), float(z[i])) for i, part in zip(order, strongest, strict=False) if part < SUSPICIOUS)
-    return float(strongest[0]), named
+    p = sidak(2.0 * ndtr(-np.abs(z[tested])), int(tested.sum()))
+    order = np.argsort(p, kind="stable")
+    columns = np.flatnonzero(tested)[order][:MOST_NAMED]
+    pairs = zip(columns, p[order], strict=False)
+    return float(p.min()), tuple((str(names[k]), float(z[k])) for k, part in pairs if part < SUSPICIOUS)
 
 
 def feature_scores(X: Any, residual: Floats, variance: Floats) -> Floats:
-    """Return the score statistic of each feature, about standard normal where the residuals have mean 0; NaN where it has no spread.
+    """Return the score statistic of each feature, about standard normal if the residuals have mean 0; NaN if it has no spread.
 
     Parameters
     ----------
@@ -256,7 +258,7 @@ def feature_scores(X: Any, residual: Floats, variance: Floats) -> Floats:
 
 
 def _bins(q: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value of each bin: about equal sums of Q0·(1 − Q0), and at least 5 where all rows have as much."""
+    """Return the least and the largest value of each bin: about equal sums of Q0·(1 − Q0), and at least 5 if all rows have as much."""
     values, counts = np.unique(q, return_counts=True)
     variance = counts * (values * (1.0 - values))
     step = max(LEAST_VARIANCE, float(variance.sum()) / MOST_BINS)
@@ -276,12 +278,13 @@ def _bins(q: Floats) -> tuple[Floats, Floats]:
     return values[first], values[np.append(first[1:], values.size) - 1]
 
 
-def _sums(q: Floats, shown: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
+def _sums(q: Floats, is_revealed: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
     """Return for each bin its rows, and the sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
     rows, sums = np.zeros(lows.size, dtype=np.int64), np.zeros((3, lows.size))
     for part in pieces(q.size):
-        bin_of, here = np.searchsorted(lows, q[part], side="right") - 1, q[part]
+        chance = q[part]
+        bin_of = np.searchsorted(lows, chance, side="right") - 1
         rows += np.bincount(bin_of, minlength=lows.size)
-        counted = (here, shown[part], here * (1.0 - here))
-        sums += [np.bincount(bin_of, weights=weights, minlength=lows.size) for weights in counted]
+        summands = (chance, is_revealed[part], chance * (1.0 - chance))
+        sums += [np.bincount(bin_of, weights=values, minlength=lows.size) for values in summands]
     return rows, sums[0], sums[1], sums[2]

@@ -1,4 +1,4 @@
-"""Warnings that cost next to nothing, for when a campaign is made: wrong propensities, columns that give the label away, and ids."""
+"""Cheap warnings for a new campaign: wrong propensities, columns that give the label away, and columns of ids."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.diagnosis.calibration import check_calibration
-from observal.diagnosis.rows import column_of, sample_rows
-from observal.diagnosis.words import count
+from observal.diagnosis.calibration_check import check_calibration
+from observal.diagnosis.feature_values import column_of, sample_rows
 from observal.intervals.measures import right_side
 from observal.parquet import Parts
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
+from observal.problem.words import count
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
@@ -43,7 +43,7 @@ def quick_warnings(
     sources : sequence of str, optional
         The column of the table that each comes from; by default its name.
     dates : sequence of str
-        Those of them that are dates: one for each row is nothing unusual.
+        Those of them that are dates: a different one in every row is not unusual.
 
     Examples
     --------
@@ -54,89 +54,72 @@ def quick_warnings(
     Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity.
     Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
-    leaks = _leaks(logged, names, names if sources is None else sources)
-    found = (*_propensities(logged), *leaks, *_ids(Problem(logged, pool), names, dates))
-    return [f"Warning: {text}" for text in found]
+    sentences = (
+        *_check_propensities(logged),
+        *_find_leaks(logged, names, names if sources is None else sources),
+        *_find_ids(Problem(logged, pool), names, dates),
+    )
+    return [f"Warning: {sentence}" for sentence in sentences]
 
 
-def _propensities(logged: LoggedData) -> list[str]:
+def _check_propensities(logged: LoggedData) -> list[str]:
     certain = int(np.sum((logged.propensity >= 1.0) & ~logged.revealed))
     if certain:
         return [
             f"{count(certain, 'row')} of the log {'has' if certain == 1 else 'have'} propensity 1 and no label: propensity is the "
             "chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity."
         ]
-    found = check_calibration(logged.propensity, logged.revealed, bool(logged.revealed.all()))
-    return [" ".join(found.sentences())] if found.cannot_be_right else []
+    calibration = check_calibration(logged.propensity, logged.revealed, bool(logged.revealed.all()))
+    return [" ".join(calibration.sentences())] if calibration.cannot_be_right else []
 
 
-def _leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    rows = _some(logged.X, np.flatnonzero(logged.revealed))
-    codes = logged.codes[rows]
+def _find_leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Return a warning for each column of the table that tells the classes apart on its own."""
+    rows = _sample(logged.X, np.flatnonzero(logged.revealed))
+    codes, n_classes = logged.codes[rows], len(logged.classes)
     if len(rows) < 2 or np.sort(np.bincount(codes, minlength=2))[-2] < LEAST_OF_CLASS:
         return []
-    X, found = logged.X[rows], []
+    X, sentences = logged.X[rows], []
     for source in dict.fromkeys(sources):
-        columns = [k for k, one in enumerate(sources) if one == source]
+        columns = [k for k, name in enumerate(sources) if name == source]
         values = [column_of(X, column) for column in columns]
-        if len(values) > 1 and all(
-            np.isin(one, (0.0, 1.0)).all() for one in values
-        ):  # a category: one column for each value
-            values = [np.unique(np.stack(values), axis=1, return_inverse=True)[1].astype(np.float64)]
-            told = [_told_by_groups(values[0], codes)]
+        is_category = len(columns) > 1 and all(np.isin(column, (0.0, 1.0)).all() for column in values)
+        if is_category:  # one column for each value: together they are one number
+            groups = np.unique(np.stack(values), axis=1, return_inverse=True)[1].astype(np.float64)
+            accuracies = [_accuracy_of_groups(groups, codes)]
         else:
-            told = [_told(one, codes, len(logged.classes)) for one in values]
-        if max(told) >= LEAKY:
-            how = (
-                f"AUC {max(told):.3f}"
-                if len(logged.classes) == 2 and len(values) == len(columns)
-                else f"{max(told):.1%} right"
-            )
-            name = source if len(values) < len(columns) else names[columns[int(np.argmax(told))]]
-            found.append(
+            accuracies = [_separation(column, codes, n_classes) for column in values]
+        best = max(accuracies)
+        if best >= LEAKY:
+            name = source if is_category else names[columns[int(np.argmax(accuracies))]]
+            how = f"AUC {best:.3f}" if n_classes == 2 and not is_category else f"{best:.1%} right"
+            sentences.append(
                 f"Column {name!r} alone tells the classes apart ({how}); if it is only known once the label is, leave it "
                 f"out with --exclude {quote(source)}."
             )
-    return _few(found)
+    return _shorten(sentences)
 
 
-def _told(values: Floats, codes: Ints, n_classes: int) -> float:
+def _separation(values: Floats, codes: Ints, n_classes: int) -> float:
     """Return how well one column of numbers tells the classes apart, 1 being perfectly."""
     if n_classes == 2:
-        return alone(values, codes)
+        return column_auc(values, codes)
     if np.unique(values).size <= values.size / 2:
-        return _told_by_groups(values, codes)
+        return _accuracy_of_groups(values, codes)
     order = np.argsort(values, kind="stable")
     ordered = np.concatenate([[-np.inf], values[order], [np.inf]])
     before, after = ordered[1:-1] - ordered[:-2], ordered[2:] - ordered[1:-1]
     nearest = np.where(before <= after, np.roll(codes[order], 1), np.roll(codes[order], -1))
-    return _share_right(nearest, codes[order])
+    return _mean_accuracy(nearest, codes[order])
 
 
-def _told_by_groups(values: Floats, codes: Ints) -> float:
-    """Return how often the commonest class among the other rows with the same value is right, the mean over classes."""
-    group = np.unique(values, return_inverse=True)[1]
-    counts = np.zeros((group.max() + 1, codes.max() + 1))
-    np.add.at(counts, (group, codes), 1.0)
-    others = counts[group]
-    others[np.arange(codes.size), codes] -= 1.0
-    guess = np.where(others.max(axis=1) > 0.0, others.argmax(axis=1), -1)  # nobody else has this value
-    return _share_right(guess, codes)
-
-
-def _share_right(guess: Ints, codes: Ints) -> float:
-    """Return the share of right guesses, the mean over the classes that have enough rows."""
-    counts = np.bincount(codes)
-    return float(np.mean([(guess[codes == k] == k).mean() for k in np.flatnonzero(counts >= LEAST_OF_CLASS)]))
-
-
-def alone(values: Floats, codes: Any) -> float:
+def column_auc(values: Floats, codes: Ints) -> float:
     """Return the AUC of one column as a score, in whichever direction is better.
 
     Examples
     --------
     >>> import numpy as np
-    >>> alone(np.array([3.0, 2.0, 1.0]), np.array([0, 0, 1]))
+    >>> column_auc(np.array([3.0, 2.0, 1.0]), np.array([0, 0, 1]))
     1.0
     """
     sides = right_side(values, codes, np.ones(codes.size))
@@ -144,22 +127,40 @@ def alone(values: Floats, codes: Any) -> float:
     return max(auc, 1.0 - auc)
 
 
-def _ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> list[str]:
+def _accuracy_of_groups(values: Floats, codes: Ints) -> float:
+    """Return how often the commonest class among the other rows with the same value is right, the mean over classes."""
+    group = np.unique(values, return_inverse=True)[1]
+    counts = np.zeros((group.max() + 1, codes.max() + 1))
+    np.add.at(counts, (group, codes), 1.0)
+    others = counts[group]
+    others[np.arange(codes.size), codes] -= 1.0
+    guess = np.where(others.max(axis=1) > 0.0, others.argmax(axis=1), -1)  # -1: no other row has this value
+    return _mean_accuracy(guess, codes)
+
+
+def _mean_accuracy(guess: Ints, codes: Ints) -> float:
+    """Return the share of right guesses, the mean over the classes that have enough rows."""
+    counts = np.bincount(codes)
+    return float(np.mean([(guess[codes == k] == k).mean() for k in np.flatnonzero(counts >= LEAST_OF_CLASS)]))
+
+
+def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> list[str]:
+    """Return a warning for each feature with a different whole number in every row."""
     if hasattr(problem.logged.X, "tocsr") or problem.n_rows < LEAST_DISTINCT:
         return []
-    X = problem.take(problem.rows(*(_some(of) for of in problem.blocks())))
-    found = []
+    X = problem.take(problem.rows(*(_sample(block) for block in problem.blocks())))
+    sentences = []
     for column, name in enumerate(names):
         values = X[:, column]
         if name not in dates and np.array_equal(values, np.floor(values)) and np.unique(values).size == values.size:
-            found.append(
+            sentences.append(
                 f"Column {name!r} looks like an id: it has a different whole number in every row; leave it out with --exclude {quote(name)}."
             )
-    return _few(found)
+    return _shorten(sentences)
 
 
-def _some(X: Any, rows: Ints | None = None) -> Ints:
-    """Return a sample of these rows, by default of all; those of a few parts, where rows are in files."""
+def _sample(X: Any, rows: Ints | None = None) -> Ints:
+    """Return a sample of these rows, by default of all; if rows stay in files, of a few parts."""
     if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
         parts = np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64)
         if rows is None:
@@ -171,8 +172,8 @@ def _some(X: Any, rows: Ints | None = None) -> Ints:
     return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
 
 
-def _few(found: list[str]) -> list[str]:
-    left = len(found) - MOST_NAMED
-    return (
-        found if left <= 0 else [*found[:MOST_NAMED], f"{count(left, 'more column does', 'more columns do')} the same."]
-    )
+def _shorten(sentences: list[str]) -> list[str]:
+    n_more = len(sentences) - MOST_NAMED
+    if n_more <= 0:
+        return sentences
+    return [*sentences[:MOST_NAMED], f"{count(n_more, 'more column does', 'more columns do')} the same."]

@@ -1,10 +1,10 @@
-"""Numbers and feature conditions as people write them."""
+"""Numbers, dates and lists as people write them, for messages, pages and reports."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
-from math import floor, inf, isfinite, log10
+from collections.abc import Sequence
+from math import floor, isfinite, log10
 
 
 def percent(share: float) -> str:
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    r"""Return a p-value as one writes it, on one line.
+    r"""Return a p-value as it is written in a sentence, without line breaks.
 
     Examples
     --------
@@ -64,8 +64,8 @@ def count(n: int, what: str, many: str | None = None) -> str:
     return f"{n:,} {what if n == 1 else many or what + 's'}"
 
 
-def listed(items: tuple[str, ...] | list[str]) -> str:
-    """Return items as one would say them.
+def listed(items: Sequence[str]) -> str:
+    """Return items as a list in a sentence.
 
     Examples
     --------
@@ -73,51 +73,6 @@ def listed(items: tuple[str, ...] | list[str]) -> str:
     ('a', 'a, b and c')
     """
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A range of one feature, ``low < x ≤ high``; a yes-or-no feature is 0 or 1, a date is days since 1970-01-01.
-
-    Examples
-    --------
-    >>> Condition("age", 0, low=21, high=30).words(), Condition("income", 1, high=21000).words()
-    ('21 < age ≤ 30', 'income ≤ 21,000')
-    >>> Condition("region=north", 2, low=0.5, yes_or_no=True).words()
-    'region=north'
-    >>> Condition("since", 3, high=15848.0, date=True).words()
-    'since ≤ 2013-05-23'
-    >>> Condition("rate", 4, low=0.07, percent=True).words()
-    'rate > 7%'
-    """
-
-    feature: str
-    column: int
-    low: float = -inf
-    high: float = inf
-    yes_or_no: bool = False
-    date: bool = False
-    percent: bool = False
-
-    def narrowed(self, low: float = -inf, high: float = inf) -> Condition:
-        """Return the part of the range that is also within `low` and `high`."""
-        return replace(self, low=max(self.low, low), high=min(self.high, high))
-
-    def words(self) -> str:
-        """Return the condition as one would write it."""
-        if self.yes_or_no:
-            yes, (name, equals, value) = self.low > -inf, self.feature.partition("=")
-            if equals:
-                return self.feature if yes else f"{name} ≠ {value}"
-            if self.feature.endswith(" is missing"):
-                return self.feature if yes else self.feature.replace(" is missing", " is known")
-            return f"{self.feature} = {int(yes)}"
-        said = day_words if self.date else exact_percent if self.percent else exact
-        if self.low == -inf:
-            return f"{self.feature} ≤ {said(self.high)}"
-        if self.high == inf:
-            return f"{self.feature} > {said(self.low)}"
-        return f"{said(self.low)} < {self.feature} ≤ {said(self.high)}"
 
 
 def exact(value: float) -> str:
@@ -142,23 +97,6 @@ def exact_percent(share: float) -> str:
     ('7%', '14.5%')
     """
     return f"{100.0 * share:.13g}%"
-
-
-def roundest_between(low: float, high: float) -> float:
-    """Return the number with the fewest digits in ``[low, high)``; any of them splits the data in the same way.
-
-    Examples
-    --------
-    >>> roundest_between(20871.3, 21544.9), roundest_between(2.0, 3.0), roundest_between(0.1432, 0.1471)
-    (21000.0, 2.0, 0.145)
-    """
-    middle = low / 2.0 + high / 2.0
-    for digits in range(1, 17):
-        for start in (middle, low):
-            rounded = float(f"{start:.{digits - 1}e}")
-            if low <= rounded < high:
-                return rounded
-    return low
 
 
 def day_words(days: float) -> str:

@@ -1,0 +1,154 @@
+"""Features as tests and small trees need them: a sample of rows, scaled or ranked so that no value is too large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+
+MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
+
+
+def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
+    """Return the positions of at most `most` rows, drawn without replacement, in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample_rows(3, 10, np.random.default_rng(0)).tolist(), sample_rows(100, 10, np.random.default_rng(0)).size
+    ([0, 1, 2], 10)
+    """
+    if n_rows <= most:
+        return np.arange(n_rows)
+    return np.sort(rng.choice(n_rows, most, replace=False))
+
+
+def dense(X: Any, columns: Ints) -> Floats:
+    """Return chosen columns as a dense float64 array."""
+    part = X[:, columns]
+    return np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
+
+
+def column_of(X: Any, column: int) -> Floats:
+    """Return one feature of all rows as a dense array."""
+    return dense(X, np.array([column])).ravel()
+
+
+def scale_to_one(X: Any) -> Any:
+    """Return the features divided by their largest absolute values, so that sums and squares cannot overflow."""
+    if hasattr(X, "tocsr"):
+        X = X.astype(np.float64).copy()
+        largest = np.zeros(X.shape[1])
+        np.maximum.at(largest, X.indices, np.abs(X.data))
+        X.data = X.data / np.where(largest > 0.0, largest, 1.0)[X.indices]
+        return X
+    X = np.asarray(X, dtype=np.float64)
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    return X / np.where(largest > 0.0, largest, 1.0)
+
+
+def standardise(X: Any) -> Any:
+    """Return features of mean 0 and spread 1, constant ones as 0; sparse ones keep their zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> standardise(np.array([[1e300, 5.0], [3e300, 5.0]])).round(6).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+    Z = scale_to_one(X)
+    if Z.shape[0] == 0:
+        return Z
+    if hasattr(Z, "tocsr"):
+        root = np.sqrt(np.bincount(Z.indices, weights=Z.data**2, minlength=Z.shape[1]) / max(1, Z.shape[0]))
+        Z.data = Z.data / np.where(root > 0.0, root, 1.0)[Z.indices]
+        return Z
+    Z = Z - Z.mean(axis=0)
+    spread = Z.std(axis=0)
+    return np.where(spread > 1e-12, Z, 0.0) / np.where(spread > 1e-12, spread, 1.0)
+
+
+def standardised_difference(X: Any, group: Bools) -> Floats:
+    """Return how far the mean of each feature inside the group is from that outside, in spreads within the two.
+
+    Both groups have rows. A feature that is constant in each group is measured in spreads of all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [3.0, 1.0], [5.0, 1.0]])
+    >>> standardised_difference(X, np.array([False, False, True, True])).round(6).tolist()
+    [3.0, 0.0]
+    """
+    Z = scale_to_one(X)
+    (mean_in, variance_in), (mean_out, variance_out) = _moments(Z[group]), _moments(Z[~group])
+    within, overall = np.sqrt((variance_in + variance_out) / 2.0), np.sqrt(_moments(Z)[1])
+    scale = np.where(within > 1e-9, within, overall)
+    return np.where(scale > 1e-9, mean_in - mean_out, 0.0) / np.where(scale > 1e-9, scale, 1.0)
+
+
+def _moments(Z: Any) -> tuple[Floats, Floats]:
+    """Return the mean and the variance of each feature."""
+    if not hasattr(Z, "tocsr"):
+        return Z.mean(axis=0), Z.var(axis=0)
+    n_rows = Z.shape[0]
+    mean = np.bincount(Z.indices, weights=Z.data, minlength=Z.shape[1]) / n_rows
+    square = np.bincount(Z.indices, weights=Z.data**2, minlength=Z.shape[1]) / n_rows
+    return mean, np.maximum(square - mean**2, 0.0)
+
+
+def choose_columns(X: Any, group: Bools, most: int = MOST_COLUMNS) -> Ints:
+    """Return the columns whose means differ most between the group and the rest, in order; all if there are few."""
+    if X.shape[1] <= most:
+        return np.arange(X.shape[1])
+    difference = np.abs(standardised_difference(X, group))
+    return np.sort(np.argsort(-difference, kind="stable")[:most])
+
+
+def rank_columns(X: Floats) -> tuple[Floats, list[Floats]]:
+    """Return each value's rank in its column, and the distinct values behind the ranks.
+
+    A tree splits ranks as it would split the values, and no value is too large for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ranks, values = rank_columns(np.array([[1e300], [-2.0], [1e300]]))
+    >>> ranks.ravel().tolist(), values[0].tolist()
+    ([1.0, 0.0, 1.0], [-2.0, 1e+300])
+    """
+    ranks, distinct = np.empty(X.shape), []
+    for column in range(X.shape[1]):
+        values, ranks[:, column] = np.unique(X[:, column], return_inverse=True)
+        distinct.append(values)
+    return ranks, distinct
+
+
+def scaled_ranks(X: Any) -> Any:
+    """Return each feature's ranks, ties in the middle, moved to mean 0 within −1 to 1; sparse features keep their zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scaled_ranks(np.array([[1e300], [-2.0], [5.0]])).ravel().tolist()
+    [1.0, -1.0, 0.0]
+    """
+    if hasattr(X, "tocsr"):
+        return scale_to_one(X)
+    from scipy.stats import rankdata
+
+    ranks = rankdata(np.asarray(X, dtype=np.float64), axis=0)
+    return (ranks - (ranks.shape[0] + 1.0) / 2.0) * (2.0 / max(1, ranks.shape[0] - 1))
+
+
+def sidak(p: Floats | float, n_tests: int) -> Floats:
+    """Return p-values as if each were the smallest of so many independent tests.
+
+    Examples
+    --------
+    >>> round(float(sidak(0.01, 10)), 4)
+    0.0956
+    """
+    return np.asarray(-np.expm1(n_tests * np.log1p(-np.minimum(p, 1.0 - 1e-15))))

@@ -1,0 +1,636 @@
+"""Propensities: the chance that a row's label was revealed, Q0(x) in the paper.
+
+Given by column (:func:`known`), by the policy itself (:func:`from_policy`), or estimated from which rows were revealed
+(:func:`estimate`); of several logs together (:func:`mixture_propensity`); raised to a floor, with a warning
+(:func:`apply_floor`); and used to count the rows of a log that kept only its labelled ones
+(:func:`count_logged_rows`, :func:`complete_log`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from observal.checks import (
+    Bools,
+    Floats,
+    Ints,
+    check_features,
+    check_number,
+    check_propensity,
+    check_range,
+    check_whole,
+    frozen,
+    sealed,
+    stack_rows,
+)
+from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
+from observal.learners.folds import sklearn_folds
+from observal.problem.data import LoggedData, Pool
+from observal.threads import one_thread
+
+__all__ = [
+    "CompletedLog",
+    "EstimatedPropensity",
+    "Floored",
+    "LoggedRows",
+    "apply_floor",
+    "calibration_error",
+    "complete_log",
+    "count_logged_rows",
+    "estimate",
+    "from_policy",
+    "known",
+    "mixture_propensity",
+]
+
+_MODELS = {"logistic": "logistic regression", "boosting": "boosted trees"}
+_CONSTANT = "one chance for all rows"
+_MOST_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
+_INNER_FOLDS = 3
+_LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion
+_MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
+
+Predictor = Callable[[Any], Floats]
+
+
+# -- propensities that are known ------------------------------------------------------------------------------------
+
+
+def known(values: ArrayLike, n_rows: int | None = None) -> Floats:
+    """Return propensities that are written down, checked: one number in [0, 1] per row.
+
+    A propensity is the chance that a row's label was revealed.
+
+    Parameters
+    ----------
+    values : array of shape (rows,) or one number
+        One number counts for every row, and then `n_rows` must be given.
+    n_rows : int, optional
+        How many rows there are.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import known
+    >>> known([0.2, 1.0]).tolist(), known(0.5, n_rows=2).tolist()
+    ([0.2, 1.0], [0.5, 0.5])
+    """
+    if n_rows is None:
+        if np.ndim(values) != 1:
+            raise InvalidPropensity(
+                f"Propensities must be one number per row, but got shape {np.shape(values)}; give `n_rows` if one "
+                "number counts for every row."
+            )
+        n_rows = len(np.asarray(values))
+    return check_propensity(values, n_rows, "The table")
+
+
+@runtime_checkable
+class PolicyModel(Protocol):
+    """A fitted classifier of whether a row's label was revealed."""
+
+    def predict_proba(self, X: Any, /) -> ArrayLike:
+        """Return the chance of each class for each row."""
+
+
+def from_policy(policy: PolicyModel | Callable[[Any], ArrayLike], X: Any, revealed: object = None) -> Floats:
+    """Return the propensity of each row from the policy that revealed the labels.
+
+    Parameters
+    ----------
+    policy : callable or scikit-learn classifier
+        A function from the rows to the chance that each row's label was revealed, or a fitted classifier with
+        ``predict_proba`` of whether it was.
+    X : array or sparse matrix of shape (rows, features)
+        The rows.
+    revealed : object, optional
+        The class of the classifier that means "revealed"; True or 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.diagnosis.propensity import from_policy
+    >>> from_policy(lambda X: np.where(X[:, 0] > 0, 0.9, 0.1), np.array([[1.0], [-1.0]])).tolist()
+    [0.9, 0.1]
+    """
+    n_rows = len(X) if isinstance(X, Sequence) else X.shape[0]
+    if isinstance(policy, PolicyModel):
+        column = _revealed_column(policy, True if revealed is None else revealed)
+        return check_propensity(np.asarray(policy.predict_proba(X))[:, column], n_rows, "The policy's answer")
+    if not callable(policy):
+        raise InvalidInput(
+            f"A policy must be a function of the rows or a classifier with predict_proba, but got {type(policy).__name__}; "
+            "give one that returns the chance that a row's label was revealed."
+        )
+    return check_propensity(policy(X), n_rows, "The policy's answer")
+
+
+def _revealed_column(classifier: PolicyModel, revealed: object) -> int:
+    classes = getattr(classifier, "classes_", None)
+    if classes is None:
+        raise InvalidInput(f"The policy {type(classifier).__name__} has no classes_, as if not fitted; fit it first.")
+    values = np.asarray(classes).tolist()
+    if revealed not in values:
+        raise InvalidInput(
+            f"The policy's classes must include {revealed!r} for a revealed label, but are {values}; "
+            "name the class that means it with revealed=."
+        )
+    return int(values.index(revealed))
+
+
+def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[float]) -> Floats:
+    """Return the propensity of rows under several logs taken as one: Σ_j m_j·Q0_j(x) / Σ_j m_j.
+
+    A log of m = Σ m_j rows, each seen by one of several policies, has this chance of a revealed label at x. Weights
+    1/Q0 with it are the balance heuristic of multiple importance sampling: a policy that rarely looks at x no
+    longer gives a large weight where another often does.
+
+    Parameters
+    ----------
+    propensities : sequence of arrays of shape (rows,)
+        For each log, the chance that its policy had of revealing each row's label; every policy at every row.
+    log_sizes : sequence of numbers
+        m_j, the rows of each log, revealed or not.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import mixture_propensity
+    >>> mixture_propensity([[0.25, 0.5], [0.75, 0.5]], log_sizes=[100, 100]).tolist()
+    [0.5, 0.5]
+    """
+    sizes = check_range(log_sizes, "The sizes of logs", 0.0, fix="give how many rows each log has")
+    if len(propensities) == 0 or sizes.shape != (len(propensities),):
+        raise InvalidInput(
+            f"A mixture needs one size per log, but got {len(propensities)} propensities and {sizes.size} sizes; "
+            "give both for every log."
+        )
+    check_number(sizes.sum(), "The sum of the sizes of logs", 0.0, open_low=True, fix="give how many rows each log has")
+    n_rows = np.asarray(propensities[0]).shape[0] if np.ndim(propensities[0]) else 1
+    chances = [check_propensity(p, n_rows, f"Log {j + 1} of the mixture") for j, p in enumerate(propensities)]
+    shares = sizes / sizes.sum()
+    mixed = sum((share * chance for share, chance in zip(shares, chances, strict=True)), np.zeros(n_rows))
+    return np.minimum(mixed, 1.0)  # shares may sum to a little more than 1
+
+
+@dataclass(frozen=True, eq=False)
+class Floored:
+    """Propensities with none below a floor, and how many had to be raised.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import apply_floor
+    >>> floored = apply_floor([0.2, 0.5], propensity_floor=0.1)
+    >>> floored.n_raised, floored.warning
+    (0, None)
+    """
+
+    propensity: Floats
+    propensity_floor: float
+    n_raised: int
+    warning: str | None
+
+
+def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The log") -> Floored:
+    """Raise propensities below `propensity_floor` to it, count them, and warn.
+
+    A floor trades variance for bias: a raised row counts less than it should. The chance that its label was revealed is
+    no longer the true one, so the floor is applied only if you ask for it, and a warning says how many rows it changed.
+
+    Parameters
+    ----------
+    propensity : array of shape (rows,)
+        The chance that each row's label was revealed.
+    propensity_floor : float
+        In (0, 1].
+    what : str
+        What the rows are called in the warning.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from observal.diagnosis.propensity import apply_floor
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     floored = apply_floor([0.001, 0.5], propensity_floor=0.01)
+    >>> floored.propensity.tolist(), floored.n_raised
+    ([0.01, 0.5], 1)
+    """
+    check_number(
+        propensity_floor,
+        "propensity_floor",
+        0.0,
+        1.0,
+        open_low=True,
+        fix="0.01 is a common one",
+        error=InvalidPropensity,
+    )
+    values = known(propensity)
+    n_raised = int((values < propensity_floor).sum())
+    if n_raised == 0:
+        return Floored(values, float(propensity_floor), 0, None)
+    sentence = (
+        f"{what} had {n_raised} of {values.size} propensities below the floor {propensity_floor:g} (the smallest {values.min():.3g}); "
+        "they were raised to it, so estimates are biased where labels were that rarely revealed."
+    )
+    warnings.warn(sentence, ObservalWarning, stacklevel=2)
+    return Floored(sealed(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence)
+
+
+# -- propensities estimated from which rows were revealed ---------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedPropensity:
+    """Estimated chances that each row's label was revealed, and how good they are.
+
+    Parameters
+    ----------
+    logged : float array
+        One for each logged row, from a fit that has not seen the row.
+    pool : float array, optional
+        One for each pool row: the average over the fits.
+    method : str
+        The model and how it was calibrated.
+    calibration_error : float
+        The mean distance, out of fold, between chances and revealed shares over ten groups of like chances.
+    log_loss, constant_log_loss : float
+        The mean log loss out of fold, and that of one chance for all rows.
+    folds : int
+        The number of fits.
+    notes : tuple of str
+        What a user should know, in sentences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.diagnosis.propensity import estimate
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 1))
+    >>> estimated = estimate(X, rng.random(400) < 1 / (1 + np.exp(-2 * X[:, 0])), X_pool=X[:5])
+    >>> estimated.logged.shape, estimated.pool.shape, estimated.method
+    ((400,), (5,), 'logistic regression, sigmoid calibration')
+    """
+
+    logged: Floats
+    pool: Floats | None
+    method: str
+    calibration_error: float
+    log_loss: float
+    constant_log_loss: float
+    folds: int
+    notes: tuple[str, ...]
+
+
+def estimate(
+    X: Any, revealed: ArrayLike, X_pool: Any = None, *, method: str = "auto", folds: int = 5, random_state: int = 0
+) -> EstimatedPropensity:
+    """Estimate the chance that each row's label was revealed, from the rows where it was and was not.
+
+    The log is cut into `folds` parts. Each part gets its chances from a model that was fitted and calibrated on the other
+    parts only. Of logistic regression and boosted trees, each with sigmoid and with isotonic calibration, the one with the
+    least log loss out of fold is used. This assumes that the policy looked at nothing that is not in X.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (rows, features)
+        All logged rows, revealed or not.
+    revealed : array of bool of shape (rows,)
+        Where the label was revealed.
+    X_pool : array or sparse matrix, optional
+        The pool's rows.
+    method : {"auto", "logistic", "boosting", "constant"}
+        The model; "auto" chooses.
+    folds : int
+        At least 2.
+    random_state : int
+        Seed of the folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.diagnosis.propensity import estimate
+    >>> rng = np.random.default_rng(0)
+    >>> estimated = estimate(rng.normal(size=(300, 2)), rng.random(300) < 0.3, method="constant")
+    >>> bool(abs(estimated.logged.mean() - 0.3) < 0.1)
+    True
+    """
+    X = check_features(X, "The log's features")
+    X_pool = None if X_pool is None else check_features(X_pool, "The pool's features")
+    check_whole(random_state, "random_state", 0)
+    is_revealed = _check_revealed(revealed, X.shape[0], folds)
+    if method not in ("auto", "constant", *_MODELS):
+        raise InvalidInput(
+            f"`method` must be auto, logistic, boosting or constant, but is {method!r}; choose one of them."
+        )
+    if method == "boosting" and hasattr(X, "tocsr"):
+        raise InvalidInput("Boosted trees need dense features, but the log's are sparse; use method='logistic'.")
+    parts = list(sklearn_folds(folds, random_state).split(np.zeros(is_revealed.size), is_revealed))
+    models = [name for name in _MODELS if method in ("auto", name) and not (name == "boosting" and hasattr(X, "tocsr"))]
+    import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
+
+    with one_thread():  # on a busy machine, threads that wait for each other are slower by a factor of 100
+        logged, pool = _cross_fit(X, is_revealed, parts, X_pool, models, random_state)
+    losses = {name: _log_losses(chances, is_revealed) for name, chances in logged.items()}
+    eligible = [name for name in losses if name != _CONSTANT or method in ("auto", "constant")]
+    best = min(eligible, key=lambda name: float(losses[name].mean()))
+    error = calibration_error(logged[best], is_revealed)
+    return EstimatedPropensity(
+        frozen(logged[best]),
+        frozen(pool[best]) if X_pool is not None else None,
+        best,
+        error,
+        float(losses[best].mean()),
+        float(losses[_CONSTANT].mean()),
+        folds,
+        _notes(best, error, losses, folds, len(parts[0][0])),
+    )
+
+
+def calibration_error(propensity: ArrayLike, revealed: ArrayLike, groups: int = 10) -> float:
+    """Return the mean distance between propensities and revealed shares, over groups of like propensities.
+
+    With groups b of n_b rows, as equal in size as can be: Σ_b (n_b/n)·|mean Q0 in b − share revealed in b|. Even true
+    chances have an error of about 0.8·sqrt(groups·Q0·(1 − Q0)/n), from chance alone.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import calibration_error
+    >>> calibration_error([0.2, 0.2, 0.8, 0.8], [False, False, True, True], groups=2)
+    0.2
+    """
+    chances, is_revealed = np.asarray(propensity, dtype=np.float64), np.asarray(revealed, dtype=np.float64)
+    order = np.argsort(chances, kind="stable")
+    gaps = [
+        abs(float((chances[part] - is_revealed[part]).sum())) for part in np.array_split(order, groups) if part.size
+    ]
+    return round(sum(gaps) / chances.size, 15)
+
+
+def _check_revealed(revealed: ArrayLike, n_rows: int, folds: int) -> Bools:
+    is_revealed = np.asarray(revealed)
+    if is_revealed.shape != (n_rows,):
+        raise InvalidInput(
+            f"`revealed` must have one value for each of the {n_rows} rows, but has shape {is_revealed.shape}."
+        )
+    is_revealed = is_revealed.astype(bool)
+    check_whole(folds, "folds", 2, "5 is usual")
+    fewest = min(int(is_revealed.sum()), int((~is_revealed).sum()))
+    if fewest < 2 * folds:
+        raise InvalidInput(
+            f"To estimate propensities, at least {2 * folds} rows must be revealed and {2 * folds} not, but {int(is_revealed.sum())} "
+            f"of {n_rows} are revealed; give the propensities, each the chance that a row's label was revealed."
+        )
+    return is_revealed
+
+
+def _cross_fit(
+    X: Any, is_revealed: Bools, parts: list[tuple[Ints, Ints]], X_pool: Any, models: list[str], random_state: int
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return, for each candidate, chances of the logged rows out of fold and of the pool rows on average."""
+    rng = np.random.default_rng(random_state)
+    logged: dict[str, Floats] = {}
+    pool: dict[str, Floats] = {}
+    for train, held_out in parts:
+        fit_rows = np.sort(rng.permutation(train)[:_MOST_TRAINING_ROWS])
+        predictors: dict[str, Predictor] = {_CONSTANT: _constant(float(is_revealed[train].mean()))}
+        for model in models:
+            predictors |= _fit_calibrated(model, X[fit_rows], is_revealed[fit_rows], random_state)
+        for name, predict in predictors.items():
+            logged.setdefault(name, np.empty(is_revealed.size))[held_out] = predict(X[held_out])
+            if X_pool is not None:
+                pool[name] = pool.get(name, 0.0) + predict(X_pool) / len(parts)
+    return logged, pool
+
+
+def _constant(chance: float) -> Predictor:
+    return lambda X: np.full(X.shape[0], chance)
+
+
+def _fit_calibrated(model: str, X: Any, is_revealed: Bools, random_state: int) -> dict[str, Predictor]:
+    """Fit a model, and both calibrations on scores that come from fits which had not seen their rows."""
+    from sklearn.base import clone
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    estimator = _model(model, hasattr(X, "tocsr"), random_state)
+    inner = sklearn_folds(_INNER_FOLDS, random_state)
+    scores = cross_val_predict(estimator, X, is_revealed, cv=inner, method="decision_function")
+    fitted = clone(estimator).fit(X, is_revealed)
+    # From n rows no chance below about 1/n can be told from 0, and a chance of 0 would be an infinite weight.
+    least = 1.0 / (is_revealed.size + 2.0)
+    isotonic = IsotonicRegression(y_min=least, y_max=1.0 - least, out_of_bounds="clip").fit(scores, is_revealed)
+    sigmoid = LogisticRegression(C=1e6).fit(scores[:, None], is_revealed)
+    return {
+        f"{_MODELS[model]}, sigmoid calibration": lambda X: np.clip(
+            sigmoid.predict_proba(fitted.decision_function(X)[:, None])[:, 1], least, 1.0 - least
+        ),
+        f"{_MODELS[model]}, isotonic calibration": lambda X: np.asarray(isotonic.predict(fitted.decision_function(X))),
+    }
+
+
+def _model(model: str, sparse: bool, random_state: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+    if model == "logistic":
+        return make_pipeline(MaxAbsScaler() if sparse else StandardScaler(), LogisticRegression(max_iter=500))
+    return HistGradientBoostingClassifier(max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=random_state)
+
+
+def _log_losses(chances: Floats, is_revealed: Bools) -> Floats:
+    return -np.log(np.where(is_revealed, chances, 1.0 - chances))
+
+
+def _notes(best: str, error: float, losses: dict[str, Floats], folds: int, n_train: int) -> tuple[str, ...]:
+    notes = [
+        f"Propensities were estimated by {best} in {folds} folds; out of fold, the calibration error is {error:.3f} and the "
+        f"log loss {losses[best].mean():.4f}, against {losses[_CONSTANT].mean():.4f} for {_CONSTANT}.",
+        "An estimated propensity is right only if what decided which labels were revealed is among the features.",
+    ]
+    gains = losses[_CONSTANT] - losses[best]
+    if best == _CONSTANT or gains.mean() < 2.0 * gains.std() / np.sqrt(gains.size):
+        notes.append("The features do not predict which labels were revealed better than one chance for all rows does.")
+    if n_train > _MOST_TRAINING_ROWS:
+        notes.append(f"Each fit used {_MOST_TRAINING_ROWS} of its {n_train} rows, drawn at random.")
+    return tuple(notes)
+
+
+# -- logs that kept only their labelled rows ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LoggedRows:
+    """How many rows the log had, labelled or not; the standard error is 0 if the number was given.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import count_logged_rows
+    >>> count_logged_rows([0.5, 0.5, 1.0])
+    LoggedRows(n_logged_rows=5, standard_error=2.0, method='estimated as the sum of 1/propensity')
+    """
+
+    n_logged_rows: int
+    standard_error: float
+    method: str
+
+
+def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -> LoggedRows:
+    """Return how many rows a log had that kept only its labelled rows.
+
+    Estimated as Σ 1/Q0 over the labelled rows (Horvitz and Thompson's estimate, unbiased where no propensity is 0), with
+    standard error sqrt(Σ (1 − Q0)/Q0²).
+
+    Parameters
+    ----------
+    propensity : array of shape (labelled rows,)
+        The chance that each row's label was revealed; above 0, because it was.
+    n_logged_rows : int, optional
+        The number of rows, where it is known.
+
+    Examples
+    --------
+    >>> from observal.diagnosis.propensity import count_logged_rows
+    >>> count_logged_rows([0.1] * 20).n_logged_rows, count_logged_rows([0.1] * 20, n_logged_rows=210).n_logged_rows
+    (200, 210)
+    """
+    chances = known(propensity)
+    if chances.size == 0:
+        raise InvalidInput("Counting the rows of a log needs labelled rows, but got none; give their propensities.")
+    if (chances == 0.0).any():
+        raise InvalidPropensity(
+            f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} has propensity 0; "
+            "correct the propensity."
+        )
+    if n_logged_rows is None:
+        if chances.min() < _LEAST_CHANCE:
+            raise InvalidPropensity(
+                f"The rows of the log cannot be counted with a propensity as small as {chances.min():g}; "
+                "give their number, or a floor."
+            )
+        estimate = float((1.0 / chances).sum())
+        error = float(np.sqrt(((1.0 - chances) / chances**2).sum()))
+        return LoggedRows(max(round(estimate), chances.size), error, "estimated as the sum of 1/propensity")
+    if n_logged_rows < chances.size:
+        raise InvalidInput(
+            f"The log must have at least as many rows as labelled ones, but {n_logged_rows} were given for "
+            f"{chances.size} labelled rows; give the number of all rows that the old policy saw."
+        )
+    return LoggedRows(int(n_logged_rows), 0.0, "given")
+
+
+@dataclass(frozen=True, eq=False)
+class CompletedLog:
+    """A log with replacements for the rows that it did not keep, and notes on what was done.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> from observal.diagnosis.propensity import complete_log
+    >>> labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=0.5)
+    >>> complete_log(labelled, ob.Pool([[0.2], [0.8], [0.5]], 0.5)).logged
+    LoggedData(4 rows × 1 features, 2 revealed, classes [0, 1])
+    """
+
+    logged: LoggedData
+    logged_rows: LoggedRows
+    n_added: int
+    notes: tuple[str, ...]
+
+
+def complete_log(
+    labelled: LoggedData, pool: Pool, n_logged_rows: int | None = None, random_state: int = 0
+) -> CompletedLog:
+    """Fill up a log that kept only its labelled rows with pool rows in place of the missing ones.
+
+    The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the missing rows follow
+    P(x | not revealed) ∝ P(x)·(1 − Q0(x)). Drawing pool rows with chances proportional to 1 − Q0(x) therefore gives, in
+    expectation, the distribution of rows and propensities that the whole log had. The drawn rows carry no label: they
+    change only the number of logged rows and the distribution of Q0, from which weights and clip thresholds are made.
+    The draw is systematic: a row is taken as often as expected, up to one more or less.
+
+    Parameters
+    ----------
+    labelled : LoggedData
+        A log with a label in every row.
+    pool : Pool
+        The unlabelled rows, with the propensity that the same policy would have given them.
+    n_logged_rows : int, optional
+        The number of rows that the log had; by default estimated, see :func:`count_logged_rows`.
+    random_state : int
+        Seed of the draw.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> from observal.diagnosis.propensity import complete_log
+    >>> labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=0.25, ids=["a", "b"])
+    >>> completed = complete_log(labelled, ob.Pool([[0.3], [0.6]], 0.25, ids=["c", "d"]))
+    >>> len(completed.logged), completed.logged.ids.tolist()[:3]
+    (8, ['a', 'b', 'not kept 1'])
+    """
+    if not labelled.revealed.all():
+        raise InvalidInput(
+            f"A log that kept only its labelled rows has a label in every row, but {int((~labelled.revealed).sum())} of "
+            f"{len(labelled)} have none; use it as it is, it is complete."
+        )
+    log = count_logged_rows(labelled.propensity, n_logged_rows)
+    n_added = log.n_logged_rows - len(labelled)
+    if n_added == 0:
+        return CompletedLog(labelled, log, 0, ("The log is complete: it kept every row.",))
+    if n_added * pool.X.shape[1] > _MOST_VALUES:
+        raise InvalidInput(
+            f"The log kept only {len(labelled)} of {log.n_logged_rows} rows ({log.method}), and so many replacements do not fit in "
+            "memory; give the number of rows that the log had, or a floor for the propensities."
+        )
+    unrevealed = np.cumsum(1.0 - pool.propensity)
+    if unrevealed[-1] <= 0.0:
+        raise InvalidPropensity(
+            f"The pool cannot replace the {n_added} rows that the log did not keep, because all its propensities are 1; "
+            "a propensity is the chance that a row's label was revealed."
+        )
+    points = (np.arange(n_added) + np.random.default_rng(random_state).random()) / n_added * unrevealed[-1]
+    # side="right": a row of chance 0 is never taken.
+    positions = np.minimum(np.searchsorted(unrevealed, points, side="right"), np.flatnonzero(pool.propensity < 1.0)[-1])
+    completed = _append(labelled, pool, positions)
+    error = f" ± {log.standard_error:.0f}" if log.standard_error else ""
+    note = (
+        f"The log kept only its {len(labelled)} labelled rows; it had {log.n_logged_rows}{error} ({log.method}), "
+        f"and {n_added} rows drawn from the pool replace those that were not kept."
+    )
+    return CompletedLog(completed, log, n_added, (note,))
+
+
+def _append(labelled: LoggedData, pool: Pool, positions: NDArray[Any]) -> LoggedData:
+    labels = np.empty(len(labelled) + positions.size, dtype=object)
+    labels[: len(labelled)] = labelled.y.tolist()
+    if (labelled.cost is None) != (pool.cost is None):
+        raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
+    return LoggedData(
+        stack_rows(labelled.X, pool.X[positions]),
+        labels,
+        np.concatenate([labelled.propensity, pool.propensity[positions]]),
+        _derived_ids(labelled.ids, pool.ids, positions.size),
+        labelled.classes,
+        None if labelled.cost is None else np.concatenate([labelled.cost, pool.cost[positions]]),
+        labelled.column_groups,
+    )
+
+
+def _derived_ids(log_ids: NDArray[Any], pool_ids: NDArray[Any], n_added: int) -> NDArray[Any]:
+    """Return the log's ids and new ones: numbers that follow the largest, or names where ids are text."""
+    used = set(log_ids.tolist()) | set(pool_ids.tolist())
+    if log_ids.dtype.kind in "iu" and pool_ids.dtype.kind in "iu" and (largest := max(used)) + n_added < 2**63:
+        return np.concatenate([log_ids, np.arange(largest + 1, largest + 1 + n_added)])
+    names = (f"not kept {number}" for number in range(1, n_added + len(used) + 1))
+    ids = np.empty(len(log_ids) + n_added, dtype=object)
+    ids[: len(log_ids)] = log_ids.tolist()
+    ids[len(log_ids) :] = [name for name, _ in zip((n for n in names if n not in used), range(n_added), strict=False)]
+    return ids
