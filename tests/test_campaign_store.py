@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
-from observal.journal.encoding import decode_method, decode_plan, encode
+from observal.journal.codec import decode_method, decode_plan, encode_entry
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.store import create_store, open_store
@@ -101,7 +101,7 @@ def test_state_is_derived_from_the_journal_alone(tmp_path):
     for name, value in vars(rebuilt).items():
         if name not in ("plans", "settings"):
             assert value == lived[name], name
-    assert [encode(p) for p in rebuilt.plans] == [encode(p) for p in campaign._ledger.plans]
+    assert [encode_entry(p) for p in rebuilt.plans] == [encode_entry(p) for p in campaign._ledger.plans]
     assert campaign.status() == Campaign.open(tmp_path / "c.db").status()
     assert {"corrected", "released"} <= {event.kind for event in events}
 
@@ -261,7 +261,7 @@ def test_a_plan_survives_json():
         ("one", "zwölf"),
         True,
     )
-    copy = decode_plan(json.loads(json.dumps(encode(plan))))
+    copy = decode_plan(json.loads(json.dumps(encode_entry(plan))))
     for name, value in vars(plan).items():
         assert np.array_equal(value, getattr(copy, name)), name
         assert getattr(value, "dtype", None) == getattr(copy.__dict__[name], "dtype", None)
@@ -270,7 +270,7 @@ def test_a_plan_survives_json():
 def test_method_with_unknown_class_or_setting_is_refused():
     import observal as ob
 
-    recorded = encode(ob.NewtonVC(batch=3))
+    recorded = encode_entry(ob.NewtonVC(batch=3))
     assert decode_method(recorded) == ob.NewtonVC(batch=3)
     recorded["fields"]["magic"] = 7
     with pytest.raises(NotACampaign, match=r"setting 'magic' of NewtonVC.*use the version that wrote it"):
@@ -280,7 +280,7 @@ def test_method_with_unknown_class_or_setting_is_refused():
     with pytest.raises(NotACampaign, match="does not have"):
         decode_method({"type": "os:system", "fields": {}})
     with pytest.raises(InvalidInput, match="can store numbers, text"):
-        encode(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
+        encode_entry(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
 
 
 def test_opening_a_campaign_writes_nothing(tmp_path):

@@ -79,7 +79,7 @@ def test_only_listed_classes_are_rebuilt(saved, planted, name, entry):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_journal_names_only_listed_classes_too(planted, name):
-    from observal.journal.encoding import decode_method, decode_plan
+    from observal.journal.codec import decode_method, decode_plan
 
     for read in (decode_plan, decode_method):
         with nothing_happens(), pytest.raises(NotACampaign):

@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
-from observal.journal.rebuild import _fits
+from observal.journal.codec import _fits
 from observal.problem.plan import Plan
 from observal.problem.problem import Problem
 from observal.problem.table import Table

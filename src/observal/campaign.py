@@ -14,7 +14,7 @@ from observal.files import check_target
 from observal.intervals.stopping import TOLERANCE
 from observal.journal.agreement import Agreement, agreement
 from observal.journal.campaign_tables import load_tables
-from observal.journal.encoding import encode
+from observal.journal.codec import encode_entry
 from observal.journal.events import OBSERVAL
 from observal.journal.ledger import Ledger
 from observal.journal.loop import LabelLoop
@@ -248,7 +248,7 @@ class Campaign(LabelLoop):
         executor: Any = None,
     ) -> Self:
         # Before anything is written, check that the settings can be stored and that the method accepts the data.
-        encode(settings["method"])
+        encode_entry(settings["method"])
         classes = [
             value if isinstance(value, bool | int | float | str) else str(value) for value in settings["classes"]
         ]

@@ -1,6 +1,11 @@
 """Methods, plans and records as JSON and back. Only the classes listed here are rebuilt, and nothing can run code.
 
-The caller chooses whether arrays are stored inside the JSON (a campaign's journal) or beside it (a session's file).
+A value that JSON does not have becomes a dictionary with one telling key: ``{"tuple": […]}``, ``{"array": …}``, and ``{"type": NAME,
+"fields": {…}}`` for a record. Arrays are stored inside the JSON (a campaign's journal) or beside it (a session's file). On the way back
+every field of a record must have its declared type.
+
+No library does this: msgspec and cattrs rebuild records by their declared types, but have no arrays, no infinite numbers, and no fields
+that may hold any of several classes, such as an estimator; the hooks for these would be as long as what is here.
 """
 
 from __future__ import annotations
@@ -8,16 +13,19 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import inspect
+import types
+import typing
 import uuid
 from collections.abc import Callable
-from typing import Any, cast
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.errors import InvalidInput, ObservalError
-from observal.journal.rebuild import build, changed_settings, sklearn_estimators
-from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
+from observal.errors import InvalidInput, NotACampaign, ObservalError
+from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.paper.dichotomies import Dichotomies
 from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.problem.column_groups import ColumnGroups
@@ -27,13 +35,19 @@ from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
 
+Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+Arrays = list[NDArray[Any]]
+ReadArray = Callable[[int], NDArray[Any]]
+_T = TypeVar("_T")
+
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
 _RECORDS = (ColumnGroups, Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_RECORDS, *_OTHERS)}
 
-_TEXT: dict[str, Callable[[str], Any]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
-_DATES: dict[str, Callable[[str], Any]] = {
+_PLAIN = (bool, int, float, str)
+_TEXT: dict[str, Callable[[str], object]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
+_DATES: dict[str, Callable[[str], object]] = {
     "date": datetime.date.fromisoformat,
     "datetime": datetime.datetime.fromisoformat,
 }
@@ -41,14 +55,59 @@ _PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # the kind of an in
 _DEEPEST = 40
 _MOST_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
 
-Arrays = list[NDArray[Any]]
-ReadArray = Callable[[int], NDArray[Any]]
+
+# -- what a campaign's journal holds -------------------------------------------------------------------------------
 
 
-# -- writing ----------------------------------------------------------------------------------------------------
+def encode_entry(value: object) -> Json:
+    """Return a method, plan or record for a campaign's journal, with arrays inside the JSON.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> decode_method(encode_entry(ob.ExactDBAL(ob.Thresholds(), gamma=0.1))) == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
+    True
+    """
+    encoded = encode(value, where=type(value).__name__)
+    if lost := unsaved(encoded):
+        raise InvalidInput(
+            f"A campaign can store numbers, text and classes of observal and scikit-learn, but the method has {lost}; use a method without it."
+        )
+    return encoded
 
 
-def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> Any:
+def decode_method(encoded: Json) -> Method[Any]:
+    """Return a recorded method."""
+    method: Method[Any] = _decode_entry(encoded, Method, "method")
+    return method
+
+
+def decode_plan(encoded: Json) -> Plan:
+    """Return a recorded plan."""
+    plan: Plan = _decode_entry(encoded, Plan, "plan")
+    return plan
+
+
+def decode_recorded(encoded: Json) -> Recorded | None:
+    """Return what was known when a round was opened; None if it was not recorded."""
+    record: Recorded | None = None if encoded is None else _decode_entry(encoded, Recorded, "record of a round")
+    return record
+
+
+def _decode_entry(encoded: Json, kind: type[Any], what: str) -> Any:
+    try:
+        value = decode(encoded, where=what)
+    except ObservalError as error:
+        raise NotACampaign(f"The campaign's {what} cannot be read: {error}") from error
+    if not isinstance(value, kind):
+        raise NotACampaign(f"The campaign has {value!r:.60} instead of a {what}; use an undamaged copy.")
+    return value
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def encode(value: object, arrays: Arrays | None = None, where: str = "value") -> Json:
     """Return numbers, text, dates, arrays and observal's own records as plain values for JSON.
 
     What cannot be stored becomes ``{"unsaved": …}``, which :func:`unsaved` finds.
@@ -74,47 +133,28 @@ def encode(value: Any, arrays: Arrays | None = None, where: str = "value") -> An
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
         return {"float": repr(value)}
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)
     if isinstance(value, tuple | list):
         return {"tuple" if isinstance(value, tuple) else "list": [encode(item, arrays, where) for item in value]}
-    if hasattr(value, "tocsr") and arrays is not None:
-        csr = value.tocsr()
-        parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
-        return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
-    if isinstance(value, Frame) and arrays is not None and (packed := value.to_bytes()) is not None:
-        return {"frame": encode(packed, arrays, where), "library": value.library, "what": value.what}
     name = type(value).__name__
     if type(value) in (uuid.UUID, decimal.Decimal):
         return {"text": [name, str(value)]}
-    if type(value) in (datetime.date, datetime.datetime):
+    if isinstance(value, datetime.date) and type(value) in (datetime.date, datetime.datetime):
         return {"date": [name, value.isoformat()]}
-    if CLASSES.get(name) is type(value):
-        fields = [f.name for f in dataclasses.fields(value) if f.init]
+    if dataclasses.is_dataclass(value) and CLASSES.get(name) is type(value):
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
         return {
             "type": name,
             "fields": {field: encode(getattr(value, field), arrays, f"{where}.{name}.{field}") for field in fields},
         }
-    if arrays is None and hasattr(value, "get_params") and not isinstance(value, type):
-        return _encode_estimator(value, where)
-    return {"unsaved": f"{where}: {name}"}
+    encoded = _encode_estimator(value, where) if arrays is None else _encode_rows(value, arrays, where)
+    return {"unsaved": f"{where}: {name}"} if encoded is None else encoded
 
 
-def _encode_estimator(value: Any, where: str) -> Any:
-    """Return an estimator of scikit-learn by its name and settings, without what it learned; any other estimator counts as unsaved."""
-    name = f"{type(value).__module__}.{type(value).__name__}"
-    if sklearn_estimators().get(name) is not type(value):
-        return {"unsaved": f"{where}: {type(value).__name__}"}
-    inside = f"{where}.{type(value).__name__}"
-    return {
-        "estimator": name,
-        "settings": {key: encode(item, None, f"{inside}.{key}") for key, item in changed_settings(value).items()},
-    }
-
-
-def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Any:
+def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Json:
     if value.dtype.kind == "O":
         return {"objects": [encode(item, arrays, where) for item in value.tolist()]}
     if arrays is not None:
@@ -125,7 +165,41 @@ def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Any
     return {"unsaved": f"{where}: array of {value.dtype}"}
 
 
-def unsaved(encoded: Any) -> str:
+def _encode_rows(value: object, arrays: Arrays, where: str) -> Json:
+    """Return features that are not one array: a sparse matrix or a user's frame; None for anything else."""
+    from scipy.sparse import csr_matrix, issparse
+
+    if issparse(value):
+        csr = csr_matrix(cast(Any, value))
+        parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
+        return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
+    if isinstance(value, Frame) and (packed := value.to_bytes()) is not None:
+        return {"frame": encode(packed, arrays, where), "library": value.library, "what": value.what}
+    return None
+
+
+def _encode_estimator(value: object, where: str) -> Json:
+    """Return an estimator of scikit-learn by its name and settings, without what it learned; None for anything else."""
+    from sklearn.base import BaseEstimator
+
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__name__}"
+    if not isinstance(value, BaseEstimator) or sklearn_estimators().get(name) is not kind:
+        return None
+    defaults = inspect.signature(kind.__init__).parameters
+    settings = value.get_params(deep=False).items()
+    changed = {key: item for key, item in settings if not _is_default(item, defaults[key].default)}
+    return {
+        "estimator": name,
+        "settings": {key: encode(item, None, f"{where}.{kind.__name__}.{key}") for key, item in changed.items()},
+    }
+
+
+def _is_default(value: object, default: object) -> bool:
+    return value is default or (type(value) is type(default) and isinstance(value, _PLAIN) and value == default)
+
+
+def unsaved(encoded: Json) -> str:
     """Return the first part of an encoded value that could not be stored, in words; empty if there is none.
 
     Examples
@@ -133,17 +207,16 @@ def unsaved(encoded: Any) -> str:
     >>> unsaved(encode((1, len), where="method"))
     'method: builtin_function_or_method'
     """
-    if isinstance(encoded, dict):
-        return (
-            str(encoded["unsaved"]) if "unsaved" in encoded else next(filter(None, map(unsaved, encoded.values())), "")
-        )
-    return next(filter(None, map(unsaved, encoded)), "") if isinstance(encoded, list) else ""
+    if isinstance(encoded, dict) and "unsaved" in encoded:
+        return str(encoded["unsaved"])
+    parts = encoded.values() if isinstance(encoded, dict) else encoded if isinstance(encoded, list) else ()
+    return next(filter(None, map(unsaved, parts)), "")
 
 
-# -- reading ----------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------------
 
 
-def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "value") -> Any:
+def decode(encoded: Json, read_array: ReadArray | None = None, where: str = "value") -> Any:
     """Return the value that :func:`encode` was given.
 
     Parameters
@@ -176,7 +249,7 @@ def decode(encoded: Any, read_array: ReadArray | None = None, where: str = "valu
 
 
 def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, _PLAIN):
         return value
     if not isinstance(value, dict) or depth > _DEEPEST:
         raise ValueError("nested too deeply" if isinstance(value, dict) else f"unexpected {type(value).__name__}")
@@ -187,26 +260,27 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
     if "float" in value:
         return float(value["float"])
     if "array" in value:
-        return _inline_array(value) if read_array is None else read_array(_whole(value["array"]))
+        return _inline_array(value) if read_array is None else read_array(_check_number(value["array"]))
     if "objects" in value:
         out = np.empty(len(value["objects"]), dtype=object)
-        out[:] = [inner(item) for item in _list(value["objects"])]
+        out[:] = [inner(item) for item in _check_list(value["objects"])]
         return out
     if "tuple" in value:
-        return tuple(inner(item) for item in _list(value["tuple"]))
+        return tuple(inner(item) for item in _check_list(value["tuple"]))
     if "list" in value:
-        return [inner(item) for item in _list(value["list"])]
+        return [inner(item) for item in _check_list(value["list"])]
     if "text" in value or "date" in value:
         kind, text = value.get("text") or value["date"]
         return (_TEXT if "text" in value else _DATES)[kind](text)
     if "csr" in value:
-        return _csr({name: inner(part) for name, part in value["csr"].items()})
+        return _decode_csr({name: inner(part) for name, part in value["csr"].items()})
     if "frame" in value:
         return Frame.from_bytes(inner(value["frame"]), value["library"], str(value["what"]))
     if "type" in value:
-        return _record(value, inner)
+        kind = _listed_class(value["type"])
+        return build(kind, {name: inner(item) for name, item in value["fields"].items()})
     if "estimator" in value:
-        return _estimator(value, inner)
+        return _decode_estimator(value["estimator"], {name: inner(item) for name, item in value["settings"].items()})
     if "unsaved" in value:
         raise InvalidInput(
             f"{value['unsaved']} could not be stored in the file; pass it again, as in Session.load(path, {where}=…)."
@@ -214,77 +288,55 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
     raise ValueError(f"unexpected entry with {list(value)[:3]}")
 
 
-def _estimator(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
-    """Return an estimator of scikit-learn, not fitted; its name is looked up in a list, never imported."""
-    kind = sklearn_estimators().get(value["estimator"])
-    if kind is None:
-        raise InvalidInput(
-            f"The file names the estimator {value['estimator']!r:.80}, which is not one of scikit-learn's; use the version that wrote it."
-        )
-    return kind(**{name: inner(item) for name, item in value["settings"].items()})
-
-
-def _record(value: dict[str, Any], inner: Callable[[Any], Any]) -> Any:
-    """Return one of the listed records; its class is looked up in a list, never imported."""
-    name = value["type"]
-    kind = CLASSES.get(name) if isinstance(name, str) else None
-    if kind is None:
+def _listed_class(name: object) -> type[Any]:
+    """Return the class with a recorded name; it is looked up in a list, never imported."""
+    if not isinstance(name, str) or name not in CLASSES:
         raise InvalidInput(
             f"The file names the class {name!r:.80}, which this version of observal does not have; use the version that wrote it."
         )
-    unknown = value["fields"].keys() - {field.name for field in dataclasses.fields(kind) if field.init}
-    if unknown:
+    return CLASSES[name]
+
+
+def _decode_estimator(name: str, settings: dict[str, Any]) -> Any:
+    """Return an estimator of scikit-learn, not fitted; its name is looked up in a list, never imported."""
+    kind = sklearn_estimators().get(name)
+    if kind is None:
         raise InvalidInput(
-            f"The file has a setting {min(unknown)!r:.80} of {kind.__name__}, which this version of observal does not have; "
-            "use the version that wrote it."
+            f"The file names the estimator {name!r:.80}, which is not one of scikit-learn's; use the version that wrote it."
         )
-    return build(kind, {name: inner(item) for name, item in value["fields"].items()})
+    return kind(**settings)
 
 
-def in_short(settings: Any) -> str:
-    """Return a frozen dataclass as text, with the fields that do not have their default.
+@cache
+def sklearn_estimators() -> dict[str, type[Any]]:
+    """Return the estimators of scikit-learn that a campaign may name, by full name; a name from a file is never imported.
 
     Examples
     --------
-    >>> import observal as ob
-    >>> in_short(ob.NewtonVC(batch=20))
-    'NewtonVC(batch=20)'
+    >>> "sklearn.pipeline.Pipeline" in sklearn_estimators(), "os.system" in sklearn_estimators()
+    (True, False)
     """
-    changed = []
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if field.init and field.repr and not np.array_equal(value, cast(Any, field.default)):
-            changed.append(f"{field.name}={' '.join(repr(value).split())}")
-    return f"{type(settings).__name__}({', '.join(changed)})"
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import FeatureUnion, Pipeline
+    from sklearn.utils import all_estimators
 
-
-# -- checking ---------------------------------------------------------------------------------------------------
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r:.20} is not the number of an array")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"a {type(value).__name__} instead of a list")
-    return value
+    kinds = [kind for _, kind in all_estimators(["classifier", "regressor", "transformer"])]
+    kinds = [kind for kind in kinds if kind.__module__.startswith("sklearn.")]
+    return {f"{kind.__module__}.{kind.__name__}": kind for kind in (*kinds, ColumnTransformer, FeatureUnion, Pipeline)}
 
 
 def _inline_array(value: dict[str, Any]) -> NDArray[Any]:
     dtype = np.dtype(value["array"] if isinstance(value["array"], str) else "O")
     if dtype.kind not in _PLAIN_KINDS:
         raise ValueError(f"an array of {dtype!s:.20}")
-    plain = np.array(_list(value["values"]))
+    plain = np.array(_check_list(value["values"]))
     array: NDArray[Any] = np.array(value["values"], dtype=dtype)
     if plain.size and plain.dtype.kind not in _PLAIN_KINDS[dtype.kind]:
         raise ValueError(f"{plain.dtype} values in an array of {dtype}")
     return array
 
 
-def _csr(parts: dict[str, Any]) -> Any:
+def _decode_csr(parts: dict[str, Any]) -> Any:
     from scipy.sparse import csr_matrix
 
     shape = parts["shape"]
@@ -295,3 +347,98 @@ def _csr(parts: dict[str, Any]) -> Any:
     matrix = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
     matrix.check_format(full_check=True)
     return matrix
+
+
+def _check_number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r:.20} is not the number of an array")
+    return value
+
+
+def _check_list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"a {type(value).__name__} instead of a list")
+    return value
+
+
+# -- records -------------------------------------------------------------------------------------------------------
+
+
+def build(kind: type[_T], fields: dict[str, Any]) -> _T:
+    """Return a record built from a file's fields; each must have its declared type and pass the record's own checks.
+
+    Examples
+    --------
+    >>> from observal.paper.hypotheses import Thresholds
+    >>> build(Thresholds, {"feature": "0"})
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: The feature of Thresholds must be of type int, but is of type str; use an undamaged copy.
+    """
+    hints = _hints(kind)
+    for name, value in fields.items():
+        if name not in hints:
+            raise InvalidInput(
+                f"The file has a setting {name!r:.80} of {kind.__name__}, which this version of observal does not have; "
+                "use the version that wrote it."
+            )
+        if not _fits(value, hints[name]):
+            hint = getattr(hints[name], "__name__", str(hints[name]))
+            raise InvalidInput(
+                f"The {name} of {kind.__name__} must be of type {hint}, but is of type {type(value).__name__}; "
+                "use an undamaged copy."
+            )
+    try:
+        return kind(**fields)
+    except ObservalError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"{kind.__name__} cannot be built from the file ({' '.join(str(error).split())[:80]}); "
+            "use an undamaged copy."
+        ) from error
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value has a declared type; an int is accepted as a float, a bool is not a number."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if (alias := getattr(origin, "__value__", None)) is not None:  # a name for a type, as NDArray is from NumPy 2.5 on
+        return _fits(value, alias[arguments])
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is Literal:
+        return any(type(value) is type(argument) and value == argument for argument in arguments)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        return len(kinds) == len(value) and all(map(_fits, value, kinds))
+    if origin is np.ndarray:
+        item = get_args(arguments[1])[0]
+        known = isinstance(item, type) and issubclass(item, np.generic)
+        return isinstance(value, np.ndarray) and (not known or value.dtype.kind == np.dtype(item).kind)
+    if hint in (int, float):
+        return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def describe_method(method: Method[Any]) -> str:
+    """Return a method as text, with the settings that do not have their default.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> describe_method(ob.NewtonVC(batch=20))
+    'NewtonVC(batch=20)'
+    """
+    changed = []
+    for field in dataclasses.fields(cast(Any, method)):
+        value = getattr(method, field.name)
+        if field.init and field.repr and not np.array_equal(value, cast(Any, field.default)):
+            changed.append(f"{field.name}={' '.join(repr(value).split())}")
+    return f"{type(method).__name__}({', '.join(changed)})"

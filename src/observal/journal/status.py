@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from observal.journal.agreement import agreement
-from observal.journal.codec import in_short
+from observal.journal.codec import describe_method
 from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.journal.results import Status
@@ -71,7 +71,7 @@ def status_of(ledger: Ledger) -> Status:
         corrections=ledger.corrections,
         agreement=agreement(ledger.responses.values(), len(settings["classes"])),
         stopped=ledger.stopped,
-        method=in_short(settings["method"]),
+        method=describe_method(settings["method"]),
         random_state=settings["seed"],
         intervals=goals_of(settings).words(),
         objective=goals_of(settings).objective,

@@ -20,7 +20,7 @@ from observal.errors import InvalidInput
 from observal.exchange.model_files.checks import check_estimator, make_tree
 from observal.exchange.model_files.listed import PLAIN_TYPES, SCALARS, loss_classes, own_classes, sklearn_classes
 from observal.journal.archive import Archive, Damaged
-from observal.journal.rebuild import build
+from observal.journal.codec import build
 
 _DEEPEST = 100
 _PROTOCOL = 2  # the newest file format of skops that is read here

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints
 from observal.errors import NotACampaign
-from observal.journal.encoding import decode_method, decode_plan, decode_recorded, encode
+from observal.journal.codec import decode_method, decode_plan, decode_recorded, encode_entry
 from observal.journal.events import Event, check_payload, extended, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
@@ -85,7 +85,7 @@ class SqlTransaction:
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
         """Add an event and return it; it counts once the transaction is committed."""
-        encoded = {name: encode(value) if name in _ENCODED else value for name, value in payload.items()}
+        encoded = {name: encode_entry(value) if name in _ENCODED else value for name, value in payload.items()}
         return replace(self.stored.append(actor, kind, encoded), payload=payload)
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
