@@ -20,8 +20,8 @@ from observal.journal.sql.people import add_person
 from observal.journal.sql.store import open_store
 from observal.methods import NewtonVC
 from observal.server import desk
-from observal.server.app import create_app
 from observal.server.guard import Guard
+from observal.server.routes import create_app
 from observal.server.serving import listen, owner_link
 from tests.serving import InThread
 

@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
 from observal.server import desk as desk_module
-from observal.server.app import create_app
 from observal.server.desk import Desk
 from observal.server.guard import Guard
+from observal.server.routes import create_app
 from observal.server.worker import Worker, work
 
 ADDRESS = "http://127.0.0.1:8787"

@@ -200,7 +200,7 @@ def test_what_is_wrong_is_said_in_one_line(made, files, arguments, code, said):
         ("--pool", "{}/none.parquet", "no file"),
         ("--features", "age,nope", "'nope'"),
         ("--classes", "a,b", "one of the classes"),
-        ("--floor", "2", "floor"),
+        ("--propensity-floor", "2", "floor"),
     ],
 )
 def test_tables_that_cannot_be_used_are_said_in_one_line(files, option, value, said):

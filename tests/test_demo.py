@@ -58,7 +58,7 @@ def test_bought_labels_lower_the_test_error(tmp_path):
 
 def test_the_digits_are_made_once_and_shown_as_pictures(tmp_path):
 
-    from observal.server.rows import Rows
+    from observal.server.pool_view import PoolView
 
     path = make_digits_campaign(tmp_path / "demo")
     campaign = Campaign.open(path)
@@ -66,7 +66,7 @@ def test_the_digits_are_made_once_and_shown_as_pictures(tmp_path):
     assert (status.classes, status.label_budget, status.pool_rows) == (("no", "yes"), 60, 719)
     assert status.revealed < 50  # the old classifier was timid
     batch = campaign.ask(10)
-    (field,) = Rows(batch.rows, campaign.settings).fields(0)
+    (field,) = PoolView(batch.rows, campaign.settings).fields(0)
     assert (field["kind"], len(field["pixels"]), len(field["pixels"][0])) == ("pixels", 8, 8)
     campaign.tell(batch.ids[:3], ["yes", "no", "no"])
     assert Campaign.open(make_digits_campaign(tmp_path / "demo")).labels == 3  # a second start goes on with it

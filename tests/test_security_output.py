@@ -299,11 +299,11 @@ def test_the_demo_replaces_only_a_demo(tmp_path):
 
 
 def test_a_report_does_not_repeat_a_password(monkeypatch):
-    from observal.cli.reports import _typed
+    from observal.cli.results import _command_line
 
     monkeypatch.setattr(sys, "argv", ["observal", "report", "postgresql://ann:s3cret:@x@host/db", "-o", "r.html"])
-    assert "s3cret" not in _typed()
-    assert "postgresql://ann:***@host/db -o r.html" in _typed()
+    assert "s3cret" not in _command_line()
+    assert "postgresql://ann:***@host/db -o r.html" in _command_line()
 
 
 # -- blank means not yet ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
-from observal.server.rows import Rows, pixel_grid
+from observal.server.pool_view import PoolView, pixel_grid
 from observal.server.serving import check_host, owner_link
 from observal.server.worker import _Process
 from tests.campaigns import make_campaign, truth_of
@@ -494,9 +494,9 @@ def test_propensities_of_several_logs_and_of_older_campaigns_are_not_shown(tmp_p
     older = {name: value for name, value in made.settings.items() if name != "propensity"}
     assert made.settings["propensity"] == ["q0"]
     for settings in (older, {**older, "propensity": ["q0", "q1"]}):
-        assert Rows(table, settings).columns == ["age", "flag"]
-    assert Rows(table, {**older, "propensity": "q0"}).columns == ["age", "flag", "q1"]
-    assert Rows(table, {**older, "propensity": None}).columns == ["age", "flag", "q0", "q1"]
+        assert PoolView(table, settings).columns == ["age", "flag"]
+    assert PoolView(table, {**older, "propensity": "q0"}).columns == ["age", "flag", "q1"]
+    assert PoolView(table, {**older, "propensity": None}).columns == ["age", "flag", "q0", "q1"]
 
 
 def test_kinds_of_cells(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.cli.init import TOLERANCE as CLI_TOLERANCE
+from observal.cli.start import TOLERANCE as CLI_TOLERANCE
 from observal.intervals.stopping import LEAST_BOUGHT, TOLERANCE, gained, still_to_gain
 from observal.journal import replay
 from tests.reference import looks as twin

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.cli import init
+from observal.cli import start
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.objectives import canonical
 from observal.tables.positive import obvious_positive, positive_last
@@ -80,6 +80,6 @@ def test_more_than_two_classes_have_no_positive_one():
 
 def test_init_asks_on_a_terminal_until_it_gets_a_class(monkeypatch, capsys):
     given_answers = iter(["maybe", " paid "])
-    monkeypatch.setattr(init.typer, "prompt", lambda *args, **kwargs: next(given_answers))
-    assert init._asked_positive(None, ["default", "paid"]) == "paid"
+    monkeypatch.setattr(start.typer, "prompt", lambda *args, **kwargs: next(given_answers))
+    assert start.ask_positive(None, ["default", "paid"]) == "paid"
     assert "'maybe' is not one of the classes" in capsys.readouterr().err

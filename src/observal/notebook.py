@@ -13,7 +13,7 @@ from observal.journal.status import CHOOSING, status_of
 from observal.parquet import Parts
 from observal.problem.frames import Frame
 from observal.server.images import load_image
-from observal.server.rows import Rows
+from observal.server.pool_view import PoolView
 from observal.session import Session
 
 try:
@@ -177,15 +177,15 @@ class Labeller(anywidget.AnyWidget):
         self.progress = {"labels": found.labels, "label_budget": found.label_budget, "round": found.round}
 
 
-def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) -> Rows:
+def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) -> PoolView:
     """Return the pool as people see it."""
     if rows is None and isinstance(source, Campaign):
         with source._journal.reading() as transaction:
-            return Rows.of(transaction.stored, settings)
+            return PoolView.of(transaction.stored, settings)
     X = source.problem.pool.X
     if rows is None and isinstance(X, Parts):
-        return Rows.in_parts(X, settings, X.columns)
-    return Rows(_raw_rows(source, rows), settings)
+        return PoolView.in_parts(X, settings, X.columns)
+    return PoolView(_raw_rows(source, rows), settings)
 
 
 def _raw_rows(source: Session | Campaign, rows: Any) -> Any:

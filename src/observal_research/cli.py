@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from observal.cli.app import make_app, run
-from observal.cli.options import Dask, executor, listed
-from observal.cli.output import Jobs, Json, Seed, print_json, print_table, progress_bar, say
+from observal.cli.options import Dask, Jobs, Json, Seed, make_executor, split_list
+from observal.cli.output import print_json, print_table, progress_bar, say
 from observal.errors import VerificationFailed
 
 
@@ -156,14 +156,14 @@ def benchmark(
             run_rebenchmark(rebenchmark, seeds, only, out, resume, jobs, as_json)
         return
     spec = Specification(
-        methods=ablated_methods() if ablate else pick_methods(listed(methods)),
+        methods=ablated_methods() if ablate else pick_methods(split_list(methods)),
         data=data if development is None else None,
         development=development,
         trials=trials,
         rows=rows,
         batch=batch,
         only=only,
-        peers=None if peers is None else tuple(listed(peers) or ()),
+        peers=None if peers is None else tuple(split_list(peers) or ()),
         random_state=seed,
     )
     with progress_bar("running", hidden=as_json) as progress, _cluster(dask):
@@ -216,7 +216,7 @@ def _cluster(dask: str | None) -> Iterator[None]:
         return
     from observal_research.trials import computed_by
 
-    with computed_by(executor(dask, None)):
+    with computed_by(make_executor(dask, None)):
         yield
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observal.cli import campaigns, demo, init, reports, serving, status
+from observal.cli import demo, label, results, start
 from observal.cli.app import make_app, run
 from observal.cli.output import print_table, progress_bar
 
@@ -11,21 +11,21 @@ __all__ = ["app", "main", "print_table", "progress_bar"]
 app = make_app(
     "Pick which rows to label next when the labels you already have were chosen by an old policy.",
     {
-        "Start": {"diagnose": reports.diagnose, "init": init.init, "demo": demo.demo},
+        "Start": {"diagnose": start.diagnose, "init": start.init, "demo": demo.demo},
         "Label": {
-            "ask": campaigns.ask,
-            "tell": campaigns.tell,
-            "serve": serving.serve,
-            "annotator": serving.annotator,
-            "release": campaigns.release,
-            "extend": campaigns.extend,
+            "ask": label.ask,
+            "tell": label.tell,
+            "serve": label.serve,
+            "annotator": label.annotator,
+            "release": label.release,
+            "extend": label.extend,
         },
         "Result": {
-            "status": status.status,
-            "report": reports.report,
-            "export": campaigns.export,
-            "history": campaigns.history,
-            "check": campaigns.check,
+            "status": results.status,
+            "report": results.report,
+            "export": results.export,
+            "history": results.history,
+            "check": results.check,
         },
     },
 )

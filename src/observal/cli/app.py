@@ -5,15 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from observal.cli.output import printable, say
 from observal.errors import ObservalError
 
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter
+
 Command = Callable[..., None] | typer.Typer
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists options under their headings; everyday options have none and come first."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the options into the help."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                heading = getattr(parameter, "rich_help_panel", None) or usual  # --help itself has no such attribute
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.Typer:
@@ -28,15 +49,15 @@ def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.T
     """
 
     class Commands(TyperGroup):
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
             with _printable_errors():
                 return super().parse_args(ctx, args)
 
-        def invoke(self, ctx: Any) -> Any:
+        def invoke(self, ctx: Context) -> Any:
             with _printable_errors():
                 return super().invoke(ctx)
 
-        def format_commands(self, ctx: Any, formatter: Any) -> None:
+        def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
             for heading, commands in groups.items():
                 with formatter.section(heading):
                     formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in commands])
@@ -62,7 +83,7 @@ def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.T
             if isinstance(command, typer.Typer):
                 app.add_typer(command, name=name)
             else:
-                app.command(name)(command)
+                app.command(name, cls=GroupedCommand)(command)
     return app
 
 

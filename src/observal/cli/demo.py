@@ -6,15 +6,17 @@ Both are made from data that scikit-learn ships, and go through a campaign as a 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from observal.cli.output import Json, Seed, print_json, progress_bar, say
-from observal.cli.serving import PORT
-from observal.cli.serving import serve as serve_campaign
+from observal.cli.label import PORT
+from observal.cli.label import serve as serve_campaign
+from observal.cli.options import Json, Seed
+from observal.cli.output import print_json, progress_bar, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,14 +36,20 @@ TIMID_SHARE, LEAST_DIGIT_CHANCE = 0.004, 0.02  # the old classifier of digits lo
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the campaign and the report.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the campaign and the report.", metavar="FOLDER")] = Path(
+        "out/demo"
+    ),
     serve: Annotated[bool, typer.Option("--serve", help="Instead, label digits yourself in your browser.")] = False,
-    port: Annotated[int, typer.Option(help="With --serve: the port; 0 takes a free one.", min=0, max=65535)] = PORT,
+    port: Annotated[
+        int, typer.Option(help="With --serve: the port; 0 takes a free one.", min=0, max=65535, metavar="N")
+    ] = PORT,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = True,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Buy 60 labels on a real data set that scikit-learn ships, and write a campaign and its report.
+    """Buy 60 labels on a real data set, and write a campaign and its report.
+
+    The data set comes with scikit-learn, so nothing is downloaded.
 
     Example: observal demo --out out/demo; to label digits in your browser: observal demo --serve
     """
@@ -110,7 +118,7 @@ class DemoResult:
         }
 
 
-def run_demo(out: Path, random_state: int = 0, progress: Any = None) -> DemoResult:
+def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int], None] | None = None) -> DemoResult:
     """Run the demo, write its campaign and report to the folder `out`, and return what came out."""
     from observal.campaign import Campaign
     from observal.report.campaign_report import write_campaign_report

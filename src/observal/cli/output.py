@@ -1,31 +1,26 @@
-"""What commands share: options, tables, progress. Everything a command prints goes through here and is made safe to show."""
+"""What commands print: sentences, tables, JSON, CSV, progress. All of it goes through here and is made safe to show."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from observal.tables.formats import Format
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
-Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
-
-
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file; a campaign is never replaced.")]
 
 # What a terminal obeys and does not show: control characters, marks that change the writing direction, lone surrogates.
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 
 
-def printable(text: Any, lines: bool = False) -> str:
+def printable(text: object, lines: bool = False) -> str:
     r"""Return text that is safe to show on a terminal: control characters are spelled out.
 
     Parameters
@@ -40,27 +35,21 @@ def printable(text: Any, lines: bool = False) -> str:
     >>> print(printable("\x1b[31mred\n"))
     \x1b[31mred\n
     """
-
-    def spelled(found: re.Match[str]) -> str:
-        character = found[0]
-        if lines and character == "\n":
-            return character
-        return ascii(character)[1:-1]
-
-    return re.sub(f"[{_UNSEEN}]", spelled, str(text))
+    unsafe = f"(?!\n)[{_UNSEEN}]" if lines else f"[{_UNSEEN}]"
+    return re.sub(unsafe, lambda match: ascii(match[0])[1:-1], str(text))
 
 
-def say(text: Any, error: bool = False, lines: bool = False) -> None:
+def say(text: object, error: bool = False, lines: bool = False) -> None:
     """Print text on standard output or standard error; `lines` if it may have several lines."""
     print(printable(text, lines), file=sys.stderr if error else sys.stdout)
 
 
-def rows_in_words(n: int) -> str:
+def count_rows(n: int) -> str:
     """Return "1 row" or "5 rows"."""
     return "1 row" if n == 1 else f"{n} rows"
 
 
-def print_table(header: list[str], rows: Any) -> None:
+def print_table(header: list[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table: with rules on a terminal, plain and tab-free when piped."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -75,11 +64,39 @@ def print_table(header: list[str], rows: Any) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
+class ProgressBar:
+    """A progress bar on standard error, with the time left; call it with (done, total).
+
+    Parameters
+    ----------
+    bar : rich.progress.Progress
+        The bars on the screen.
+    task : rich.progress.TaskID
+        This one among them.
+    description : str
+        What is going on.
+    """
+
+    def __init__(self, bar: Progress, task: TaskID, description: str) -> None:
+        self._bar, self._task, self._description = bar, task, description
+
+    def __call__(self, done: int, total: int, description: str | None = None) -> None:
+        """Show how much is done."""
+        self._bar.update(self._task, completed=done, total=total, description=description or self._description)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the bar off the screen while a question is asked."""
+        self._bar.stop()
+        yield
+        self._bar.start()
+
+
 @contextmanager
-def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..., None] | None]:
-    """Yield a function to call with (done, total), shown on standard error with the time left."""
+def progress_bar(description: str, hidden: bool = False) -> Iterator[ProgressBar | None]:
+    """Yield a progress bar; None where it would not be seen."""
     try:
-        with _shown_progress(description) if sys.stderr.isatty() and not hidden else nullcontext() as progress:
+        with _show_progress(description) if sys.stderr.isatty() and not hidden else nullcontext() as progress:
             yield progress
     except KeyboardInterrupt:
         # If an interrupt arrives while CPython runs code from a string, as when it makes a dataclass, CPython records it as
@@ -90,31 +107,13 @@ def progress_bar(description: str, hidden: bool = False) -> Iterator[Callable[..
 
 
 @contextmanager
-def _shown_progress(description: str) -> Iterator[Callable[..., None]]:
+def _show_progress(description: str) -> Iterator[ProgressBar]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=None)
-
-        def update(done: int, total: int, what: str = description) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
-        update.bar = bar  # type: ignore[attr-defined]  # for `paused`
-        yield update
-
-
-@contextmanager
-def paused(progress: Any) -> Iterator[None]:
-    """Take a progress bar off the screen while a question is asked."""
-    bar = getattr(progress, "bar", None)
-    if bar is None:
-        yield
-        return
-    bar.stop()
-    yield
-    bar.start()
+        yield ProgressBar(bar, bar.add_task(description, total=None), description)
 
 
 def print_pairs(pairs: list[tuple[str, str]]) -> None:
@@ -124,13 +123,13 @@ def print_pairs(pairs: list[tuple[str, str]]) -> None:
         say(f"{name:<{width}}  {text}")
 
 
-def print_json(content: Any, path: Path | None = None) -> None:
+def print_json(content: object, path: Path | None = None) -> None:
     """Print JSON, or write it to a new file; control characters are escaped as JSON does it."""
     import json
 
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n"
     # They occur only within strings, where \\u0000 means the same; outside strings JSON has only line ends.
-    _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda found: f"\\u{ord(found[0]):04x}", text), path)
+    _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda match: f"\\u{ord(match[0]):04x}", text), path)
 
 
 def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]], like: Format | None = None) -> None:

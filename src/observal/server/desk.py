@@ -24,7 +24,7 @@ from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
 from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
 from observal.journal.telling import own_changes
-from observal.server.rows import Rows
+from observal.server.pool_view import PoolView
 from observal.server.worker import Worker
 
 HOUR = timedelta(hours=1)
@@ -66,7 +66,7 @@ class Desk(Campaign):
         self.worker = Worker(where)
         settings = self.settings
         with self.store.reading() as transaction:
-            self.rows = Rows.of(transaction, settings)
+            self.rows = PoolView.of(transaction, settings)
         folder = images or (settings.get("show") or {}).get("images")
         self.images = None if folder is None else Path(folder)
         self.title = title or settings["label"]
@@ -102,7 +102,7 @@ class Desk(Campaign):
             if not write:
                 self._follow(transaction)
             if len(self.rows) != self._ledger.settings["pool_rows"]:  # rows were added to the pool
-                self.rows = Rows.of(transaction.stored, self._ledger.settings)
+                self.rows = PoolView.of(transaction.stored, self._ledger.settings)
             yield transaction, me
 
     def me(self, cookie: str | None) -> dict[str, Any]:

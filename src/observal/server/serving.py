@@ -51,8 +51,8 @@ def serve(
     try:
         import uvicorn
 
-        from observal.server.app import create_app
         from observal.server.desk import Desk
+        from observal.server.routes import create_app
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING.format(error.name)) from None
     store = open_store(where)

@@ -1,4 +1,4 @@
-"""Rows of the pool as the page shows them: each cell as a field with its kind, where numbers stand, images and pixels."""
+"""The pool as people see it: each cell as a field with its kind, where numbers stand, images and pixels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_KEPT = 10_000  # rows of a campaign in place that stay in memory once they 
 PLACES, ROWS_IN_PLACE = 8, 500  # where such a campaign's columns are looked at
 
 
-class Rows:
+class PoolView:
     """The pool's raw rows, and what is needed to show them.
 
     Parameters

@@ -22,7 +22,7 @@ from observal.errors import CampaignUnavailable, ConflictingAnswer, InvalidInput
 from observal.server import bodies
 from observal.server.desk import Desk, Refused
 from observal.server.images import load_image
-from observal.server.one_thread import OneThread
+from observal.server.priority_thread import PriorityThread
 
 STATIC = Path(__file__).parent / "static"
 DAY = 86_400
@@ -40,7 +40,7 @@ def create_app(desk: Desk) -> FastAPI:
     desk : Desk
         The campaign.
     """
-    thread = OneThread()
+    thread = PriorityThread()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -99,7 +99,7 @@ def _add_errors(app: FastAPI) -> None:
         return problem(500, "Something went wrong in the server and nothing was stored; its terminal says what.")
 
 
-def _add_page(app: FastAPI, desk: Desk, thread: OneThread) -> None:
+def _add_page(app: FastAPI, desk: Desk, thread: PriorityThread) -> None:
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 

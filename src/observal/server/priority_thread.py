@@ -10,12 +10,12 @@ from queue import PriorityQueue
 from typing import Any
 
 
-class OneThread:
+class PriorityThread:
     """Calls functions one after the other, urgent ones first.
 
     Examples
     --------
-    >>> thread = OneThread()
+    >>> thread = PriorityThread()
     >>> thread.submit(max, 3, 4, urgent=True).result()
     4
     >>> thread.shutdown()

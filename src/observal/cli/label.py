@@ -1,0 +1,340 @@
+"""The commands for labelling: rows and answers as files, or on a page; and who labels, how much."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Literal
+
+import typer
+
+from observal.cli.options import (
+    Annotator,
+    Dask,
+    Encoding,
+    Json,
+    Missing,
+    Separator,
+    Where,
+    open_campaign,
+    split_list,
+)
+from observal.cli.output import (
+    count_rows,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+    spelled,
+    write_csv,
+    write_excel,
+)
+from observal.errors import InvalidInput
+
+PORT = 8787
+Name = Annotated[str, typer.Argument(help="Name of the person.", metavar="NAME")]
+MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
+
+
+def ask(
+    campaign: Where,
+    n: Annotated[int, typer.Option("-n", help="Show at most this many rows.", min=1, metavar="N")] = 20,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Columns of the pool to show, as A,B,C; by default all of them.", metavar="COLUMNS"),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV with an empty label column to fill in.")] = False,
+    as_json: Json = False,
+    annotator: Annotator = "anyone",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Write to this new file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV.",
+            metavar="FILE",
+        ),
+    ] = None,
+    dask: Dask = None,
+) -> None:
+    """Show rows to label now.
+
+    Asking again gives the same rows until they are answered. Rows that other annotators hold are not shown. If others hold all
+    open rows, you get the next ones, chosen ahead.
+
+    Example: observal ask campaign.db -n 20 -o labels.xlsx (or labels.csv), then fill in the last column
+    """
+    if as_csv and as_json:
+        raise typer.BadParameter("give --csv or --json, not both.")
+    in_excel = out is not None and out.name.lower().endswith(".xlsx")
+    if in_excel and (as_csv or as_json):
+        raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
+    if out is not None and out.exists():
+        raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
+    from observal.files import check_target
+    from observal.tables.formats import format_from
+
+    if out is not None:
+        check_target(out)
+
+    with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
+        rows = open_campaign(campaign, dask, progress).ask(n, annotator)
+    names, records = rows.to_fill_in(split_list(columns))
+    like = None if rows.written is None else format_from(rows.written)
+    if as_json:
+        about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": [*rows.classes, "skip"]}
+        print_json({**about, "rows": [{k: v for k, v in r.items() if k != names[-2]} for r in records]}, out)
+    elif in_excel and out is not None:
+        if rows:
+            write_excel(out, names, records, [*rows.classes, "skip"], like)
+    elif as_csv or out:
+        if rows or not out:
+            write_csv(out, names, records, like)
+    elif rows:
+        raw = names[1:-4] if columns else names[1:-4][:MOST_COLUMNS]
+        header = [names[0], *raw, *names[-4:-2]]
+        print_table(header, [["" if v is None else v for v in row] for row in spelled(header, records, like)])
+        if hidden := len(names) - len(header) - 2:
+            say(f"{hidden} more columns are not shown; use --columns, --csv or --json to see them.")
+        say(f"Allowed answers: {rows.allowed}")
+    if rows.note and not as_json:
+        say(rows.note, error=as_csv and not out)
+    if out and rows:
+        say(f"{count_rows(len(rows))} to label: {out}", error=as_json)
+    if 0 < len(rows) < n:
+        say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
+
+
+def tell(
+    campaign: Where,
+    labels: Annotated[
+        str,
+        typer.Argument(
+            help="CSV, Excel or JSON file with ids and labels; - reads CSV from standard input.", metavar="LABELS"
+        ),
+    ],
+    annotator: Annotator = "anyone",
+    correct: Annotated[bool, typer.Option("--correct", help="Let a new label replace an earlier one.")] = False,
+    sep: Separator = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    as_json: Json = False,
+) -> None:
+    """Store the labels from a file: all of them or, if a line is wrong, none.
+
+    The word "skip" skips a row. A blank label means "not yet". Telling the same file twice changes nothing.
+
+    Example: observal tell campaign.db labels.csv --annotator ann
+    """
+    from observal.campaign import Campaign
+
+    opened = Campaign.open(campaign)
+    source, text = ("standard input", sys.stdin.buffer.read()) if labels == "-" else (labels, None)
+    receipt = opened.tell_file(source, annotator, correct, text, sep=sep, encoding=encoding, missing=missing or ())
+    status = opened.status()
+    if as_json:
+        print_json({**asdict(receipt), "bought": status.labels, "label_budget": status.label_budget})
+        return
+    if not receipt:
+        say(f"{'Standard input' if labels == '-' else labels} has no answers yet; nothing was stored.")
+        return
+    budget = f" of {status.label_budget}" if status.label_budget is not None else ""
+    say(
+        f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} {'row is' if status.open_rows == 1 else 'rows are'} open."
+    )
+
+
+def release(
+    campaign: Where,
+    annotator: Annotated[str, typer.Option(help="Whose rows to take back.", metavar="NAME")],
+    as_json: Json = False,
+) -> None:
+    """Take back the open rows that an annotator holds, so others can label them.
+
+    If the annotator answers anyway, the answer counts.
+
+    Example: observal release campaign.db --annotator ann
+    """
+    from observal.campaign import Campaign
+
+    count = Campaign.open(campaign).release(annotator)
+    if as_json:
+        print_json({"released": count})
+        return
+    if count == 0:
+        say(f"{annotator} holds no open rows; nothing was taken back.")
+        return
+    say(f"{count_rows(count)} taken back from {annotator}; others can have {'it' if count == 1 else 'them'} now.")
+
+
+def extend(
+    campaign: Where,
+    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1, metavar="N")] = None,
+    pool: Annotated[
+        Path | None,
+        typer.Option(
+            help="More rows to ask about, with the pool's columns: CSV, Excel, Parquet or Arrow.", metavar="FILE"
+        ),
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="Propensity of the new rows: a column, or a number for all of them; by default as in the pool.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    annotator: Annotator = "anyone",
+    as_json: Json = False,
+) -> None:
+    """Raise the label budget of a campaign, or add rows to its pool.
+
+    A higher budget makes intervals somewhat wider: they then hold at all rounds, however many follow. New rows become part of the
+    population that intervals are about.
+
+    Example: observal extend campaign.db --budget 500 --pool more.csv
+    """
+    if budget is None and pool is None:
+        raise typer.BadParameter("give --budget N, --pool FILE or both.")
+    from observal.campaign import Campaign
+
+    opened = Campaign.open(campaign)
+    before = opened.status()
+    with progress_bar("adding rows", hidden=as_json or pool is None):
+        opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity))
+    status = opened.status()
+    if as_json:
+        print_json({"label_budget": status.label_budget, "labels": status.labels, "pool_rows": status.pool_rows})
+        return
+    if pool is not None:
+        added = status.pool_rows - before.pool_rows
+        say(f"{added} rows were added; the pool now has {status.pool_rows}.")
+    if budget is not None:
+        say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
+
+
+def _number_or_name(propensity: str | None) -> str | float | None:
+    try:
+        return None if propensity is None else float(propensity)
+    except ValueError:
+        return propensity
+
+
+def serve(
+    campaign: Where,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; to let other machines in, add people first.", metavar="HOST")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535, metavar="N")] = PORT,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    title: Annotated[str, typer.Option(help="Title of the page; the campaign's name by default.", metavar="TEXT")] = "",
+    lease: Annotated[
+        float,
+        typer.Option(
+            help="Minutes after which the rows of a person who has left can go to others.", min=0.1, metavar="MINUTES"
+        ),
+    ] = 15.0,
+    images: Annotated[
+        Path | None, typer.Option(help="The folder of images, if it was moved.", metavar="FOLDER")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another host name that browsers may use for the server; may be repeated.", metavar="HOST"),
+    ] = None,
+) -> None:
+    """Label in a browser: serve a campaign's rows on a page until you press Ctrl+C.
+
+    It prints a link that signs you in once.
+
+    Example: observal serve campaign.db --open
+    """
+    from observal.server.serving import serve as run
+
+    def ready(link: str) -> None:
+        say(f"The labelling page: {link}")
+        say("The link works once. Ctrl+C stops the server; every answer is already stored.")
+        sys.stdout.flush()  # a program that started us may be waiting for the link
+        if open_:
+            import webbrowser
+
+            webbrowser.open(link)
+
+    run(campaign, host, port, title=title, lease=lease, images=images, names=allow_host or (), ready=ready)
+
+
+annotator = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@annotator.callback()
+def _annotator() -> None:
+    """Say who may use the labelling page."""
+
+
+@annotator.command()
+def add(
+    campaign: Where,
+    name: Name,
+    role: Annotated[
+        Literal["owner", "annotator"] | None,
+        typer.Option(help="An owner also reviews, decides and exports; annotator by default."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Address at which people reach the server, to print a complete link.", metavar="ADDRESS"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add a person, and print a link that signs them in once. Adding them again makes a new link.
+
+    Example: observal annotator add campaign.db ann --url https://labels.example.org
+    """
+    from observal.journal.sql.people import add_person
+    from observal.journal.sql.store import open_store
+
+    with open_store(campaign).writing() as transaction:
+        token = add_person(transaction, name, role)
+    link = f"{(url or '').rstrip('/')}/login?token={token}"
+    if as_json:
+        print_json({"name": name, "link": link})
+        return
+    after = "" if url else " by adding this to the address that observal serve prints"
+    say(f"{name} can sign in once within 7 days{after}: {link}")
+
+
+@annotator.command()
+def revoke(campaign: Where, name: Name, as_json: Json = False) -> None:
+    """Sign a person out everywhere, at once. What they answered stays.
+
+    Example: observal annotator revoke campaign.db ann
+    """
+    from observal.journal.sql.people import revoke_person
+    from observal.journal.sql.store import open_store
+
+    with open_store(campaign).writing() as transaction:
+        revoke_person(transaction, name)
+    if as_json:
+        print_json({"revoked": name})
+        return
+    say(f"{name} is signed out. Rows they hold: observal release {quote(campaign)} --annotator {quote(name)}")
+
+
+@annotator.command("list")
+def list_(campaign: Where, as_json: Json = False) -> None:
+    """List the people who may use the labelling page.
+
+    Example: observal annotator list campaign.db
+    """
+    from observal.journal.sql.people import list_people
+    from observal.journal.sql.store import open_store
+
+    with open_store(campaign).reading() as transaction:
+        people = list_people(transaction)
+    if as_json:
+        print_json([asdict(person) for person in people])
+        return
+    if not people:
+        say("No people were added yet; add them with `observal annotator add`.")
+        return
+    rows = [(p.name, p.role, p.added[:10], p.revoked[:10] if p.revoked else "") for p in people]
+    print_table(["name", "role", "added", "revoked"], rows)

@@ -1,0 +1,232 @@
+"""The commands for results: status, report, export, history and check."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from observal.cli.options import Force, Json, Where
+from observal.cli.output import print_json, print_pairs, print_table, progress_bar, say
+
+if TYPE_CHECKING:
+    from observal.campaign import Campaign
+    from observal.journal.results import Status
+    from observal.problem.interval import Interval
+
+
+def status(
+    campaign: Where,
+    interval: Annotated[
+        bool, typer.Option("--interval", help="Fit the classifier and show the interval around its error.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the progress of a campaign.
+
+    Example: observal status campaign.db --interval
+    """
+    from observal.campaign import Campaign
+
+    opened = Campaign.open(campaign)
+    measured = None
+    if interval:
+        with progress_bar("fitting", hidden=as_json):
+            measured = Measured(opened.intervals(), opened.returned_round, opened.estimator)
+    print_status(opened.status(), as_json, measured)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A classifier, intervals for its measures, and the earlier round it is from, if it is not from the last one."""
+
+    intervals: Mapping[str, Interval]
+    returned_round: int | None
+    estimator: object
+
+
+def print_status(current: Status, as_json: bool, measured: Measured | None = None) -> None:
+    """Print the status, with the measures of the classifier on top."""
+    if measured is not None and not measured.intervals:
+        measured = None
+    if as_json:
+        print_json(current.to_dict() | (_measured_json(measured) if measured else {}))
+        return
+    print_pairs([*(_measured_lines(current, measured) if measured else []), *current.lines()])
+
+
+def _measured_json(measured: Measured) -> dict[str, object]:
+    from observal.intervals.contradiction import contradiction
+    from observal.intervals.measures import beats_baseline
+
+    intervals = measured.intervals
+    return {
+        "error_interval": asdict(intervals["error"]),
+        "contradicted": contradiction(intervals) is not None,
+        "beats_baseline": beats_baseline(intervals),
+        "returned_round": measured.returned_round,
+        "threshold": getattr(measured.estimator, "threshold", None),
+        "intervals": {name: asdict(interval) for name, interval in intervals.items()},
+    }
+
+
+def _measured_lines(current: Status, measured: Measured) -> list[tuple[str, str]]:
+    from observal.intervals.contradiction import contradiction
+    from observal.report.measures import (
+        advice,
+        baseline_sentence,
+        confusion_lines,
+        measures_of,
+        returned_sentence,
+        threshold_sentence,
+    )
+
+    intervals, classes, objective = measured.intervals, current.classes, current.objective
+    error = intervals["error"]
+    range_ = f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval)"
+    lines = [("error", f"{range_}, estimate {error.estimate:.1%}")]
+    if contradiction(intervals) is not None:
+        lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
+    lines.append(("", baseline_sentence(intervals, classes, objective)))
+    measures = [measure for measure in measures_of(intervals, classes, objective) if measure.name != "error"]
+    lines += [(measure.name, f"{measure.words()}: {measure.about}") for measure in measures]
+    matrix = confusion_lines(intervals, classes)
+    lines += zip(["confusion", *[""] * len(matrix)], matrix, strict=False)
+    lines.append(("", advice(intervals, classes, objective)))
+    lines.append(("threshold", threshold_sentence(measured.estimator, classes)))
+    lines.append(("", returned_sentence(measured.returned_round)))
+    return [(name, text) for name, text in lines if text]
+
+
+def report(
+    campaign: Where,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.", metavar="FILE")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str, typer.Option(help="The heading of the page.", metavar="TEXT")] = "",
+    author: Annotated[str, typer.Option(help="Who made the report, to show on the page.", metavar="NAME")] = "",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a report of the campaign: a single HTML file that needs no network.
+
+    Example: observal report campaign.db -o report.html
+    """
+    from observal.campaign import Campaign
+    from observal.report.campaign_report import write_campaign_report
+
+    with progress_bar("fitting", hidden=as_json):
+        path = write_campaign_report(Campaign.open(campaign), out, title, _command_line(), force, author)
+    if as_json:
+        print_json({"report": str(path)})
+        return
+    say(f"Report: {path}")
+
+
+def _command_line() -> str:
+    """Return the command that is running, without the password of a database, because others will read the report."""
+    return re.sub(r"(://[^/@\s]*?):[^/\s]*@", r"\1:***@", join(["observal", *sys.argv[1:]]))
+
+
+def export(
+    campaign: Where,
+    model: Annotated[
+        Path | None, typer.Argument(help="The file to write, such as model.skops.", metavar="MODEL")
+    ] = None,
+    label_studio: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the open rows as Label Studio tasks instead, with the labelling config beside them.",
+            metavar="FILE",
+        ),
+    ] = None,
+    argilla: Annotated[
+        Path | None, typer.Option(help="Write the open rows as Argilla records instead.", metavar="FILE")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the classifier to a file, or the open rows for another labelling tool.
+
+    The classifier takes raw rows, as they are in your tables; load it with observal.load_model("model.skops").
+
+    Examples: observal export campaign.db model.skops; observal export campaign.db --label-studio tasks.json
+    """
+    if sum(path is not None for path in (model, label_studio, argilla)) != 1:
+        raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")
+    from observal.campaign import Campaign
+
+    with progress_bar("fitting", hidden=as_json):
+        opened = Campaign.open(campaign)
+        if model is None:
+            _export_rows(opened, label_studio, argilla, force, as_json)
+            return
+        opened.export(model, force)
+    labels = opened.status().labels
+    if as_json:
+        print_json({"model": str(model), "labels": labels})
+        return
+    say(f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").')
+
+
+def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | None, force: bool, as_json: bool) -> None:
+    """Write the open rows for Label Studio or Argilla."""
+    import json
+
+    from observal.exchange.label_tools import argilla_records, label_studio_config, label_studio_tasks
+    from observal.files import check_target, write_text
+
+    path = label_studio or argilla
+    assert path is not None
+    config = path.with_suffix(".xml") if label_studio else None
+    for target in filter(None, (path, config)):
+        check_target(target, force)
+    tool = "label-studio" if label_studio else "argilla"
+    rows = opened.drawn(tool)
+    records = label_studio_tasks(rows) if label_studio else argilla_records(rows)
+    write_text(path, json.dumps(records, indent=1, default=str) + "\n")
+    if config:
+        write_text(config, label_studio_config([str(name) for name in opened.settings["classes"]]) + "\n")
+    if as_json:
+        print_json({"rows": len(rows), "file": str(path), "config": config and str(config)})
+        return
+    beside = f", labelling config: {config}" if config else ""
+    say(f"{len(rows)} rows: {path}{beside}. {tool} holds them until they are answered or released.")
+
+
+def history(campaign: Where, as_json: Json = False) -> None:
+    """List everything that happened in a campaign, in order.
+
+    Example: observal history campaign.db
+    """
+    from observal.campaign import Campaign
+
+    entries = Campaign.open(campaign).history()
+    if as_json:
+        print_json([{**vars(entry), "details": dict(entry.details)} for entry in entries])
+        return
+    rows = [(e.sequence, e.time[:19].replace("T", " "), e.actor, e.kind, e.text) for e in entries]
+    print_table(["", "time (UTC)", "who", "what", ""], rows)
+
+
+def check(campaign: Where, as_json: Json = False) -> None:
+    """Check that nothing in a campaign was changed after it was written.
+
+    This reads all of it.
+
+    Example: observal check campaign.db
+    """
+    from observal.campaign import Campaign
+
+    with progress_bar("reading", hidden=as_json):
+        result = Campaign.open(campaign).check()
+    if as_json:
+        print_json(asdict(result))
+        return
+    say(result)

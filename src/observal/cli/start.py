@@ -1,0 +1,455 @@
+"""The commands that start a campaign: diagnose its log, and make it from tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from observal.cli.options import (
+    COLUMNS,
+    LARGE,
+    Chances,
+    Dask,
+    DecimalSign,
+    Encoding,
+    EstimateChances,
+    Features,
+    Json,
+    Missing,
+    Seed,
+    Separator,
+    Where,
+    make_executor,
+    open_campaign,
+    split_list,
+)
+from observal.cli.output import ProgressBar, print_json, printable, progress_bar, say
+from observal.cli.results import print_status
+
+if TYPE_CHECKING:
+    from observal.problem.data import LoggedData, Pool
+    from observal.tables import LoadedProblem, TableRoles
+    from observal.tables.formats import Format
+
+FIRST_ROUND = 10  # rows of a round where --batch is not given
+TOLERANCE = 0.002  # as in observal.intervals.stopping, which --help must not wait for
+ROUNDS = "Rounds and people"
+GOALS = "What is measured, and when to stop"
+PICTURES = "Pictures on the labelling page"
+
+
+def init(
+    campaign: Where,
+    logged: Annotated[
+        list[Path], typer.Option(help="Table of the log; repeat the option for several logs.", metavar="FILE")
+    ],
+    pool: Annotated[Path, typer.Option(help="Table of the pool: the rows you can ask about.", metavar="FILE")],
+    label: Annotated[str, typer.Option(help="Column with the label, empty if it was not revealed.", metavar="COLUMN")],
+    propensity: Chances = None,
+    estimate_propensity: EstimateChances = False,
+    id: Annotated[
+        str | None, typer.Option(help="Column with the row ids; by default rows are numbered.", metavar="COLUMN")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0, metavar="N")
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            help="The class that precision and recall are about; by default the obvious one, or else the rarer.",
+            metavar="CLASS",
+        ),
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="All label values, as A,B,C; of two, the positive one last.",
+            metavar="CLASSES",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = None,
+    features: Features = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns not to use, as A,B,C.", metavar="COLUMNS", rich_help_panel=COLUMNS),
+    ] = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the cost of a mistake on the row, from 0 to 1.",
+            metavar="COLUMN",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = None,
+    propensity_floor: Annotated[
+        float | None,
+        typer.Option(help="Raise smaller propensities to this number.", metavar="CHANCE", rich_help_panel=COLUMNS),
+    ] = None,
+    kept_only_labelled: Annotated[
+        bool,
+        typer.Option("--kept-only-labelled", help="The log kept only its labelled rows.", rich_help_panel=COLUMNS),
+    ] = False,
+    n_logged_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="With --kept-only-labelled: how many rows the old policy saw; by default estimated.",
+            min=1,
+            metavar="N",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows in a round; by default a few at first, more as labels come in.",
+            min=1,
+            metavar="N",
+            rich_help_panel=ROUNDS,
+        ),
+    ] = None,
+    overlap: Annotated[
+        int,
+        typer.Option(
+            help="How many people label each row; the majority decides.", min=1, metavar="N", rich_help_panel=ROUNDS
+        ),
+    ] = 1,
+    method: Annotated[
+        Literal["auto", "newton"],
+        typer.Option(help="How to choose rows: auto blends models, newton fits a linear one.", rich_help_panel=ROUNDS),
+    ] = "auto",
+    priority: Annotated[
+        Literal["accuracy", "balanced", "measure"],
+        typer.Option(
+            help="With --method auto, what labels are for: a good classifier, both, or a narrow interval.",
+            rich_help_panel=ROUNDS,
+        ),
+    ] = "accuracy",
+    population: Annotated[
+        Literal["both", "pool", "log"] | None,
+        typer.Option(
+            help="Whose error is measured; by default both together, or the pool alone if they differ much.",
+            rich_help_panel=GOALS,
+        ),
+    ] = None,
+    looks: Annotated[
+        Literal["planned", "always", "once"],
+        typer.Option(
+            help="Looks that the intervals allow: at every round up to the budget, at every round, or just one.",
+            rich_help_panel=GOALS,
+        ),
+    ] = "planned",
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            help="Stop when more labels are unlikely to lower the error by more than this; 0 never stops.",
+            min=0,
+            metavar="SHARE",
+            rich_help_panel=GOALS,
+        ),
+    ] = TOLERANCE,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop when the error's interval is narrower than this.", metavar="SHARE", rich_help_panel=GOALS
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="What the classifier is for: recall=0.8, precision=0.8, balanced, or error.",
+            metavar="TARGET",
+            rich_help_panel=GOALS,
+        ),
+    ] = None,
+    cost_of_missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.",
+            metavar="CLASS=COST",
+            rich_help_panel=GOALS,
+        ),
+    ] = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that the paths in --image-column are relative to.", metavar="FOLDER", rich_help_panel=PICTURES
+        ),
+    ] = None,
+    image_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of image paths inside --images, or of images in base64; not used as a feature.",
+            metavar="COLUMN",
+            rich_help_panel=PICTURES,
+        ),
+    ] = None,
+    pixels: Annotated[
+        str | None,
+        typer.Option(
+            help="Height and width of a picture whose pixels are columns of numbers, such as 8x8.",
+            metavar="HEIGHTxWIDTH",
+            rich_help_panel=PICTURES,
+        ),
+    ] = None,
+    in_place: Annotated[
+        bool | None,
+        typer.Option(
+            "--in-place/--copy",
+            help="Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
+            rich_help_panel=LARGE,
+        ),
+    ] = None,
+    dask: Dask = None,
+) -> None:
+    """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
+
+    The tables are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
+    they are. An existing file is never replaced.
+
+    Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
+    --budget 300
+    """
+    from observal.campaign import Campaign
+    from observal.methods import AutoVC, NewtonVC
+    from observal.tables.formats import Format
+
+    chances = _propensity_source(propensity, estimate_propensity)
+    format_ = Format(sep, decimal, encoding, tuple(missing or ()))
+    _check_dask(dask, logged, pool, chances, format_, in_place)
+    values = split_list(classes)
+    with progress_bar("reading", hidden=as_json) as progress:
+        created = Campaign.create(
+            campaign,
+            list(logged),
+            pool,
+            label=label,
+            propensity=chances,
+            id=id,
+            label_budget=budget,
+            features=split_list(features),
+            exclude=split_list(exclude) or (),
+            classes=None if values is None else [_as_number(text) for text in values],
+            positive=positive or (partial(ask_positive, progress) if sys.stdin.isatty() and not as_json else None),
+            cost=cost,
+            propensity_floor=propensity_floor,
+            kept_only_labelled=kept_only_labelled,
+            n_logged_rows=n_logged_rows,
+            method=AutoVC(batch=batch, priority=priority) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
+            random_state=seed,
+            overlap=overlap,
+            population=population,
+            looks=looks,
+            tolerance=tolerance or None,
+            width=width,
+            objective=_objective(target, cost_of_missing),
+            sep=format_.sep,
+            decimal=format_.decimal,
+            encoding=format_.encoding,
+            missing=format_.missing,
+            images=images,
+            image_column=image_column,
+            pixels=None if pixels is None else _picture_size(pixels),
+            in_place=in_place,
+            executor=make_executor(dask, progress),
+            progress=progress,
+        )
+    print_status(created.status(), as_json)
+    if not as_json:
+        say(f"Next: observal ask {quote(campaign)} -n {batch or FIRST_ROUND} --csv -o labels.csv")
+
+
+def diagnose(
+    logged: Annotated[list[Path], typer.Argument(help="Tables of the log, or one campaign.", metavar="TABLES")],
+    pool: Annotated[
+        Path | None, typer.Option(help="Table of the pool: the rows you can ask about.", metavar="FILE")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column with the label, empty if it was not revealed.", metavar="COLUMN")
+    ] = None,
+    propensity: Chances = None,
+    estimate_propensity: EstimateChances = False,
+    id: Annotated[
+        str | None, typer.Option(help="Column with the row ids; it is not used as a feature.", metavar="COLUMN")
+    ] = None,
+    target_error: Annotated[
+        float | None,
+        typer.Option(help="An error, to estimate how many labels it takes to reach it.", metavar="SHARE"),
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    features: Features = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    dask: Dask = None,
+) -> None:
+    """Check whether a log can be trusted.
+
+    It looks at overlap, weights, calibration, drift and hidden confounding.
+
+    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target-error 0.1;
+    for a campaign: observal diagnose campaign.db
+    """
+    from observal.diagnosis import diagnose as run_diagnose
+
+    with progress_bar("reading", hidden=as_json) as progress:
+        if pool is None or label is None:
+            from observal.tables.reading import SUFFIXES
+
+            is_table = logged[0].name.lower().endswith(SUFFIXES)
+            if len(logged) > 1 or pool is not None or label is not None or is_table:
+                raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
+            subject = _campaign_subject(str(logged[0]), dask, progress)
+        else:
+            from observal.tables import TableRoles
+            from observal.tables.formats import Format
+
+            chances = _propensity_source(propensity, estimate_propensity)
+            names = split_list(features)
+            roles = TableRoles(label, id=id, features=None if names is None else tuple(names))
+            format_ = Format(sep, decimal, encoding, tuple(missing or ()))
+            _check_dask(dask, logged, pool, chances, format_, in_place=True)
+            loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)
+            encoder = loaded.encoder
+            subject = _Subject(loaded.logged, loaded.pool, encoder.names, encoder.dates, loaded.notes)
+        diagnosis = run_diagnose(
+            subject.logged,
+            subject.pool,
+            feature_names=subject.features,
+            date_features=subject.dates,
+            target_error=target_error,
+            random_state=seed,
+        )
+    if as_json:
+        print_json({**diagnosis.to_dict(), "notes": list(subject.notes)})
+        return
+    say(diagnosis.text(), lines=True)
+    for note in subject.notes:
+        say(f"Note: {note}")
+
+
+class _Subject(NamedTuple):
+    """What is diagnosed: a log and a pool, their features, and notes on how they were read."""
+
+    logged: LoggedData
+    pool: Pool
+    features: Sequence[str]
+    dates: Collection[str]
+    notes: Sequence[str]
+
+
+def _load_tables(
+    logged: list[Path],
+    pool: Path,
+    roles: TableRoles,
+    propensity: str | list[str],
+    format_: Format,
+    seed: int,
+    dask: str | None,
+    progress: Callable[..., None] | None,
+) -> LoadedProblem:
+    """Return log and pool; they stay in their files if these are large, or if a cluster reads them."""
+    from observal.tables import load_problem
+    from observal.tables.in_place import can_stay, is_large, load_in_place
+    from observal.tables.reading import read_tables
+
+    tables = [*logged, pool]
+    if dask is not None or (can_stay(logged, propensity, format_) and is_large(tables)):
+        return load_in_place(logged[0], pool, roles, propensity=propensity, executor=make_executor(dask, progress))
+    *logs, rest = read_tables(tables, roles.id, roles.label, format_)
+    return load_problem(logs, rest, roles, propensity=propensity, random_state=seed)
+
+
+def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None] | None) -> _Subject:
+    from observal.tables.encoding import date_names
+
+    campaign = open_campaign(where, dask, progress)
+    problem, settings = campaign.problem, campaign.settings
+    dates = date_names(settings["encoder"])
+    return _Subject(problem.logged, problem.pool, settings["features"], dates, campaign.status().notes)
+
+
+def _propensity_source(columns: list[str] | None, estimate: bool) -> str | list[str]:
+    """Return where the propensities come from: "estimate", a column, or a column for each log."""
+    if bool(columns) == estimate:
+        raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
+    if not columns:
+        return "estimate"
+    return columns[0] if len(columns) == 1 else columns
+
+
+def _check_dask(
+    dask: str | None,
+    logged: list[Path],
+    pool: Path,
+    propensity: str | list[str],
+    format_: Format,
+    in_place: bool | None,
+) -> None:
+    """Refuse a cluster for tables that cannot stay in place or will be copied: nothing would be computed on it."""
+    if dask is None:
+        return
+    from observal.tables.in_place import can_stay, is_large, is_parquet
+
+    if not (can_stay(logged, propensity, format_) and is_parquet([*logged, pool])):
+        raise typer.BadParameter(
+            "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and without --missing and the like."
+        )
+    if in_place is False or (in_place is None and not is_large([*logged, pool])):
+        raise typer.BadParameter("--dask is for tables that stay in place; add --in-place, or leave it out.")
+
+
+def _picture_size(text: str) -> tuple[int, int]:
+    height, _, width = text.lower().replace("×", "x").partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise typer.BadParameter(f"--pixels must be HEIGHTxWIDTH such as 8x8, but is {text!r}.")
+    return int(height), int(width)
+
+
+def _objective(target: str | None, cost_of_missing: str | None) -> str | dict[str, str]:
+    """Return the objective that the options name."""
+    if cost_of_missing is None:
+        return target or "error"
+    if target is not None:
+        raise typer.BadParameter("give --target or --cost-of-missing, not both.")
+    name, _, cost = cost_of_missing.rpartition("=")
+    if not name:
+        raise typer.BadParameter(
+            f"--cost-of-missing must be CLASS=COST, such as default=10, but is {cost_of_missing!r}."
+        )
+    return {name: cost}
+
+
+def ask_positive(progress: ProgressBar | None, classes: Sequence[Any]) -> str:
+    """Ask which class is the positive one, and suggest the rarer one, which is last."""
+    names = [str(value) for value in classes]
+    question = (
+        f"Which class are you looking for, {printable(' or '.join(names))}? Precision and recall will be about it"
+    )
+    with nullcontext() if progress is None else progress.paused():
+        while (answer := str(typer.prompt(question, default=names[-1], err=True)).strip()) not in names:
+            say(f"{answer!r} is not one of the classes.", error=True)
+    return answer
+
+
+def _as_number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
