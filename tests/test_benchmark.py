@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.methods.newton.method import NewtonVC
+from observal.methods.newton import NewtonVC
 from observal.paper.active18 import Active18
 from observal.paper.active_vc import ActiveVC
 from observal_research.benchmark import Specification, benchmark, list_cells, make_world

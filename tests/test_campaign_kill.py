@@ -16,7 +16,7 @@ from tests.postgres import postgres  # noqa: F401  a fixture
 
 # Children are forked from a server that has imported everything and computed nothing: quick, and no thread is lost.
 CONTEXT = multiprocessing.get_context("forkserver")
-OURS = ("__main__", "tests.campaigns", "observal.methods.newton.model")
+OURS = ("__main__", "tests.campaigns", "observal.methods.newton")
 THEIRS = ("scipy.special", "pyarrow.pandas_compat", "pandas", "joblib", "threadpoolctl", "psycopg")
 DIALECTS = ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg")
 CONTEXT.set_forkserver_preload([*OURS, *THEIRS, *DIALECTS])

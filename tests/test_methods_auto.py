@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.blend import fit_blend
-from observal.methods.auto import model as model_module
-from observal.methods.auto.surprises import PRIOR, explored, surprises
+from observal.methods import auto as auto_module
+from observal.methods.auto import PRIOR, count_surprises, explore_share
 from observal.methods.draw import REASONS
 from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
@@ -74,9 +74,9 @@ def test_every_chance_is_the_formulas():
     problem, found = states(method, world, 4)
     for state in found[1:]:
         before, plan = state.before, state.plan
-        share = explored(surprises(before), 0.2, 0.5)
+        share = explore_share(count_surprises(before), 0.2, 0.5)
         want = slow.chances(
-            before.model.judged.margins,
+            before.model.pooled.margins,
             np.flatnonzero(before.open_rows(problem)).tolist(),
             world.pool.propensity,
             len(world.logged),
@@ -96,11 +96,13 @@ def test_surprises_are_counted_from_the_plans_alone():
     _, found = states(method, world, 4)
     plans = [state.plan for state in found[1:]]
     answers = {int(i): int(world.pool_y[i]) for plan in plans for i in plan.asked}
-    labels, excess = surprises(found[-1])
+    labels, excess = count_surprises(found[-1])
     assert labels > 5
     assert (labels, pytest.approx(excess)) == slow.surprise(plans, answers)
     assert method.choice(found[-1]).batch == 10
-    assert explored(surprises(found[-1]), 0.0, 1.0) == pytest.approx(np.clip(excess / (PRIOR + labels), 0.0, 1.0))
+    assert explore_share(count_surprises(found[-1]), 0.0, 1.0) == pytest.approx(
+        np.clip(excess / (PRIOR + labels), 0.0, 1.0)
+    )
 
 
 def test_skipped_rows_are_no_surprise():
@@ -113,8 +115,8 @@ def test_skipped_rows_are_no_surprise():
     after = method.advance(problem, state, plan, ob.Answers(codes, answered), np.random.default_rng(0))
     told = {int(i): int(world.pool_y[i]) if a else None for i, a in zip(plan.asked, answered, strict=True)}
     labels, excess = slow.surprise([plan], told)
-    assert surprises(after).labels == labels == np.sum(answered & (plan.reason == 2))
-    assert surprises(after).excess == pytest.approx(excess)
+    assert count_surprises(after).labels == labels == np.sum(answered & (plan.reason == 2))
+    assert count_surprises(after).excess == pytest.approx(excess)
 
 
 def test_a_log_that_misleads_makes_it_explore():
@@ -148,7 +150,6 @@ def test_choices_are_kept_until_half_as_many_labels_again():
 
 def test_a_replayed_session_fits_only_what_it_shows(monkeypatch, tmp_path):
     import observal.learners.blend as module
-    from observal.methods.auto import model
 
     world, method = World(), ob.AutoVC(learners=FAST, batch=4)
     session = ob.Session(world.logged, world.pool, method, label_budget=24)
@@ -156,7 +157,7 @@ def test_a_replayed_session_fits_only_what_it_shows(monkeypatch, tmp_path):
         session.tell(query.ids, world.pool_y[query.ids])
     session.save(tmp_path / "s.zip")
     want, fits = session.estimator.predict_proba(world.X), []
-    monkeypatch.setattr(model, "fit_blend", lambda *a: fits.append(a[2].size) or module.fit_blend(*a))
+    monkeypatch.setattr(auto_module, "fit_blend", lambda *a: fits.append(a[2].size) or module.fit_blend(*a))
     again = ob.Session.load(tmp_path / "s.zip")
     assert again.method == method
     assert (again.estimator.predict_proba(world.X) == want).all()
@@ -317,7 +318,7 @@ def test_intervals_judge_labels_by_whole_blends_that_have_not_seen_them():
     problem = Problem(logged, pool)
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
     rows, codes = state.labelled(problem)
-    found = state.fit.refitted(state)
+    found = state.fit.refit(state)
     fold_of = np.empty(codes.size, dtype=int)  # as the classes are dealt out
     fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % 10
     train, test = fold_of != 3, fold_of == 3
@@ -352,7 +353,7 @@ def test_the_lower_end_allows_for_fits_with_fewer_labels_than_the_classifier():
 @pytest.mark.parametrize(("objective", "many"), [("recall=0.95", 2000), ("error", 50)])
 def test_what_labels_still_gain_is_never_less_than_nothing(monkeypatch, objective, many):
     """With an objective a fit with more labels may be wrong more often; with many labels the fits that judge are the blend's own."""
-    monkeypatch.setattr(model_module, "MANY_LABELS", many)
+    monkeypatch.setattr(auto_module, "MANY_LABELS", many)
     logged, pool, _, _ = bent()
     problem = Problem(logged, pool, objective=objective)
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))

@@ -28,7 +28,7 @@ from observal.intervals.state import FREE, GATED, RANDOM, PoolState
 from observal.intervals.trend import trend_of
 from observal.journal.memory import MemoryJournal
 from observal.methods.draw import REASONS
-from observal.methods.newton.method import NewtonVC
+from observal.methods.newton import NewtonVC
 from observal.problem.interval import Interval
 from observal.problem.plan import ASKED, PASSED, Answers, Plan
 from observal.problem.problem import Problem

@@ -17,11 +17,11 @@ from observal.errors import InvalidInput
 from observal.intervals.state import GATED
 from observal.learners.newton_fit import make_objective, solve
 from observal.learners.tuned_logistic import fit_logistic, leverages, near_boundary
-from observal.methods.newton import model as newton_model
-from observal.methods.newton.ablation import AblatedNewtonVC
-from observal.methods.newton.method import NewtonVC
+from observal.methods import newton as newton_module
+from observal.methods.newton import NewtonVC
 from observal.problem.plan import Answers
 from observal.problem.problem import Problem
+from observal_research.ablated_newton import AblatedNewtonVC
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import newton as twin
 
@@ -108,7 +108,7 @@ def test_gaps_are_the_twins_row_by_row(sparse, monkeypatch):
         for x in scaled
     ]
     np.testing.assert_allclose(model.gaps(problem.logged.X), expected[:60], rtol=1e-8)
-    np.testing.assert_allclose(model.judged_gaps, expected[60:], rtol=1e-8)
+    np.testing.assert_allclose(model.pool_gaps, expected[60:], rtol=1e-8)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -173,7 +173,7 @@ def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
         (world.X[200:] - model.feature_map.mean) / model.feature_map.scale @ model.query_fit.fit.coef
         + model.query_fit.fit.intercept
     )
-    order = model.judged_gaps if curvature else margins
+    order = model.pool_gaps if curvature else margins
     assert sorted(plan.asked.tolist()) == sorted(np.argsort(order)[:10].tolist())
 
 
@@ -181,7 +181,7 @@ def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
 def test_the_gate_is_for_rows_in_doubt(doubt):
     world = World()
     model, plan = first_round(replace(PARTS, explore_share=0.0, gate_share=1.0, doubt=doubt), world)
-    chance = norm.cdf(-np.sqrt(2.0 * model.judged_gaps))
+    chance = norm.cdf(-np.sqrt(2.0 * model.pool_gaps))
     hidden = world.q[200:] == 0.05
     gated = plan.asked[plan.reason == GATED]
     assert hidden[gated].all()
@@ -270,7 +270,7 @@ def test_some_rows_of_many_are_enough_to_tell_a_typical_distance(monkeypatch):
     world = World(noise=0.2)
     _, states = play(FAST, world, 0)
     every = states[0].model.output_fit.fit
-    monkeypatch.setattr(newton_model, "ROWS_FOR_TYPICAL", 175)  # every other row
+    monkeypatch.setattr(newton_module, "ROWS_FOR_TYPICAL", 175)  # every other row
     _, states = play(FAST, world, 0)
     some = states[0].model.output_fit.fit
     assert some.coef.tolist() != every.coef.tolist()
@@ -328,9 +328,9 @@ def test_a_replayed_session_fits_only_what_is_read(tmp_path, monkeypatch):
     session.tell(query.ids[:4], world.oracle(query.ids[:4]))
     session.save(tmp_path / "session")
     fits = []
-    call = newton_model.Fitter.__call__
+    call = newton_module.NewtonFitter.__call__
     monkeypatch.setattr(
-        newton_model.Fitter, "__call__", lambda self, state: fits.append(state.rounds) or call(self, state)
+        newton_module.NewtonFitter, "__call__", lambda self, state: fits.append(state.rounds) or call(self, state)
     )
     loaded = ob.Session.load(tmp_path / "session")
     assert loaded.labels == 74

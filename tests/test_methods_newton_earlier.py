@@ -8,10 +8,10 @@ import pytest
 import observal as ob
 from observal.intervals.cells import Cells
 from observal.journal.replay import Replay
-from observal.methods.newton.ablation import AblatedNewtonVC
-from observal.methods.newton.earlier import paired, said_by
+from observal.methods.newton import earlier_scores, paired_difference
 from observal.report import html
 from observal.report.content import ReportContent
+from observal_research.ablated_newton import AblatedNewtonVC
 from observal_research.verify.coverage import well_specified
 from observal_research.verify.looking import far_island, make_world
 
@@ -57,7 +57,7 @@ def test_no_row_is_judged_by_a_fit_that_has_seen_it(hurt):
     problem, states = replay.problem, replay._states
     first, last = states[0], states[-1]
     rows, codes = last.labelled(problem)
-    scores, _ = said_by(problem, first, last)
+    scores, _ = earlier_scores(problem, first, last)
     known = first.labelled(problem)[0]
     place = {row: k for k, row in enumerate(rows.tolist())}
     inside = [place[row] for row in known.tolist()]
@@ -65,7 +65,7 @@ def test_no_row_is_judged_by_a_fit_that_has_seen_it(hurt):
     others = np.setdiff1d(np.arange(rows.size), inside)
     assert scores[others].tolist() == first.model.scores_of(rows[others])[0].tolist()
     judged = METHOD.judged(problem, last)
-    assert (judged[2] == said_by(problem, last.model.returned, last)[1]).all()
+    assert (judged[2] == earlier_scores(problem, last.model.returned, last)[1]).all()
     assert codes.tolist() == judged[1].tolist()
 
 
@@ -87,4 +87,4 @@ def test_the_paired_difference_is_the_twins():
         mean = sum(w * d for w, d in here) / sum(w for w, _ in here)
         variance += sum(w * w * (d - mean) ** 2 for w, d in here) * len(here) / (len(here) - 1)
         variance += sum(w for w, _ in here) * (mean - more) ** 2 / 500
-    np.testing.assert_allclose(paired(cells, different), (more, 1.1 * variance**0.5))
+    np.testing.assert_allclose(paired_difference(cells, different), (more, 1.1 * variance**0.5))

@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.methods import stream as newton_stream
-from observal.methods.newton.ablation import AblatedNewtonVC
-from observal.methods.newton.method import NewtonVC
+from observal.methods.newton import NewtonVC
 from observal.methods.stream import STREAM_REASONS, stream_plan
 from observal.problem.plan import ASKED, PASSED
 from observal.problem.problem import Problem
+from observal_research.ablated_newton import AblatedNewtonVC
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 

@@ -22,10 +22,10 @@ from observal.errors import InvalidInput
 from observal.intervals.state import PoolState, Strata
 from observal.methods.committee import CommitteeVC
 from observal.methods.draw import REASONS, Choice, draw, draw_plan, measuring_weights, passes_gate, systematic
-from observal.methods.newton.ablation import AblatedNewtonVC
-from observal.methods.newton.method import NewtonVC
+from observal.methods.newton import NewtonVC
 from observal.methods.stream import StreamState
 from observal.problem.problem import Problem
+from observal_research.ablated_newton import AblatedNewtonVC
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 

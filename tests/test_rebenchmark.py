@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from observal.errors import InvalidInput
-from observal.methods.newton.method import NewtonVC
+from observal.methods.newton import NewtonVC
 from observal_research.cli import app
 from observal_research.rebenchmark import Rebenchmark, protocol, rebenchmark, run_unit
 from tests.reference import benchmark as slow

@@ -11,7 +11,7 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.intervals import state as pool_state
 from observal.journal.replay import Replay
-from observal.methods.auto import model
+from observal.methods import auto as auto_module
 from observal.problem.plan import Plan
 from tests.campaigns import make_campaign, small_data, truth_of
 
@@ -64,8 +64,8 @@ def campaign(tmp_path):
 
 
 def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_path, monkeypatch):
-    fits, fit = [], model.fit_blend
-    monkeypatch.setattr(model, "fit_blend", lambda *given: fits.append(len(given[1])) or fit(*given))
+    fits, fit = [], auto_module.fit_blend
+    monkeypatch.setattr(auto_module, "fit_blend", lambda *given: fits.append(len(given[1])) or fit(*given))
     again = Campaign.open(tmp_path / "c.db")
     assert again.intervals()["error"] == campaign.intervals()["error"]
     history, result = again.error_history(8), again.recorded_result()

@@ -14,10 +14,10 @@ from observal.campaign import Campaign
 from observal.diagnosis import diagnose, propensity
 from observal.errors import InvalidInput
 from observal.learners.logged import LoggedClassifier
-from observal.methods.newton.ablation import AblatedNewtonVC
 from observal.paper import bounds, risk, weights
 from observal.paper.gradient import GradientClassifier
 from observal.problem.goals import Goals
+from observal_research.ablated_newton import AblatedNewtonVC
 from observal_research.datasets import (
     BlindSpot,
     Certainty,

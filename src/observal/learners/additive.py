@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import softmax
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import BENDS, CONSTANT, CURVE, LEAST_VALUES, LINEAR_RIDGES, MOST_CURVED
+from observal.learners.calibration import softmax
 from observal.learners.kernel import best_ridge, fit_to_targets
 from observal.learners.labelled import Fitted, Labelled
 from observal.learners.population import Population
@@ -126,7 +126,7 @@ class AdditiveChances:
             at, part = place(Z[:, feature], self.knots[:, i])
             values, steps = self.values[:, i], np.diff(self.values[:, i], axis=0)
             scores += values[at] + part[:, None] * steps[at]
-        return np.asarray(softmax(scores, axis=1))
+        return softmax(scores)
 
 
 def fit_additive(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:

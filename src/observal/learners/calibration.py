@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import softmax
 
 from observal.checks import Floats, Ints
 from observal.learners.blend_settings import LEAST_CHANCE, SHARPNESSES
@@ -60,6 +59,20 @@ def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
     return float(SHARPNESSES[int(np.argmin(losses))])
 
 
+def softmax(scores: Floats, axis: int = 1) -> Floats:
+    """Return chances that are in proportion to the exponentials of scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> softmax(np.log([[1.0, 3.0]])).tolist()
+    [[0.25, 0.75]]
+    """
+    from scipy import special  # lazy: scipy is slow to import
+
+    return np.asarray(special.softmax(scores, axis=axis))
+
+
 def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floats]:
     """Return slope a and shifts b with the least weighted log loss of softmax(a·scores + b).
 
@@ -77,7 +90,7 @@ def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floa
     at, shares = (np.arange(n), codes), weights / weights.sum()
 
     def loss(theta: Floats) -> tuple[float, Floats]:
-        chances = softmax(theta[0] * scores + theta[1:], axis=1)
+        chances = softmax(theta[0] * scores + theta[1:])
         value = -shares @ np.log(np.maximum(chances[at], 1e-300)) + 1e-3 * float(theta[1:] @ theta[1:])
         chances[at] -= 1.0
         chances *= shares[:, None]

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import softmax
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import CONSTANT, KERNEL_RIDGES, LEAST_LEFT, LINEAR_RIDGES
-from observal.learners.calibration import calibrate
+from observal.learners.calibration import calibrate, softmax
 from observal.learners.labelled import Fitted, Labelled, targets
 from observal.learners.population import KernelMap, Population, Space, gaussian
 
@@ -49,7 +48,7 @@ class LinearChances:
 
     def __call__(self, Z: Any) -> Floats:
         """Return the chance of each class for standardised rows."""
-        return np.asarray(softmax(np.asarray(Z @ self.coef) + self.shift, axis=1))
+        return softmax(np.asarray(Z @ self.coef) + self.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ class KernelChances:
     def __call__(self, Z: Floats) -> Floats:
         """Return the chance of each class for standardised rows."""
         scores = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.coef
-        return np.asarray(softmax(scores + self.shift, axis=1))
+        return softmax(scores + self.shift)
 
 
 # -- ridge regression -------------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ def fit_to_targets(F: Any, labelled: Labelled, ridge: float) -> tuple[Floats, Fl
     spectrum = Spectrum.of(F, labelled.weights, targets(labelled.codes, labelled.n_classes))
     scores = spectrum.out_of_fold(ridge, labelled.folds)
     slope, shift = calibrate(scores, labelled.codes, labelled.weights)
-    return slope * spectrum.coef(ridge), shift, np.asarray(softmax(slope * scores + shift, axis=1))
+    return slope * spectrum.coef(ridge), shift, softmax(slope * scores + shift)
 
 
 # -- the learners -----------------------------------------------------------------------------------------------

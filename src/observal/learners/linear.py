@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from observal.checks import Bools, Floats, Ints
 from observal.learners.blend_settings import LOGISTIC_RIDGES, SLOPES
@@ -18,6 +17,8 @@ LOOSE = 1e-4  # the decrease of the objective that is not worth another step of 
 
 def fit_linear(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
     """Fit the linear learner; `tuned` is its ridge, chosen out of fold where not given."""
+    from scipy.special import expit  # lazy: scipy is slow to import
+
     if labelled.n_classes != 2:
         return fit_ridge(population, labelled, tuned)
     ridge = tuned[0] if tuned else _best_ridge(labelled.some())

@@ -27,8 +27,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg.lapack import dpotrf, dpotrs
-from scipy.special import expit
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
@@ -358,6 +356,8 @@ def _newton_system(objective: Objective, theta: Floats, margins: Floats) -> tupl
 
 def _factor(hessian: Floats, jitter: float = 0.0) -> Factor | None:
     """Return the Cholesky factor of the matrix with its diagonal scaled to 1 (features of any unit), or None."""
+    from scipy.linalg.lapack import dpotrf  # lazy: scipy is slow to import
+
     diagonal = np.diagonal(hessian)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = hessian * scale[:, None] * scale
@@ -368,6 +368,8 @@ def _factor(hessian: Floats, jitter: float = 0.0) -> Factor | None:
 
 
 def _solve(factor: Factor, right: Floats) -> Floats:
+    from scipy.linalg.lapack import dpotrs
+
     cholesky, scale = factor
     return np.asarray(scale * dpotrs(cholesky, scale * right, lower=1)[0])
 
@@ -380,5 +382,7 @@ def _slopes(loss: Loss, z: Floats) -> tuple[Floats, Floats]:
     """Return φ'(z) and φ''(z)."""
     if loss == "squared":
         return 2.0 * (z - 1.0), np.full(z.shape, 2.0)
+    from scipy.special import expit
+
     tail = expit(-z)
     return -tail, tail * expit(z)

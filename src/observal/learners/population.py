@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from observal.checks import Floats, Ints, stack_rows
 from observal.learners.blend_settings import (
@@ -79,6 +78,8 @@ def _rank_scores(ordered: Floats) -> tuple[Floats, Floats]:
 
     Where there are fewer values than knots, the last is repeated.
     """
+    from scipy.special import ndtr, ndtri  # lazy: scipy is slow to import
+
     n = ordered.size
     end = float(ndtri(1.0 - 0.5 / n))
     places = np.rint(ndtr(np.linspace(-end, end, KNOTS)) * (n - 1)).astype(np.int64)

@@ -12,11 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
-from observal.learners.calibration import sharpen
+from observal.learners.calibration import sharpen, softmax
 from observal.learners.tree_view import CATEGORY, NEXT, RIGHT, Splits, TreeView, as_nodes, plain_nodes, within
 
 NEVER = -1e9  # the log odds of a class that a fit has not seen

@@ -1,7 +1,7 @@
-"""Methods: each a frozen dataclass; ``base.py`` says what a method must have.
+"""Methods: each a frozen dataclass; :class:`observal.problem.method.Method` says what a method must have.
 
-``auto/``, ``newton/`` and ``committee.py`` choose from a pool (``pool.py``, and ``intervals.py`` for their intervals); ``paper/`` has
-the methods of the paper, which take rows in epochs.
+``auto.py``, ``newton.py`` and ``committee.py`` choose from a pool: ``fitter.py`` has what their fits share, ``draw.py`` and ``stream.py`` how rows
+are chosen. :mod:`observal.paper` has the methods of the paper, which take rows in epochs.
 """
 
 from observal.methods.auto import AutoVC

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
+from observal.intervals.error import COARSE_FOLDS, STILL, JudgedLabels, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState, as_near
 from observal.learners.members import (
     Shares,
@@ -22,6 +23,7 @@ from observal.learners.members import (
     unseen_by_trees,
 )
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
+from observal.methods.fitter import Labels
 from observal.problem.frames import rows_of
 from observal.problem.interval import Interval
 from observal.problem.method import Method
@@ -29,13 +31,9 @@ from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 
-if TYPE_CHECKING:
-    from observal.intervals.error import JudgedLabels
-
-FOLDS = 10  # for the intervals; some estimators are too slow for more
-CORRELATED = (
-    1.2  # times the standard error of independent mistakes: an estimator that overfits makes more of them together
-)
+COMMITTEE_FOLDS = 10  # for the intervals; some estimators are too slow for more
+# Times the standard error of independent mistakes: an estimator that overfits makes more of them together.
+COMMITTEE_CORRELATED = 1.2
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,19 +161,15 @@ class CommitteeVC(Method[PoolState]):
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`."""
-        from observal.intervals.error import intervals_of
-
         return intervals_of(problem, state, state.model.judged_labels)
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
-        found = state.model.judged_labels
-        return None if found is None else found.weighted()
+        labels = state.model.judged_labels
+        return None if labels is None else labels.weighted()
 
     def _judge_labels(self, problem: Problem, state: PoolState) -> JudgedLabels | None:
         """Return the labelled rows as committees that have not seen them judge them."""
-        from observal.intervals.error import COARSE_FOLDS, STILL, judge_labels, left_out
-
         X, classes = state.fit.X, problem.logged.classes
         rows, y, weights, _ = self._labelled(problem, state)
 
@@ -190,20 +184,20 @@ class CommitteeVC(Method[PoolState]):
             ranks = self._unlabelled_ranks(problem, before) if forest else None
             return None if ranks is None else ranks[some]
 
-        found = judge_labels(
+        labels = judge_labels(
             problem,
             state,
             gaps,
             lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
             out_of_fold,
-            folds=FOLDS,
-            correlated=CORRELATED,
+            folds=COMMITTEE_FOLDS,
+            correlated=COMMITTEE_CORRELATED,
         )
-        if found is None:
+        if labels is None:
             return None
-        _, fewer = left_out(found.codes, out_of_fold, COARSE_FOLDS)
-        wrong, now = fewer != found.codes, found.predicted != found.codes
-        return found.allowing_for(STILL * (wrong.astype(np.float64) - now))
+        _, fewer = left_out(labels.codes, out_of_fold, COARSE_FOLDS)
+        wrong, now = fewer != labels.codes, labels.predicted != labels.codes
+        return labels.allowing_for(STILL * (wrong.astype(np.float64) - now))
 
     def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats | None:
         """Return the rank of each row's gap, that of a labelled row as if its label were not known.
@@ -225,12 +219,9 @@ class CommitteeVC(Method[PoolState]):
 
     def _labelled(self, problem: Problem, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
         """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip threshold."""
-        rows, codes = state.labelled(problem)
-        weights, clip = state.importance(problem, rows, self.clip_constant)
-        weights = weights**self.tempering
-        if problem.cost is not None:
-            weights = weights * problem.cost[rows]
-        return rows, _plain(problem.logged.classes)[codes], weights, clip
+        labels = Labels.of(problem, state, self.clip_constant)
+        y = _plain(problem.logged.classes)[labels.codes]
+        return labels.rows, y, labels.weights(self.tempering), labels.clip
 
     def _fit_committee(
         self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator

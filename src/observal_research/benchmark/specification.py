@@ -42,8 +42,8 @@ Unit = tuple[Cell, int, str]
 
 def default_methods() -> dict[str, Method]:
     """Return our methods, the one that is compared first; one line each."""
-    from observal.methods.auto.method import AutoVC
-    from observal.methods.newton.method import NewtonVC
+    from observal.methods.auto import AutoVC
+    from observal.methods.newton import NewtonVC
 
     return {"AutoVC": AutoVC(), "NewtonVC": NewtonVC()}
 
@@ -74,8 +74,8 @@ def pick_methods(names: Sequence[str] | None) -> dict[str, Method]:
 
 def ablated_methods() -> dict[str, Method]:
     """Return NewtonVC, and NewtonVC with each of its parts taken away or replaced."""
-    from observal.methods.newton.ablation import AblatedNewtonVC
-    from observal.methods.newton.method import NewtonVC
+    from observal.methods.newton import NewtonVC
+    from observal_research.ablated_newton import AblatedNewtonVC
 
     return {
         "NewtonVC": NewtonVC(),

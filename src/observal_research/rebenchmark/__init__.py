@@ -30,8 +30,8 @@ __all__ = ["Rebenchmark", "RebenchmarkReport", "default_methods", "rebenchmark"]
 
 def default_methods() -> dict[str, Method]:
     """Return our methods. They buy one label at a time, as the protocol does."""
-    from observal.methods.auto.method import AutoVC
-    from observal.methods.newton.method import NewtonVC
+    from observal.methods.auto import AutoVC
+    from observal.methods.newton import NewtonVC
 
     return {"AutoVC": AutoVC(batch=1), "NewtonVC": NewtonVC(batch=1)}
 

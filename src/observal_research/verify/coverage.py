@@ -135,14 +135,14 @@ def ten_classes(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 
 def newton() -> Any:
     """Return NewtonVC with the batch of these worlds."""
-    from observal.methods.newton.method import NewtonVC
+    from observal.methods.newton import NewtonVC
 
     return NewtonVC(batch=BATCH)
 
 
 def auto() -> Any:
     """Return AutoVC with the batch of these worlds."""
-    from observal.methods.auto.method import AutoVC
+    from observal.methods.auto import AutoVC
 
     return AutoVC(batch=BATCH)
 

@@ -132,7 +132,7 @@ def broken(kind: Any, what: str, rng: np.random.Generator, count: int) -> Result
     """Return which campaigns in a world with a broken assumption have an interval that covers, and which logs are warned of."""
     from observal.diagnosis import diagnose
     from observal.intervals.contradiction import contradiction
-    from observal.methods.newton.method import NewtonVC
+    from observal.methods.newton import NewtonVC
     from observal.session import run
 
     covered, warned, contradicted = (np.empty(count, dtype=bool) for _ in range(3))
@@ -218,8 +218,8 @@ def check_stops(kind: Any, method: Any, least_saved: float, seldom: float, lab: 
 
 def returned_rounds(kind: Any, rng: np.random.Generator, count: int) -> Results:
     """Return which campaigns return an earlier round's classifier, and by how much the last one is worse than the log's."""
-    from observal.methods.newton.ablation import AblatedNewtonVC
     from observal.session import run
+    from observal_research.ablated_newton import AblatedNewtonVC
 
     earlier, covered, hurt, gained = (np.empty(count) for _ in range(4))
     with one_thread():

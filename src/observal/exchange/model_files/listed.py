@@ -44,7 +44,7 @@ def own_classes() -> dict[str, type[Any]]:
     from observal.learners.population import Space
     from observal.learners.trees import TreeChances
     from observal.methods.committee import ConstantClassifier
-    from observal.methods.newton.method import NewtonClassifier
+    from observal.methods.newton import NewtonClassifier
     from observal.paper import hypotheses as h
     from observal.paper.exact import FiniteClassifier
     from observal.paper.linear import LinearClassifier

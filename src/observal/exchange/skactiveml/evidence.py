@@ -13,9 +13,8 @@ from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_number, check_propensity
 from observal.errors import InvalidInput, InvalidPropensity
-from observal.methods.newton.ablation import AblatedNewtonVC
-from observal.methods.newton.method import NewtonVC
-from observal.methods.newton.model import TEMPERED, Fitter
+from observal.methods.fitter import Labels
+from observal.methods.newton import TEMPERED, NewtonFitter, NewtonVC
 from observal.methods.stream import StreamState
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
@@ -49,7 +48,7 @@ def check_row_indices(indices: Any, n_rows: int, what: str) -> Ints:
     return np.unique(values).astype(np.int64)
 
 
-def method_of(strategy: Any, doubt: float | None = None) -> NewtonVC:
+def method_of(strategy: Any) -> NewtonVC:
     """Return NewtonVC with a strategy's settings; a wrong type is a TypeError, a wrong value a ValueError.
 
     Examples
@@ -69,7 +68,7 @@ def method_of(strategy: Any, doubt: float | None = None) -> NewtonVC:
     check_type(strategy.features, "features", str)
     settings: dict[str, Any] = {name: getattr(strategy, name) for name in ("tempering", "ridge", "features")}
     settings |= {name: float(value) for name, value in numbers.items()} | {"order": "stream"}
-    return NewtonVC(**settings) if doubt is None else AblatedNewtonVC(**settings, doubt=float(doubt))
+    return NewtonVC(**settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,17 +158,16 @@ class Evidence:
         >>> import numpy as np
         >>> X, y = np.arange(6.0)[:, None], np.array([0, 1, np.nan, 1, np.nan, np.nan])
         >>> evidence = Evidence.of(X, y, ~np.isnan(y), [0.9, 0.9, 0.9, 0.2, 0.2, 0.2], None)
-        >>> evidence.sample_weight(AblatedNewtonVC(tempering=1.0, clip_constant=None, order="stream")).round(2).tolist()
+        >>> evidence.sample_weight(NewtonVC(tempering=1.0, order="stream")).round(2).tolist()
         [1.33, 1.33, 1.0, 2.0, 1.0, 1.0]
         """
         weights = np.ones(len(self.X))
         problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
-        rows, _ = state.labelled(problem)
-        if rows.size:
-            importance, _ = state.importance(problem, rows, method.fixed.clip_constant)
+        if self.labelled.any():
+            labels = Labels.of(problem, state, method.fixed.clip_constant)
             tempering = TEMPERED if method.tempering == "auto" else method.tempering
             stacked = np.concatenate([np.flatnonzero(~self.queried), np.flatnonzero(self.queried)])
-            weights[stacked[rows]] = importance**tempering
+            weights[stacked[labels.rows]] = labels.weights(tempering)
         return weights
 
     def _state(self, method: NewtonVC, positive: Bools) -> tuple[Problem, StreamState]:
@@ -190,5 +188,5 @@ class Evidence:
         rows = np.flatnonzero(queried)
         shown = rows if rows.size else np.zeros(1, dtype=np.int64)
         problem = Problem(logged, Pool(self.X[shown], propensity[shown]))
-        state = StreamState.start(problem, Fitter.of(method, problem))
+        state = StreamState.start(problem, NewtonFitter.of(method, problem))
         return problem, replace(state, bought=np.arange(rows.size), codes=codes[rows], looked=rows.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -23,11 +24,11 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
-from observal.checks import Floats, check_propensity
+from observal.checks import Floats, check_number, check_propensity
 from observal.errors import InvalidInput
 from observal.exchange.skactiveml.budget import DoubtBudgetManager, check_update
 from observal.exchange.skactiveml.evidence import Evidence, method_of
-from observal.methods.newton.method import NewtonVC
+from observal.methods.newton import NewtonVC, gap_at
 from observal.methods.stream import stream_chances
 
 
@@ -157,7 +158,8 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         """
         candidates, return_utilities = self._validate_data(candidates, return_utilities)
         check_scalar(self.doubt, "doubt", Real, min_val=0.0, max_val=0.5, min_inclusive=False, max_inclusive=False)
-        method = method_of(self, doubt=self.doubt)
+        check_number(self.doubt, "doubt", 0.0, 0.5, open_low=True, open_high=True)
+        method = method_of(self)
         check_missing_label(self.missing_label)
         check_type(clf, "clf", SkactivemlClassifier, type(None))
         check_type(fit_clf, "fit_clf", bool)
@@ -228,7 +230,8 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
     def _utilities(self, method: NewtonVC, gaps: Floats, chances: Floats, n_logged: int) -> Floats:
         """Draw the rows to query from a copy of the random state, and return the utilities."""
-        chance, uncertain, _ = stream_chances(method.stream_rule, gaps, chances, n_logged, self.observed_samples_ + 1)
+        rule = replace(method.stream_rule, uncertain_gap=gap_at(self.doubt))
+        chance, uncertain, _ = stream_chances(rule, gaps, chances, n_logged, self.observed_samples_ + 1)
         asked = deepcopy(self.random_state_).random_sample(gaps.size) < chance
         return np.where(asked, np.where(uncertain, 1.0 / (1.0 + gaps), 1.0), 0.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from observal.checks import check_flag, check_number, keep
-from observal.methods.newton.method import FixedSettings, NewtonVC
+from observal.methods.newton import FixedSettings, NewtonVC
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class AblatedNewtonVC(NewtonVC):
     Parameters
     ----------
     clip_constant, penalty, curvature, doubt, return_earlier
-        See :class:`~observal.methods.newton.method.FixedSettings`.
+        See :class:`~observal.methods.newton.FixedSettings`.
     **settings
         As for :class:`~observal.methods.NewtonVC`.
 

@@ -1,0 +1,544 @@
+"""AutoVC: few labels for a good classifier of whatever kind, chosen from a pool; nothing to tune.
+
+The method's settings and decisions come first, then its fit: the blend after a round, and what it says of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
+from observal.errors import InvalidInput
+from observal.intervals.error import STILL, JudgedLabels, Scores, intervals_of, judge_labels
+from observal.intervals.state import RANDOM, PoolState, as_near, taken_for_gap
+from observal.intervals.thresholds import (
+    ThresholdClassifier,
+    choose_threshold,
+    judged_by_others,
+    label_weights,
+    odds_at,
+)
+from observal.learners.blend import Blend, BlendFit, Chosen, check_learners, fit_blend, lead, leaning
+from observal.learners.folds import dealt_folds
+from observal.learners.population import Population
+from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
+from observal.methods.fitter import Labels, anchor_after
+from observal.methods.stream import StreamRule, StreamState, stream_plan
+from observal.parquet import map_blocks
+from observal.problem.interval import Interval
+from observal.problem.method import Method
+from observal.problem.plan import ASKED, Answers, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import Round
+
+FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
+GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
+MEASURING = {"accuracy": 0.0, "balanced": 0.25, "measure": 0.5}
+"""The least share of a batch that is picked at random, by what labels are for."""
+LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
+PRIOR = 4.0  # labels that the record of surprises begins with, none of them a surprise
+UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
+# With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
+INTERVAL_FOLDS = 10
+MANY_LABELS = 2000  # from here on the blend's own folds are close enough
+
+
+@dataclass(frozen=True)
+class AutoVC(Method[PoolState]):
+    """A blend of five kinds of learners; asks where its lead is smallest, and at random where the log has few labels.
+
+    The blend is :class:`observal.BlendClassifier`'s: a linear, an additive and a kernel model, a forest and boosted trees, weighted by how
+    well each predicts labels that it has not seen. Two classes or more. Sparse rows have the linear model only.
+
+    Parameters
+    ----------
+    batch : int, optional
+        Labels per round; by default 10 in the first rounds, and a quarter of the labels bought once that is more.
+    explore_share, most_explore_share : float
+        The least and the most of each batch that is spread evenly over the rows that pass the gate. In between the
+        labels decide: see Notes.
+    learners : tuple
+        Some of "linear", "additive", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier.
+    tempering : float
+        Importance weights are raised to this power: 1 is the full correction, 0 none.
+    clip : bool
+        Whether weights are cut at the paper's threshold.
+    clip_constant : float
+        Stands for the log term of that threshold, as C in the paper's experiments.
+    priority : {"accuracy", "balanced", "measure"}
+        What labels are for: a good classifier ("accuracy"), a narrow interval around its error ("measure"), or both. "measure" picks at
+        least half of each batch at random, "balanced" a quarter, where mistakes are likely and the log has few labels.
+    order : {"pool", "stream"}
+        Whether the whole pool is there to choose from, or its rows arrive one by one and each is decided on at once.
+
+    Notes
+    -----
+    **Choice.** With f the share picked at random and G the rows that pass the gate (2·n > m·Q0, n the labels bought with this batch),
+    ``π(x) = (1 − f)·1{among the smallest leads} + f·batch/G·1{passes}``. Rows picked at random are a fair sample of the rows for which
+    the log has few labels. Before it asks, the blend notes for each row its guess and the chance that this is wrong. f is how
+    much more often guesses on rows picked at random are wrong than these chances say, within limits. On an ordinary log that is about
+    0, so little is explored; if the log makes the blend confidently wrong, it is large, and exploring is worth it.
+
+    **Kept choices.** Weights of the learners and their settings are chosen again each time the number of labels
+    has grown by half, and kept in between. The fit is a function of the labels and of these choices alone.
+
+    **Streams.** A row is uncertain if its lead is smaller than that of nine tenths of the log's rows; see
+    :func:`~observal.methods.stream.stream_chances`. Uncertain rows are asked about whether they pass the gate or not. No row is looked
+    at before its turn, not even to see how features are spread.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(600, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
+    >>> chance = np.where(X[:, 0] > 0, 0.5, 0.05)
+    >>> shown = rng.random(300) < chance[:300]
+    >>> logged = ob.LoggedData(X[:300], np.where(shown, y[:300], None), chance[:300])
+    >>> pool = ob.Pool(X[300:], chance[300:])
+    >>> result = ob.run(logged, pool, lambda ids: y[300:][ids], ob.AutoVC(), label_budget=40)
+    >>> result.estimator.score(X, y) > 0.9
+    True
+    """
+
+    batch: int | None = None
+    explore_share: float = 0.1
+    most_explore_share: float = 0.5
+    learners: tuple[Any, ...] = LEARNERS
+    tempering: float = 0.5
+    clip: bool = True
+    clip_constant: float = 4.0
+    order: Literal["pool", "stream"] = "pool"
+    priority: Literal["accuracy", "balanced", "measure"] = "accuracy"
+
+    stops_early: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
+    follows_objective: ClassVar[bool] = True
+    by_parts: ClassVar[bool] = True
+    pool_may_grow: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.order not in ("pool", "stream"):
+            raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
+        if self.priority not in MEASURING:
+            raise InvalidInput(
+                f"priority must be one of {', '.join(MEASURING)}, but is {self.priority!r}; choose one of them."
+            )
+        keep(
+            self,
+            batch=None if self.batch is None else check_whole(self.batch, "batch", 1),
+            explore_share=check_share(self.explore_share, "explore_share"),
+            most_explore_share=check_share(self.most_explore_share, "most_explore_share"),
+            tempering=check_number(self.tempering, "tempering", 0.0),
+            clip=check_flag(self.clip, "clip"),
+            clip_constant=check_number(self.clip_constant, "clip_constant", 0.0, open_low=True),
+        )
+        if self.explore_share > self.most_explore_share:
+            raise InvalidInput(
+                f"explore_share must be no larger than most_explore_share, but they are {self.explore_share} and "
+                f"{self.most_explore_share}; correct one."
+            )
+        if self.learners != LEARNERS:  # checking others needs scikit-learn
+            check_learners(self.learners)
+
+    @property
+    def records_rounds(self) -> bool:
+        """Whether intervals cost little once a round is planned, so that they are recorded with it."""
+        return self.order == "pool"
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
+        return self.order == "pool"
+
+    def choice(self, state: PoolState) -> Choice:
+        """Return how the round after a state chooses."""
+        batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
+        least = max(self.explore_share, MEASURING[self.priority])
+        share = explore_share(count_surprises(state), least, max(least, self.most_explore_share))
+        return Choice(batch, share, 1.0, to_measure=self.priority != "accuracy")
+
+    # -- the five functions that the session calls --------------------------------------------------------------
+
+    def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
+        """Return the initial state."""
+        kind = StreamState if self.order == "stream" else PoolState
+        return kind.start(problem, AutoFitter.of(self, problem))
+
+    def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
+        """Draw the rows of the next round, and note what the blend thinks of them."""
+        if not state.any_left(problem):
+            return Stop()
+        choice = self.choice(state)
+        if isinstance(state, StreamState):
+            return self._stream_plan(problem, state, choice, rng)
+        if state.model.blend.is_constant:
+            chances = draw_at_random(problem, state, choice)
+        else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
+            pooled, uncertain = state.model.pooled, np.broadcast_to(np.False_, len(problem.pool))
+            chances = draw(problem, state, choice, pooled.margins, uncertain, pooled.doubt)
+        plan = draw_plan(chances, rng)
+        near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
+        return replace(self._with_guesses(problem, state, plan), near=near, near_gaps=gaps)
+
+    def _stream_plan(self, problem: Problem, state: StreamState, choice: Choice, rng: np.random.Generator) -> Plan:
+        """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""
+        rule = StreamRule(state.model.uncertain_lead, choice.batch, choice.explore_share, gate_share=0.0)
+        return self._with_guesses(problem, state, stream_plan(rule, problem, state, rng))
+
+    def _with_guesses(self, problem: Problem, state: PoolState, plan: Plan) -> Plan:
+        """Return a plan with what the blend thinks of its rows."""
+        guesses = state.model.blend.judge(problem.pool.X[plan.positions], state.model.odds)
+        return replace(plan, inferred=guesses.codes, doubt=guesses.doubt)
+
+    def advance(
+        self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
+    ) -> PoolState:
+        """Add the answers."""
+        n_bought = state.bought.size + int(answers.answered.sum())
+        return state.after(plan, answers, state.fit.after(state, n_bought))
+
+    def estimator_of(self, problem: Problem, state: PoolState) -> Any:
+        """Return the classifier of a state without looking at the pool."""
+        return state.model.estimator
+
+    def describe(self, problem: Problem, state: PoolState) -> Round:
+        """Return the round as people see it."""
+        model, choice = state.model, self.choice(state)
+        blend = model.blend
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(blend.names, blend.theta, strict=True))
+        return state.as_round(
+            estimator=model.estimator,
+            clip=model.clip,
+            disagreement=model.disagreement,
+            least_chance=choice.explore_share if self.order == "stream" else least_chance(problem, state, choice),
+            learners=weights,
+        )
+
+    def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
+        """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`.
+
+        Labelled rows are judged by blends fitted without a tenth of the labels. With more than 2,000 labels the out-of-fold chances
+        that the blend has anyway are close enough: they leave a quarter out. The lower end for the error allows for the labels that these fits lack.
+        """
+        return intervals_of(problem, state, state.model.judged_labels)
+
+    def near_of(self, problem: Problem, state: PoolState, plan: Plan, rows: Ints) -> Ints:
+        """Return those of some pool rows that a plan would have taken, had they been in the pool when it was made in a state."""
+        asked = taken_for_gap(plan)
+        stack_rows = problem.n_logged + np.concatenate([asked, rows])
+        leads = state.model.unlabelled_leads(stack_rows, state.labelled(problem)[0])
+        return np.asarray(rows[leads[asked.size :] <= leads[: asked.size].max(initial=-np.inf)])
+
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        labels = state.model.judged_labels
+        return None if labels is None else labels.weighted()
+
+
+def draw_at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:
+    """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""
+    open_, passing = open_and_passing(problem, state, choice)
+    size = min(choice.batch, int(open_.sum()))
+    chance = min(1.0, size / max(1, int(passing.sum())))
+    no_rows = np.empty(0, dtype=np.int64)
+    return Draw(Chances(passing.view(np.uint8), np.array([0.0, chance])), no_rows, no_rows)
+
+
+class Surprises(NamedTuple):
+    """Labels of rows picked at random: how many, and how many more wrong guesses among them than the blend expected.
+
+    The blend's guesses and doubts are in the plans, so nothing is fitted again to count them.
+    """
+
+    labels: int
+    excess: float
+
+
+def count_surprises(state: PoolState) -> Surprises:
+    """Count the surprises up to a state."""
+    labels, excess = 0, 0.0
+    while state.before is not None and state.plan is not None:
+        before, plan = state.before, state.plan
+        if plan.doubt is not None:
+            rows = np.flatnonzero(plan.action == ASKED)
+            new, codes = state.bought[before.bought.size :], state.codes[before.codes.size :]
+            rows = rows[np.isin(plan.positions[rows], new)]  # in the order of the labels: skipped rows drop out
+            picked = plan.reason[rows] == RANDOM
+            wrong = plan.inferred[rows] != codes
+            labels += int(picked.sum())
+            excess += float((wrong - plan.doubt[rows])[picked].sum())
+        state = before
+    return Surprises(labels, excess)
+
+
+def explore_share(surprises: Surprises, least: float, most: float) -> float:
+    """Return the share of a batch to pick at random: wrong guesses beyond the expected ones, for each label, within limits.
+
+    Examples
+    --------
+    >>> explore_share(Surprises(0, 0.0), 0.1, 0.5)
+    0.1
+    >>> round(explore_share(Surprises(16, 7.0), 0.1, 0.5), 2)
+    0.35
+    """
+    return float(np.clip(surprises.excess / (PRIOR + surprises.labels), least, most))
+
+
+# -- the fit ----------------------------------------------------------------------------------------------------
+
+
+class Pooled(NamedTuple):
+    """What a blend says of all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
+
+    margins: Floats
+    doubt: Floats | None
+    disagreement: float
+
+
+@dataclass(frozen=True, eq=False)
+class AutoFitter:
+    """Fits the blend; the same labels, bought in the same rounds, always give the same model.
+
+    Parameters
+    ----------
+    method : AutoVC
+        The settings.
+    problem : Problem
+        Log and pool.
+    population : Population
+        What their rows say without labels.
+    anchor : PoolState, optional
+        The earlier state whose weights and settings still hold; without one they are chosen again.
+    judge_pool : callable
+        From a model to what it says of the pool. It remembers one answer, of the model asked last: one for each round would need too
+        much memory with a large pool.
+    """
+
+    method: AutoVC
+    problem: Problem
+    population: Population = field(repr=False)
+    anchor: PoolState | None = None
+    judge_pool: Callable[[AutoModel], Pooled] = field(
+        default_factory=lambda: lru_cache(maxsize=1)(judge_pool), repr=False
+    )
+
+    @classmethod
+    def of(cls, method: AutoVC, problem: Problem) -> Self:
+        """Learn what log and pool say without labels; on a stream, the log alone."""
+        blocks = problem.blocks(method.order == "stream")
+        return cls(method, problem, Population.of(*blocks, groups=problem.column_groups))
+
+    def after(self, before: PoolState, n_bought: int) -> Self:
+        """Return the fitter of the state that follows `before`."""
+        return replace(self, anchor=anchor_after(self.anchor, before, n_bought))
+
+    def __call__(self, state: PoolState) -> AutoModel:
+        """Fit on all labels."""
+        choices: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
+        labels = self._labels(state)
+        X, weights = self.problem.take(labels.rows), labels.weights(self.method.tempering)
+        blend, out_of_fold, chosen = self._fit(X, labels.codes, weights, choices)
+        return AutoModel(self.problem, self.method, blend, chosen, out_of_fold, labels.clip, state, self.judge_pool)
+
+    def refit(self, state: PoolState) -> Floats:
+        """Return the chances of each labelled row by whole blends fitted without its tenth of the labels.
+
+        They have the weights and settings of the state's own blend.
+        """
+        labels = self._labels(state)
+        X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
+        choices: Chosen | None = state.model.chosen
+        fold_of, chances = dealt_folds(codes, INTERVAL_FOLDS), np.empty((codes.size, self.problem.logged.classes.size))
+        for fold in np.unique(fold_of):
+            train, test = fold_of != fold, fold_of == fold
+            chances[test] = self._fit(X[train], codes[train], weights[train], choices).blend.predict_proba(X[test])
+        return chances
+
+    def _labels(self, state: PoolState) -> Labels:
+        return Labels.of(self.problem, state, self.method.clip_constant if self.method.clip else None)
+
+    def _fit(self, X: Any, codes: Ints, weights: Floats, choices: Chosen | None) -> BlendFit:
+        return fit_blend(self.population, X, codes, weights, self.problem.logged.classes, self.method.learners, choices)
+
+
+@dataclass(frozen=True, eq=False)
+class AutoModel:
+    """The blend after a round.
+
+    Parameters
+    ----------
+    problem : Problem
+        Log and pool.
+    method : AutoVC
+        The settings.
+    blend : Blend
+        The fit.
+    chosen : Chosen, optional
+        Weights and settings; None while all labels are the same.
+    left_out : array of shape (labelled rows, classes)
+        The chances of each labelled row by fits that have not seen it.
+    clip : float
+        The largest weight.
+    state : PoolState
+        The labels that it is fitted on.
+    judge_pool : callable
+        Returns what the model says of the pool; see :class:`AutoFitter`.
+    """
+
+    problem: Problem = field(repr=False)
+    method: AutoVC
+    blend: Blend
+    chosen: Chosen | None
+    left_out: Floats = field(repr=False)
+    clip: float
+    state: PoolState = field(repr=False)
+    judge_pool: Callable[[AutoModel], Pooled] = field(repr=False)
+
+    @property
+    def follows(self) -> bool:
+        """Whether its threshold is chosen for an objective."""
+        return self.problem.objective != "error" and not self.blend.is_constant
+
+    @cached_property
+    def label_weights(self) -> Floats:
+        """The share of the population that each labelled row stands for, where a threshold is chosen."""
+
+        def scores_of(rows: Ints) -> Floats:
+            return np.asarray(self.blend.predict_proba(self.problem.take(rows))[:, 1])
+
+        return label_weights(self.problem, self.state, scores_of, self.left_out[:, 1])
+
+    @cached_property
+    def threshold(self) -> float:
+        """The chance of the second class from which on it is predicted."""
+        if not self.follows:
+            return 0.5
+        codes = self.state.labelled(self.problem)[1]
+        return choose_threshold(self.left_out[:, 1], codes, self.label_weights, self.problem.objective, 0.5)
+
+    @property
+    def odds(self) -> float:
+        """The factor of the odds that moves the threshold to ½."""
+        return odds_at(self.threshold) if self.follows else 1.0
+
+    @property
+    def estimator(self) -> Any:
+        """The classifier that is returned."""
+        return ThresholdClassifier(self.blend, self.threshold) if self.follows else self.blend
+
+    @cached_property
+    def out_of_fold(self) -> Scores:
+        """Score and predicted class of each labelled row, by fits and a threshold that have not seen it."""
+        return self._scores(self.left_out)
+
+    @cached_property
+    def refitted(self) -> Floats:
+        """As `left_out`, but by whole blends fitted without a tenth of the labels, unless there are many labels."""
+        many = self.left_out.shape[0] > MANY_LABELS
+        return self.left_out if many else np.asarray(self.state.fit.refit(self.state))
+
+    @property
+    def gains(self) -> Floats:
+        """For each labelled row, how much more often the blend may be right than the fits without a tenth of the labels.
+
+        These fits are better than those without a quarter of the labels, by ``q(ŷ) − q(ŷ')`` on a row: q are the chances of the former, ŷ and ŷ' what
+        the two predict. If errors fall as 1/n, all labels gain half of that again. Labels themselves are not used, so this adds little noise.
+        With many labels it is 0: there is only one kind of fits then.
+        """
+        chances, rows = self.refitted, np.arange(len(self.refitted))
+        now, fewer = (leaning(part, self.odds).argmax(axis=1) for part in (chances, self.left_out))
+        return np.asarray(STILL * (chances[rows, now] - chances[rows, fewer]))
+
+    def _scores(self, left_out: Floats) -> Scores:
+        scores, codes = signed_leads(*lead(leaning(left_out, self.odds)), self.blend.classes_.size)
+        if not self.follows:
+            return scores, codes
+        labels = self.state.labelled(self.problem)[1]
+        return scores, judged_by_others(scores, labels, self.label_weights, self.problem.objective, 0.0, 0.0)
+
+    @cached_property
+    def judged_labels(self) -> JudgedLabels | None:
+        """The labelled rows as intervals judge them."""
+        problem = self.problem
+
+        def gaps(before: PoolState, rows: Ints) -> Floats:
+            return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
+
+        labels = judge_labels(problem, self.state, gaps, self.scores_of, self._scores(self.refitted))
+        return None if labels is None else labels.allowing_for(self.gains)
+
+    @property
+    def pooled(self) -> Pooled:
+        """What the blend says of each pool row; on a stream, of each row of the log."""
+        return self.judge_pool(self)
+
+    @property
+    def uncertain_lead(self) -> float:
+        """On a stream, the lead below which a row is uncertain; while all labels are the same, every row is."""
+        return np.inf if self.blend.is_constant else float(np.quantile(self.pooled.margins, UNCERTAIN_SHARE))
+
+    def gaps(self, X: Any) -> Floats:
+        """Return the lead of each row."""
+        return self.blend.judge(X, self.odds).margins
+
+    def unlabelled_leads(self, rows: Ints, labelled: Ints) -> Floats:
+        """Return the lead of rows of the stack of log and pool, each as if its own label were unknown.
+
+        Parameters
+        ----------
+        rows : int array
+            The rows.
+        labelled : int array
+            The rows that had a label, in the order of `out_of_fold`: their leads are those of fits that have not seen it.
+        """
+        leads = self.blend.judge(self.problem.take(rows), self.odds).margins
+        if labelled.size:
+            order = np.argsort(labelled)
+            place = order[np.minimum(np.searchsorted(labelled, rows, sorter=order), order.size - 1)]
+            has_label = labelled[place] == rows
+            leads[has_label] = np.abs(self.out_of_fold[0][place[has_label]])
+        return leads
+
+    def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
+        """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them."""
+        if self.problem.in_parts:
+            return None, None  # one more pass over a log that may be large; intervals judge a sample again
+        leads = np.concatenate([self.gaps(self.problem.logged.X), self.pooled.margins])
+        leads[labelled] = np.abs(self.out_of_fold[0])
+        return as_near(plan, leads, self.problem.n_logged)
+
+    @cached_property
+    def disagreement(self) -> float:
+        """The mean weight, over the judged rows, of the learners that say another class than the blend."""
+        return self.pooled.disagreement
+
+    def scores_of(self, rows: Ints) -> Scores:
+        """Return score and predicted class of rows of the stack of log and pool."""
+        codes, margins, *_ = self.blend.judge(self.problem.take(rows), self.odds)
+        return signed_leads(codes, margins, self.blend.classes_.size)
+
+
+def signed_leads(codes: Ints, margins: Floats, n_classes: int) -> Scores:
+    """Return how far each row is on the side of the last class, and its class."""
+    return np.where(codes == n_classes - 1, margins, -margins), codes
+
+
+def judge_pool(model: AutoModel) -> Pooled:
+    """Return what a model says of all pool rows; on a stream, of the log's."""
+    X = model.problem.logged.X if model.method.order == "stream" else model.problem.pool.X
+    margins = np.empty(X.shape[0])
+    doubt = np.empty(X.shape[0] if model.method.priority != "accuracy" else 0)
+    disagreement, end = 0.0, 0
+    for block in map_blocks(partial(model.blend.judge_block, odds=model.odds), X):
+        begin, end = end, end + block.codes.size
+        margins[begin:end] = block.margins
+        if doubt.size:
+            doubt[begin:end] = block.doubt
+        disagreement += float(block.disagreement.sum())
+    return Pooled(margins, doubt if doubt.size else None, disagreement / max(1, end))

@@ -1,0 +1,660 @@
+"""NewtonVC: a linear classifier from few labels, chosen from a pool or a stream by how easily each row's sign flips.
+
+The method's settings and decisions come first, then its fits, then the comparison with the classifier of the log alone.
+
+**Two fits.** The query fit decides what to ask: the flip gaps and the stopping rule come from it. The output fit starts from the query fit and
+up-weights rows near the boundary; it is the classifier that is returned and that the intervals are about. Using the output fit
+for queries as well was no better.
+
+**The classifier of the log alone.** Labels can make a linear model worse: a few distant rows that it cannot fit pull it away from where it was
+right. So the last classifier is compared with that of the log alone, round 0, on all labelled rows, each judged by fits that have
+not seen it. With w_i the share of the population that a row stands for and d_i = 1{the last is wrong} − 1{the earlier is wrong}, the
+last one makes ``D = Σ w_i·d_i`` more mistakes. With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, its standard
+error is 1.1 times the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier one is returned if D is above 0
+with a confidence of 97.5 %, one-sided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep, rows_to_predict
+from observal.errors import InvalidInput
+from observal.intervals.cells import Cells
+from observal.intervals.error import FOLDS, JudgedLabels, Scores, intervals_of, judge_labels, left_out
+from observal.intervals.state import PoolState
+from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others, label_cells
+from observal.learners.features import FeatureMap
+from observal.learners.newton_fit import NewtonFit
+from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
+from observal.methods.draw import Choice, draw, draw_plan, least_chance
+from observal.methods.fitter import Labels, anchor_after
+from observal.methods.stream import StreamRule, StreamState, stream_plan
+from observal.paper.weights import effective_sample_size
+from observal.parquet.vectors import pieces_of
+from observal.problem.interval import Interval
+from observal.problem.method import Method, TwoClassPredictions
+from observal.problem.plan import Answers, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import RETURNED, Round
+from observal.threads import one_thread
+
+FEATURES = ("linear", "splines", "fourier", "auto")
+TEMPERED = 0.5  # a little bias costs less than the variance it saves
+SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
+LEAST_LEFT = 0.01  # floor for 1 − c·φ''·h, so a row that determines the fit alone does not move to infinity
+MOST_ROWS_TO_CHOOSE = 2000  # labelled rows used in cross-validation
+ROWS_FOR_TYPICAL = 2000  # rows from which the typical distance to the boundary is computed
+EARLIER_CONFIDENCE = 0.975  # that the classifier of the log alone makes fewer mistakes, to return it
+# Times the standard error of independent mistakes. A larger one returns the earlier classifier less often.
+EARLIER_CORRELATED = 1.1
+LEAST_DIFFERENT = 10  # labelled rows on which two classifiers must differ to be compared
+
+
+class FixedSettings(NamedTuple):
+    """Settings of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
+
+    clip_constant: float | None = 4.0
+    """Takes the place of the log term in the paper's clip threshold; None clips nothing."""
+    penalty: float = 0.0
+    """λ of the second-moment regulariser sqrt(λ/N·V̂)."""
+    curvature: bool = True
+    """Whether rows are ordered by the flip gap; otherwise by the margin alone, as in uncertainty sampling."""
+    doubt: float = 0.05
+    """A row is uncertain if its chance of a flip is above this."""
+    return_earlier: bool = True
+    """Whether the classifier of the log alone is returned if it makes fewer mistakes than the last one, with 97.5 % confidence."""
+
+
+@dataclass(frozen=True)
+class NewtonVC(Method[PoolState]):
+    """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
+
+    There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
+    is returned, unless the classifier of the log alone makes fewer mistakes with 97.5 % confidence (:func:`better_earlier`).
+
+    Parameters
+    ----------
+    batch : int
+        Labels per round.
+    explore_share : float
+        The share of each batch that is picked at random, so every row can be chosen; on a stream, the chance of asking about
+        a row whose prediction is certain.
+    gate_share : float
+        The share of each batch that goes to uncertain rows where the log has few labels; 0 switches this gate off. See
+        :mod:`observal.methods.draw`.
+    tempering : "auto" or float
+        Importance weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs
+        less than the variance it saves. It becomes 1 if the fully weighted log loss out of fold is lower than at ½ by more
+        than two standard errors.
+    ridge : "auto" or float
+        The ridge of both fits; "auto" chooses it for the first by importance-weighted cross-validation.
+    features : {"linear", "splines", "fourier", "auto"}
+        What the linear model sees; "auto" chooses by the same cross-validation.
+    refit_near_boundary : bool
+        Whether the returned classifier is a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
+        probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
+        it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
+    stop_below : float
+        Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
+        the log if the pool is a stream.
+    order : {"pool", "stream"}
+        Choose from the whole pool, or take its rows in order and decide on each one as it arrives; see
+        :func:`~observal.methods.stream.stream_chances`. On a stream no row is looked at before its turn, not even to
+        standardise features.
+
+    Notes
+    -----
+    With F the objective of the first fit, H its Hessian and A the effective number of labelled rows, raising A·F by
+    ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. This is exact for a quadratic F. For the logistic loss
+    it is the second-order approximation at the minimum, which is best for small gaps, where it is used. The chance of a flip
+    is taken as Φ(−sqrt(2·gap)), as if the weights were normal around the fit; a row is uncertain if it is above 5 %.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 3))
+    >>> y = np.where(X @ [1.0, -2.0, 0.5] > 0, "yes", "no")
+    >>> chance = np.where(X[:, 0] > 0, 0.5, 0.02)
+    >>> shown = rng.random(300) < chance[:300]
+    >>> logged = ob.LoggedData(X[:300], np.where(shown, y[:300], None), chance[:300])
+    >>> pool = ob.Pool(X[300:], chance[300:])
+    >>> result = ob.run(logged, pool, lambda ids: y[300:][ids], ob.NewtonVC(), label_budget=40)
+    >>> result.estimator.score(X, y) > 0.95
+    True
+    """
+
+    batch: int = 10
+    explore_share: float = 0.1
+    gate_share: float = 0.5
+    tempering: float | Literal["auto"] = "auto"
+    ridge: float | Literal["auto"] = "auto"
+    features: Literal["linear", "splines", "fourier", "auto"] = "linear"
+    refit_near_boundary: bool = True
+    stop_below: float = 1e-4
+    order: Literal["pool", "stream"] = "pool"
+
+    stops_early: ClassVar[bool] = True
+    follows_objective: ClassVar[bool] = True
+    by_parts: ClassVar[bool] = True
+    pool_may_grow: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        choice = self.choice  # it checks itself
+        keep(
+            self,
+            batch=choice.batch,
+            explore_share=choice.explore_share,
+            gate_share=choice.gate_share,
+            tempering=check_number(self.tempering, "tempering", 0.0, word="auto"),
+            ridge=check_number(self.ridge, "ridge", 0.0, word="auto"),
+            refit_near_boundary=check_flag(self.refit_near_boundary, "refit_near_boundary"),
+            stop_below=check_number(self.stop_below, "stop_below", 0.0, fix="0 never stops early"),
+        )
+        if self.features not in FEATURES:
+            raise InvalidInput(f"features must be one of {FEATURES}, but is {self.features!r}.")
+        if self.order not in ("pool", "stream"):
+            raise InvalidInput(f'order must be "pool" or "stream", but is {self.order!r}.')
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
+        return self.order == "pool"
+
+    @property
+    def fixed(self) -> FixedSettings:
+        """The settings that a user cannot change."""
+        return FixedSettings()
+
+    @property
+    def choice(self) -> Choice:
+        """How a round chooses."""
+        return Choice(self.batch, self.explore_share, self.gate_share)
+
+    @property
+    def uncertain_gap(self) -> float:
+        """The gap below which a row is uncertain."""
+        return gap_at(self.fixed.doubt)
+
+    @property
+    def stream_rule(self) -> StreamRule:
+        """How rows of a stream are decided on."""
+        return StreamRule(self.uncertain_gap, self.batch, self.explore_share, self.gate_share)
+
+    # -- the five functions that the session calls --------------------------------------------------------------
+
+    def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
+        """Return the initial state."""
+        problem.require_two_classes("NewtonVC")
+        kind = StreamState if self.order == "stream" else PoolState
+        return kind.start(problem, NewtonFitter.of(self, problem))
+
+    def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
+        """Draw the rows of the next round."""
+        if not state.any_left(problem):
+            return Stop()
+        model = state.model
+        if state.bought.size and model.flips < self.stop_below:
+            where = "log" if self.order == "stream" else "pool"
+            return Stop(
+                f"more labels would change only about {model.flips:.2%} of the {where}'s predictions, "
+                f"less than stop_below = {self.stop_below:.2%}"
+            )
+        if isinstance(state, StreamState):
+            return stream_plan(self.stream_rule, problem, state, rng)
+        gaps = model.pool_gaps
+        order = gaps if self.fixed.curvature else model.pool_margins
+        return draw_plan(draw(problem, state, self.choice, order, gaps < self.uncertain_gap), rng)
+
+    def advance(
+        self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
+    ) -> PoolState:
+        """Add the answers."""
+        n_bought = state.bought.size + int(answers.answered.sum())
+        return state.after(plan, answers, state.fit.after(state, n_bought))
+
+    def estimator_of(self, problem: Problem, state: PoolState) -> Any:
+        """Return the classifier of a state without looking at the pool."""
+        model, classes = state.model.returned.model, problem.logged.classes
+        fit = model.output_fit.fit
+        linear = NewtonClassifier(model.feature_map, fit.coef[None, :], np.array([fit.intercept]), classes)
+        return ThresholdClassifier(linear, 1.0 / (1.0 + float(np.exp(-model.threshold)))) if model.follows else linear
+
+    def returned_round(self, problem: Problem, state: PoolState) -> int | None:
+        """Return the earlier round whose classifier a run that ends here returns; None if it returns its own."""
+        source = state.model.returned
+        return None if source is state else int(source.rounds)
+
+    def describe(self, problem: Problem, state: PoolState) -> Round:
+        """Return the round as people see it."""
+        model, earlier = state.model, self.returned_round(problem, state)
+        return state.as_round(
+            estimator=self.estimator_of(problem, state),
+            clip=model.labels.clip,
+            disagreement=model.flips,
+            least_chance=self.explore_share if self.order == "stream" else least_chance(problem, state, self.choice),
+            **model.chosen._asdict(),
+            **({} if earlier is None else {RETURNED: earlier}),
+        )
+
+    def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
+        """Return intervals for error, precision, recall and prevalence; costs are ignored.
+
+        See :mod:`observal.intervals.error`.
+        """
+        source = state.model.returned
+        intervals = intervals_of(problem, state, state.model.judged_labels)
+        if source is state:
+            return intervals
+        words = f"of the classifier of round {source.rounds}, which makes fewer mistakes"
+        return {name: replace(ends, method=f"{ends.method}; {words}") for name, ends in intervals.items()}
+
+    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
+        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        labels = state.model.judged_labels
+        return None if labels is None else labels.weighted()
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonClassifier(TwoClassPredictions):
+    """The classifier that NewtonVC returns: linear, with its feature handling inside.
+
+    `coef_` and `intercept_` refer to the features after `feature_map`: standardised and, if asked for, expanded.
+    """
+
+    feature_map: Any = field(repr=False)
+    coef_: Floats = field(repr=False)
+    intercept_: Floats
+    classes_: NDArray[Any] = field(repr=False)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return each row's margin; positive values mean the second class."""
+        rows = rows_to_predict(X, self.feature_map.mean.size)
+        return np.asarray(self.feature_map(rows) @ self.coef_[0] + self.intercept_[0])
+
+    def positive(self, X: Any) -> Bools:
+        """Return which rows are predicted to be of the second class."""
+        return np.asarray(self.decision_function(X) > 0.0)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class; with `refit_near_boundary` it is too confident far from the boundary."""
+        from scipy.special import expit
+
+        positive = expit(self.decision_function(X))
+        return np.column_stack([1.0 - positive, positive])
+
+
+# -- the fits ----------------------------------------------------------------------------------------------------
+
+
+class Chosen(NamedTuple):
+    """What cross-validation chose."""
+
+    features: str
+    ridge: float
+    tempering: float
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonFitter:
+    """Fits NewtonVC's model; the same labels, bought in the same rounds, always give the same model.
+
+    Parameters
+    ----------
+    method : NewtonVC
+        The settings.
+    problem : Problem
+        Log and pool.
+    maps : dict
+        The feature maps to choose from, by name.
+    anchor : PoolState, optional
+        The earlier state whose ridge, tempering and features are still used; without one they are chosen again.
+    judge_pool : callable
+        From a model to the gaps of the pool's rows. It remembers one answer, of the model asked last: one for each round would need too
+        much memory with a large pool.
+    """
+
+    method: NewtonVC
+    problem: Problem
+    maps: dict[str, FeatureMap] = field(repr=False)
+    anchor: PoolState | None = None
+    judge_pool: Callable[[NewtonModel], Floats] = field(
+        default_factory=lambda: lru_cache(maxsize=1)(judge_pool), repr=False
+    )
+
+    @classmethod
+    def of(cls, method: NewtonVC, problem: Problem) -> Self:
+        """Standardise on log and pool together, or on the log alone if the pool is a stream."""
+        blocks = problem.blocks(method.order == "stream")
+        names: tuple[Any, ...] = (method.features,)
+        if method.features == "auto":  # sparse rows cannot be expanded
+            sparse = any(hasattr(block, "tocsr") for block in blocks)
+            names = ("linear",) if sparse else ("linear", "splines", "fourier")
+        return cls(method, problem, {name: FeatureMap.of(*blocks, expansion=name) for name in names})
+
+    def after(self, before: PoolState, n_bought: int) -> Self:
+        """Return the fitter of the state after `before`; it chooses again once the labels bought have grown by half."""
+        return replace(self, anchor=anchor_after(self.anchor, before, n_bought, first=self.method.batch))
+
+    def __call__(self, state: PoolState) -> NewtonModel:
+        """Fit on all labels."""
+        labels = Labels.of(self.problem, state, self.method.fixed.clip_constant)
+        with one_thread():  # hundreds of small products: more threads would mostly wait for each other
+            chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
+            feature_map = self.maps[chosen.features]
+            X, weights = feature_map(self.problem.take(labels.rows)), labels.weights(chosen.tempering)
+            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.fixed.penalty)
+        weighted = Weighted(fit, weights)
+        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, weighted, state, self.judge_pool)
+
+    def _choose(self, labels: Labels) -> Chosen:
+        """Choose features, ridge and tempering by weighted cross-validation."""
+        some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // MOST_ROWS_TO_CHOOSE)
+        ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
+        rows = self.problem.take(labels.rows)
+        inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
+
+        def best(tempering: float) -> tuple[Chosen, Tuned]:
+            weights = labels.weights(tempering)[some]
+            tuned = {
+                name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty)
+                for name, X in inputs.items()
+            }
+            name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
+            return Chosen(name, tuned[name].ridge, tempering), tuned[name]
+
+        if self.method.tempering != "auto":
+            return best(self.method.tempering)[0]
+        (half, of_half), (full, of_full) = best(TEMPERED), best(1.0)
+        gain = labels.weights(1.0)[some] * (of_half.losses - of_full.losses)
+        return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
+
+
+class Weighted(NamedTuple):
+    """A fit, and the weights of the labelled rows in it."""
+
+    fit: NewtonFit
+    weights: Floats
+
+    @property
+    def total(self) -> float:
+        """A: the effective number of labelled rows; the two half rows at the origin add one."""
+        return effective_sample_size(self.weights) + 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonModel:
+    """The two fits after a round, and what they say about every row."""
+
+    method: NewtonVC = field(repr=False)
+    problem: Problem = field(repr=False)
+    feature_map: FeatureMap = field(repr=False)
+    chosen: Chosen
+    labels: Labels = field(repr=False)
+    query_fit: Weighted = field(repr=False)
+    state: PoolState = field(repr=False)
+    judge_pool: Callable[[NewtonModel], Floats] = field(repr=False)
+
+    @property
+    def follows(self) -> bool:
+        """Whether its threshold is chosen for an objective. Then there is one fit: the second one is for a threshold of ½."""
+        return self.problem.objective != "error"
+
+    @cached_property
+    def threshold(self) -> float:
+        """The margin, in log odds, from which on a row is positive."""
+        if not self.follows:
+            return 0.0
+        codes, objective = self.labels.codes, self.problem.objective
+        return choose_threshold(self.left_out_scores, codes, self._label_weights, objective, 0.0)
+
+    @property
+    def judged(self) -> Any:
+        """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
+        if not self.follows:
+            return self.out_of_fold
+        codes, scores = self.labels.codes, self.left_out_scores - self.threshold
+        return scores, judged_by_others(scores, codes, self._label_weights, self.problem.objective, 0.0, 0.0)
+
+    @cached_property
+    def judged_labels(self) -> JudgedLabels | None:
+        """The labelled rows as intervals judge them, by the fits of the state whose classifier is returned."""
+
+        def gaps(before: PoolState, rows: Ints) -> Floats:
+            return np.asarray(before.model.unlabelled_gaps(rows))
+
+        source = self.returned
+        with one_thread():  # many small products, as in the fit
+            judged = self.judged if source is self.state else earlier_scores(self.problem, source, self.state)
+            return judge_labels(self.problem, self.state, gaps, source.model.scores_of, judged)
+
+    @property
+    def left_out_classes(self) -> Ints:
+        """The class of each labelled row by a fit that has not seen it."""
+        return np.asarray(self.judged[1] if self.follows else (self.left_out_scores > 0.0).astype(np.int64))
+
+    @cached_property
+    def returned(self) -> PoolState:
+        """The state whose classifier is returned: this one, unless an earlier one very likely makes fewer mistakes."""
+        method, plain = self.method, not self.follows and self.problem.cost is None
+        if not (method.fixed.return_earlier and method.order == "pool" and plain):
+            return self.state
+        return better_earlier(self.problem, self.state) or self.state
+
+    @cached_property
+    def left_out_scores(self) -> Floats:
+        """The margin of each labelled row by a fit that has not seen it."""
+        with one_thread():
+            return left_out(self.labels.codes, self.out_of_fold, FOLDS)[0]
+
+    @cached_property
+    def label_cells(self) -> Cells:
+        """The labelled rows in cells, by which a threshold is chosen and rounds are compared."""
+        return label_cells(self.problem, self.state, self._margins_of, self.left_out_scores)
+
+    @property
+    def _label_weights(self) -> Floats:
+        return self.label_cells.row_weight
+
+    def _margins_of(self, rows: Ints) -> Floats:
+        fit = self.output_fit.fit
+        return self.feature_map.mapped(partial(margins_of, fit=fit), self.problem.take(rows))
+
+    @cached_property
+    def output_fit(self) -> Weighted:
+        """The fit that is returned: it up-weights rows near the boundary, unless the method has that switched off."""
+        with one_thread():
+            return self._refit(self.query_fit, self.labelled, self.labels.signs)
+
+    def _refit(self, first: Weighted, X: Any, signs: Ints) -> Weighted:
+        """Return the output fit for `first`, a query fit on the same rows."""
+        if self.follows or not self.method.refit_near_boundary:
+            return first
+        settings = self.chosen.ridge, self.method.fixed.penalty
+        return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
+
+    @property
+    def _population(self) -> Any:
+        """Some rows of log and pool, evenly spread; of the log alone if the pool is a stream."""
+        n_rows = self.problem.n_logged if self.method.order == "stream" else self.problem.n_rows
+        return self.feature_map(self.problem.take(np.arange(0, n_rows, 1 + (n_rows - 1) // ROWS_FOR_TYPICAL)))
+
+    def gaps(self, X: Any) -> Floats:
+        """Return how much worse the fit must get before the sign of each row flips."""
+        fit = self.query_fit
+        return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, total=fit.total, threshold=self.threshold), X)
+
+    def scores_of(self, rows: Ints) -> Scores:
+        """Return the moderated margin and the predicted class of rows of log and pool."""
+        if self.follows:
+            scores = self._margins_of(rows) - self.threshold
+            return scores, (scores > 0.0).astype(np.int64)
+        X, fit = self.problem.take(rows), self.output_fit
+        scores = self.feature_map.mapped(partial(moderated, fit=fit.fit, total=fit.total), X)
+        return scores, (scores > 0.0).astype(np.int64)
+
+    def unlabelled_gaps(self, rows: Ints) -> Floats:
+        """Return the gap of rows of log and pool, each as if its own label were unknown.
+
+        A labelled row is removed from the fit by one Newton step: with c its share of the weights, φ the logistic loss and h
+        its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to
+        ``h / (1 − c·φ''(m)·h)``.
+        """
+        from scipy.special import expit  # lazy: scipy is slow to import
+
+        gaps = self.gaps(self.problem.take(rows))
+        if self.labels.rows.size == 0:
+            return gaps
+        order = np.argsort(self.labels.rows)
+        place = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
+        has_label = self.labels.rows[place] == rows
+        place = place[has_label]
+        fit, weights = self.query_fit
+        share = weights[place] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
+        h = leverages(self.labelled[place], fit.hessian)
+        m = self.labels.signs[place] * (self.labelled[place] @ fit.coef + fit.intercept)
+        tail = expit(-m)
+        remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
+        away = m - share * tail * h / remainder - self.labels.signs[place] * self.threshold
+        gaps[has_label] = 0.5 * self.query_fit.total * away**2 * remainder / np.maximum(h, 1e-300)
+        return gaps
+
+    def out_of_fold(self, train: Ints, test: Ints) -> Scores:
+        """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
+        X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
+        start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
+        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.fixed.penalty, start)
+        output = self._refit(Weighted(fit, weights), X, signs)
+        scores = (
+            self.labelled[test] @ output.fit.coef + output.fit.intercept
+            if self.follows
+            else moderated(self.labelled[test], output.fit, output.total)
+        )
+        return scores, (scores > 0.0).astype(np.int64)
+
+    @cached_property
+    def labelled(self) -> Any:
+        """The labelled rows as the linear model sees them."""
+        return self.feature_map(self.problem.take(self.labels.rows))
+
+    @property
+    def pool_gaps(self) -> Floats:
+        """The gap of each pool row; of each logged row if the pool is a stream, whose rows are not known yet."""
+        return self.judge_pool(self)
+
+    @property
+    def pool_margins(self) -> Floats:
+        """The distance of each pool row from the boundary, in log odds."""
+        distances = partial(boundary_distances, fit=self.query_fit.fit, threshold=self.threshold)
+        return self.feature_map.mapped(distances, self.problem.pool.X)
+
+    @cached_property
+    def flips(self) -> float:
+        """The expected share of these rows whose sign more labels would change."""
+        from scipy.special import ndtr
+
+        gaps = self.pool_gaps
+        return float(sum(ndtr(-np.sqrt(2.0 * part)).sum() for part in pieces_of(gaps))) / max(1, gaps.size)
+
+
+def judge_pool(model: NewtonModel) -> Floats:
+    """Return the gap of each pool row by a model; of each logged row if the pool is a stream."""
+    return model.gaps(model.problem.logged.X if model.method.order == "stream" else model.problem.pool.X)
+
+
+def gap_at(doubt: float) -> float:
+    """Return the gap below which the chance of a flip, Φ(−sqrt(2·gap)), is above `doubt`.
+
+    Examples
+    --------
+    >>> round(gap_at(0.05), 2)
+    1.35
+    """
+    from scipy.special import ndtri
+
+    return 0.5 * float(ndtri(doubt)) ** 2
+
+
+def margins_of(Z: Any, fit: NewtonFit) -> Floats:
+    """Return the margin of each row, in log odds."""
+    return np.asarray(Z @ fit.coef + fit.intercept)
+
+
+def flip_gaps(Z: Any, fit: NewtonFit, total: float, threshold: float = 0.0) -> Floats:
+    """Return how much worse a fit must get before a row's margin crosses the threshold: A·m²/(2·xᵀH⁻¹x), m the way to it."""
+    margins = margins_of(Z, fit) - threshold
+    return np.asarray(0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
+
+
+def boundary_distances(Z: Any, fit: NewtonFit, threshold: float = 0.0) -> Floats:
+    """Return the distance of each row from the boundary, in log odds."""
+    return np.abs(margins_of(Z, fit) - threshold)
+
+
+def moderated(Z: Any, fit: NewtonFit, total: float) -> Floats:
+    """Return the margin of each row, shrunk where the fit is uncertain about it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
+
+    A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.
+    """
+    margins = Z @ fit.coef + fit.intercept
+    return np.asarray(margins / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
+
+
+# -- the classifier of the log alone ------------------------------------------------------------------------------
+
+
+def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
+    """Return the state that knows the log alone, if its classifier very likely makes fewer mistakes; else None."""
+    from scipy.special import ndtri
+
+    earlier = state
+    while earlier.before is not None:
+        earlier = earlier.before
+    if earlier is state or np.unique(earlier.labelled(problem)[1]).size < 2:
+        return None
+    rows, codes = state.labelled(problem)
+    fitted, before = (each.model.scores_of(rows)[1] != codes for each in (state, earlier))
+    # The last fit has seen all labels. If it looks better even so, it may be; if it looks worse, both are judged fairly.
+    if state.importance(problem, rows, None)[0] @ (fitted.astype(float) - before) <= 0.0:
+        return None
+    classes = state.model.left_out_classes
+    different = (classes != codes).astype(float) - (earlier_scores(problem, earlier, state)[1] != codes)
+    more, error = paired_difference(state.model.label_cells, different)
+    credible = np.count_nonzero(different) >= LEAST_DIFFERENT and more > float(ndtri(EARLIER_CONFIDENCE)) * error
+    return earlier if credible else None
+
+
+def paired_difference(cells: Cells, different: Floats) -> tuple[float, float]:
+    """Return D and its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cells = Cells(np.array([1.0]), np.zeros(4, dtype=np.int64), np.ones(4), 0.0, 1000)
+    >>> [round(value, 3) for value in paired_difference(cells, np.array([1.0, 0.0, 0.0, -1.0]))]
+    [0.0, 0.449]
+    """
+    used = cells.of_label >= 0
+    cell, weight, value = cells.of_label[used], cells.row_weight[used], different[used]
+    count = np.bincount(cell, minlength=cells.share.size)[cell]
+    mean = (np.bincount(cell, weights=weight * value) / np.maximum(np.bincount(cell, weights=weight), 1e-300))[cell]
+    more = float(weight @ value)
+    within = weight**2 @ ((value - mean) ** 2 * count / np.maximum(count - 1, 1))
+    return more, EARLIER_CORRELATED * float(np.sqrt(within + weight @ (mean - more) ** 2 / cells.n_rows))
+
+
+def earlier_scores(problem: Problem, earlier: PoolState, state: PoolState) -> Scores:
+    """Return score and class of all rows that `state` has labels of, by fits of `earlier` that have not seen them."""
+    rows = state.labelled(problem)[0]
+    scores, _ = earlier.model.scores_of(rows)
+    order = np.argsort(rows)
+    earlier_places = order[np.searchsorted(rows, earlier.labelled(problem)[0], sorter=order)]
+    scores[earlier_places] = earlier.model.left_out_scores
+    return scores, (scores > 0.0).astype(np.int64)
