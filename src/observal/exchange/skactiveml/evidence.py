@@ -156,10 +156,10 @@ class Evidence:
         Examples
         --------
         >>> import numpy as np
-        >>> X, y = np.arange(6.0)[:, None], np.array([0, 1, np.nan, 1, np.nan, np.nan])
-        >>> evidence = Evidence.of(X, y, ~np.isnan(y), [0.9, 0.9, 0.9, 0.2, 0.2, 0.2], None)
-        >>> evidence.sample_weight(NewtonVC(tempering=1.0, order="stream")).round(2).tolist()
-        [1.33, 1.33, 1.0, 2.0, 1.0, 1.0]
+        >>> X, y = np.arange(60.0)[:, None], np.tile([0, 1, np.nan, 1, np.nan, np.nan], 10)
+        >>> evidence = Evidence.of(X, y, ~np.isnan(y), np.tile([0.9, 0.9, 0.9, 0.2, 0.2, 0.2], 10), None)
+        >>> evidence.sample_weight(NewtonVC(tempering=1.0, order="stream"))[:6].round(2).tolist()
+        [1.48, 1.48, 1.0, 2.82, 1.0, 1.0]
         """
         weights = np.ones(len(self.X))
         problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
