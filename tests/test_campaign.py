@@ -139,7 +139,7 @@ def test_a_correction_in_a_closed_round_keeps_its_decisions(campaign):
     before = campaign.result()
     row = before.queries["id"].tolist()[0]
     campaign.tell([row], [OTHER[truth_of(row)]], correct=True)
-    after = Campaign.open(campaign._journal.name).result()
+    after = Campaign.open(campaign.engine.journal.name).result()
     assert after.decisions["id"].tolist()[:32] == before.decisions["id"].tolist()
     assert after.queries["label"][0] == OTHER[truth_of(row)]
 

@@ -88,10 +88,10 @@ def test_new_rows_are_judged_as_if_they_had_been_there(tmp_path):
     logged, first, more = halves()
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=30, method=LINEAR)
     label(campaign, 2)
-    assert campaign._read().recorded
+    assert campaign.engine.read().recorded
     campaign.extend(pool=more)
-    assert not campaign._read().recorded  # it was about the smaller pool
-    ledger, rows = campaign._read(), np.arange(2 * N - (N - FIRST), 2 * N)
+    assert not campaign.engine.read().recorded  # it was about the smaller pool
+    ledger, rows = campaign.engine.read(), np.arange(2 * N - (N - FIRST), 2 * N)
     problem, known = campaign.problem, []
     for plans in (ledger.plans, [replace(plan, near=None, near_gaps=None) for plan in ledger.plans]):
         replay = Replay(problem, LINEAR, 0)
@@ -100,11 +100,11 @@ def test_new_rows_are_judged_as_if_they_had_been_there(tmp_path):
         def gaps(state, some):
             return state.model.unlabelled_leads(some, state.labelled(problem)[0])
 
-        known.append(would_take(replay._states[-1], problem.propensity, N, rows, gaps).tolist())
+        known.append(would_take(replay.states[-1], problem.propensity, N, rows, gaps).tolist())
     assert known[0] == known[1]
     assert 0 < sum(known[0]) < rows.size
     # Where nobody noted which of the new rows are near, earlier notes are not used: rounds are fitted again.
-    copy = campaign.session()._journal._events
+    copy = campaign.session().engine.journal.events(Ledger())
     silent = [replace(e, payload={k: v for k, v in e.payload.items() if k != "near"}) for e in copy]
     other = Ledger()
     other.follow(silent)
@@ -171,7 +171,7 @@ def test_halves_come_where_there_were_whole_numbers(tables):
         whole.assign(size=(10 * whole["size"]).astype(int)).to_csv(folder / f"{name}.csv", index=False)
     campaign = made(folder)
     campaign.extend(pool=pd.read_csv(folder / "more.csv").assign(size=[None, *frame["size"][61:]]))
-    with campaign._journal.reading() as transaction:
+    with campaign.engine.reading() as transaction:
         rows = transaction.pool_rows([19, 20, 21]).column("size").to_pylist()
     assert rows[1:] == [None, frame["size"][61]]
     assert rows[0] == int(10 * frame["size"][59])
@@ -264,15 +264,15 @@ def test_a_plan_that_was_made_while_rows_came_is_made_again(tmp_path):
     )
     label(Campaign.open(where), 2)
     slow, extended = Campaign.open(where), []
-    plan = slow._next_round
+    plan = slow.engine.next_event
 
     def planned(transaction):
-        found = plan(transaction)
+        event = plan(transaction)
         if not extended:
             extended.append(Campaign.open(where).extend(pool=more))
-        return found
+        return event
 
-    slow._next_round = planned
+    slow.engine.next_event = planned
     assert slow.open_round()
     assert {int(i) >= FIRST for i in Campaign.open(where).ask().ids} == {True}
 

@@ -113,7 +113,7 @@ def test_eight_processes_at_once(tmp_path, place, request):
     assert len(set(told)) == len(told) == 32
     assert all(label == truth_of(row) for row, label in answers)
     # Whoever was faster, each round is what the model of its base chooses from the rows that were not open then.
-    ledger = Campaign.open(where)._read()
+    ledger = Campaign.open(where).engine.read()
     assert sorted(told) == sorted(row for rows in rounds for row in rows)
     for number, (plan, base) in enumerate(zip(ledger.plans, ledger.bases, strict=True)):
         replay = Replay(ob.Problem(*small_data()), METHOD, 0)

@@ -73,7 +73,7 @@ def test_campaign_of_another_schema_gets_one_sentence(tmp_path, request, place):
 
 def test_an_event_of_a_newer_version_gets_one_sentence(tmp_path):
     campaign = make_campaign(tmp_path / "c.db")
-    with campaign._journal.writing() as transaction:
+    with campaign.engine.writing() as transaction:
         transaction.append("ann", "levitated", {})
     with pytest.raises(NotACampaign, match=r"'levitated'.*update observal"):
         Campaign.open(tmp_path / "c.db").status()
@@ -94,14 +94,14 @@ def test_state_is_derived_from_the_journal_alone(tmp_path):
         if batch and turn % 3 == 0:
             campaign.tell(batch.ids[:1], ["bad" if answers[0] == "good" else "good"], name, correct=True)
     rebuilt = Ledger()
-    with campaign._journal.reading() as transaction:
+    with campaign.engine.reading() as transaction:
         events = transaction.events(rebuilt)
     rebuilt.follow(events)
-    lived = vars(campaign._ledger)
+    lived = vars(campaign.engine.ledger)
     for name, value in vars(rebuilt).items():
         if name not in ("plans", "settings"):
             assert value == lived[name], name
-    assert [encode_entry(p) for p in rebuilt.plans] == [encode_entry(p) for p in campaign._ledger.plans]
+    assert [encode_entry(p) for p in rebuilt.plans] == [encode_entry(p) for p in campaign.engine.ledger.plans]
     assert campaign.status() == Campaign.open(tmp_path / "c.db").status()
     assert {"corrected", "released"} <= {event.kind for event in events}
 
@@ -134,9 +134,9 @@ def test_an_interrupted_init_leaves_nothing(tmp_path):
 
 
 def test_the_settings_that_make_an_acknowledged_label_durable(tmp_path):
-    store = make_campaign(tmp_path / "c.db")._journal._store
-    with store.writing() as transaction:
-        pragma = transaction._connection.exec_driver_sql
+    campaign = make_campaign(tmp_path / "c.db")
+    with campaign.engine.writing() as transaction:
+        pragma = transaction.connection.database.exec_driver_sql
         assert pragma("PRAGMA journal_mode").scalar() == "wal"
         assert pragma("PRAGMA synchronous").scalar() == 2  # FULL
         assert pragma("PRAGMA busy_timeout").scalar() >= 60_000

@@ -75,7 +75,7 @@ def test_annotations_come_back_with_people_apart_and_cancelled_ones_as_skips(fol
         "bought": 6,
         "label_budget": 16,
     }
-    ledger = Campaign.open(folder / "c.db")._read()
+    ledger = Campaign.open(folder / "c.db").engine.read()
     codes = ["bad", "good"]
     first, second = (ledger.find(task["data"]["id"]) for task in tasks[:2])
     assert ledger.responses[first] == {"ann@example.org": None}

@@ -40,7 +40,12 @@ def said(live):
     """Return everything that a session holds of people's answers and of its own decisions."""
     result = live.result()
     tables = [{name: column.tolist() for name, column in t.columns.items()} for t in (result.queries, result.decisions)]
-    return tables, live._read().responses, [p.positions.tolist() for p in live.plans], live.problem.logged.X.tolist()
+    return (
+        tables,
+        live.engine.read().responses,
+        [p.positions.tolist() for p in live.plans],
+        live.problem.logged.X.tolist(),
+    )
 
 
 @pytest.mark.parametrize(("number", "seed"), SIZES)

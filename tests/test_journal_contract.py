@@ -40,7 +40,7 @@ class Backend:
             self._live.save(self.folder / "run.observal")
             self._live = ob.Session.load(self.folder / "run.observal")
         elif self.kind != "memory":
-            self._live = Campaign.open(self._live._journal.name)
+            self._live = Campaign.open(self._live.engine.journal.name)
         return self._live
 
 
@@ -256,7 +256,7 @@ def test_a_block_that_fails_stores_nothing(backend, monkeypatch):
     backend.make()
     before = len(backend.now.history())
     now = backend.now
-    monkeypatch.setattr(type(now), "_shown", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(type(now.engine), "describe_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         now.ask(3)
     monkeypatch.undo()
@@ -284,7 +284,7 @@ def test_what_was_just_written_is_not_read_back(backend, monkeypatch):
     """Every event that a verb appends reaches the ledger directly: the journal is read once, at the start."""
     now = backend.make().now
     kinds = []
-    follow = type(now._ledger).follow
+    follow = type(now.engine.ledger).follow
 
     def spy(ledger, events):
         events = list(events)
@@ -376,7 +376,7 @@ def test_a_decision_stands_whatever_others_answer(backend):
     backend.now.decide(ids[0], truth, "olga")
     backend.now.ask(None, "cleo")
     backend.now.tell(ids, [OTHER[truth]], "cleo")
-    assert backend.now._read().labels == {backend.now._read().find(ids[0]): ["bad", "good"].index(truth)}
+    assert backend.now.engine.read().labels == {backend.now.engine.read().find(ids[0]): ["bad", "good"].index(truth)}
     assert backend.now.undo("ann") is None  # it is settled
     assert backend.now.status().agreement.share == 1.0  # a decision is no vote
     assert f"{OTHER[truth]} → {truth}" in next(e for e in backend.now.history() if e.kind == "decided").text
@@ -401,7 +401,7 @@ def test_others_can_write_while_a_round_is_chosen(backend, monkeypatch):
     ids = ids_of(backend.now.ask())
     backend.now.tell(ids, labels_of(ids))
     now, asked = backend.now, []
-    other = now if backend.kind in ("memory", "file") else Campaign.open(now._journal.name)
+    other = now if backend.kind in ("memory", "file") else Campaign.open(now.engine.journal.name)
     plan = ob.NewtonVC.plan
 
     def slow(*arguments):
@@ -505,7 +505,7 @@ def test_others_can_write_while_a_round_is_chosen_ahead(backend, monkeypatch):
     backend.make()
     ids = ids_of(backend.now.ask(None, "ann"))
     now, asked = backend.now, []
-    other = now if backend.kind in ("memory", "file") else Campaign.open(now._journal.name)
+    other = now if backend.kind in ("memory", "file") else Campaign.open(now.engine.journal.name)
     plan = ob.NewtonVC.plan
 
     def slow(*arguments):
@@ -523,13 +523,13 @@ def test_others_can_write_while_a_round_is_chosen_ahead(backend, monkeypatch):
 
 def _read_round(session, payload):
     check_payload("round", payload, session.settings)
-    Ledger().follow([session._journal._events[0], Event(2, "", "observal", "round", payload)])
+    Ledger().follow([session.engine.journal.events(Ledger())[0], Event(2, "", "observal", "round", payload)])
 
 
 def test_a_round_that_says_it_was_chosen_by_a_later_model_is_refused():
     session = ob.Session(*small_data(), METHOD, 24)
     session.ask()
     for base in (-1, 2, True, "0"):
-        payload = {**session._journal._events[1].payload, "base": base}
+        payload = {**session.engine.journal.events(Ledger())[1].payload, "base": base}
         with pytest.raises((NotACampaign, ValueError)):
             _read_round(session, payload)

@@ -26,6 +26,7 @@ from observal.intervals.cells import (
 from observal.intervals.error import intervals_of, judge_labels, would_take
 from observal.intervals.state import FREE, GATED, RANDOM, PoolState
 from observal.intervals.trend import trend_of
+from observal.journal.ledger import Ledger
 from observal.journal.memory import MemoryJournal
 from observal.methods.draw import REASONS
 from observal.methods.newton import NewtonVC
@@ -426,7 +427,8 @@ def test_what_a_fit_that_knows_a_row_says_of_it_does_not_count():
     for _ in range(3):
         query = session.ask()
         session.tell(query.ids, world.oracle(query.ids))
-    problem, state = session.problem, session._replayed()._states[-1]
+    with session.engine.reading() as transaction:
+        problem, state = session.problem, session.engine.replay(transaction).states[-1]
     _, codes = state.labelled(problem)
     judged = judge_labels(
         problem,
@@ -560,7 +562,7 @@ def grown_pool(logged, pool, oracle, method, label_budget, random_state):
     session = ob.Session(logged, first, method, label_budget // 2, random_state)
     while query := session.ask():
         session.tell(query.ids, oracle(query.ids))
-    journal = MemoryJournal(Problem(logged, pool), session._journal._events)
+    journal = MemoryJournal(Problem(logged, pool), session.engine.journal.events(Ledger()))
     journal.append(
         "anyone", "extended", {"label_budget": label_budget, "pool_rows": len(pool), "added": len(pool) - half}
     )

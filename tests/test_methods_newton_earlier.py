@@ -53,8 +53,10 @@ def test_labels_that_hurt_are_not_in_the_classifier(hurt):
 
 
 def test_no_row_is_judged_by_a_fit_that_has_seen_it(hurt):
-    replay = hurt[1]._replayed()
-    problem, states = replay.problem, replay._states
+    engine = hurt[1].engine
+    with engine.reading() as transaction:
+        replay = engine.replay(transaction)
+    problem, states = replay.problem, replay.states
     first, last = states[0], states[-1]
     rows, codes = last.labelled(problem)
     scores, _ = earlier_scores(problem, first, last)

@@ -89,11 +89,11 @@ def test_what_the_objective_is_about_is_recorded_too(tmp_path):
     while batch := campaign.ask():
         campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
     again = Campaign.open(tmp_path / "c.db")
-    [(_, known)] = again._read().recorded.items()
+    [(_, known)] = again.engine.read().recorded.items()
     assert [name for name, _ in known.objective] == ["recall", "precision"]
     fitted = campaign.intervals(0)
     assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
-    again._ledger.recorded[0] = replace(known, objective=())  # as campaigns of earlier versions have it
+    again.engine.ledger.recorded[0] = replace(known, objective=())  # as campaigns of earlier versions have it
     assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
 
 
@@ -114,7 +114,7 @@ def test_rounds_chosen_ahead_are_measured_as_if_every_round_were_fitted_again(tm
     for name in ("ann", "bob", "ann"):
         campaign.tell(held[name], [truth_of(i) for i in held[name]], name)
         held[name] = campaign.ask(None, name).ids
-    ledger = campaign._read()
+    ledger = campaign.engine.read()
     assert ledger.bases == [0, 0, 1]
     assert sorted(ledger.recorded) == [0, 1]
     forgotten = Replay(campaign.problem, method, 0, label_budget=30)

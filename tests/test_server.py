@@ -227,11 +227,11 @@ def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts
     bob.tell([(row, label)])
     assert ann.tell([(row, OTHER[label])]).json()["labels"] == 1  # too late to decide, and kept beside his
     now = Campaign.open(here.where)
-    assert now._read().responses[now._read().find(row)] == {
+    assert now.engine.read().responses[now.engine.read().find(row)] == {
         "bob": ["bad", "good"].index(label),
         "ann": ["bad", "good"].index(OTHER[label]),
     }
-    assert now._read().labels[now._read().find(row)] == ["bad", "good"].index(label)
+    assert now.engine.read().labels[now.engine.read().find(row)] == ["bad", "good"].index(label)
     assert now.status().labels == 2
     split = here.browser("olga", "owner").get("review").json()["rows"]
     assert [(a["annotator"], a["label"]) for a in split[0]["answers"]] == [("bob", label), ("ann", OTHER[label])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from observal.checks import check_whole
 from observal.errors import InvalidInput, InvalidLabel
@@ -12,33 +12,38 @@ from observal.exchange.label_tools import DrawnRow, read_exchange
 from observal.exchange.model_files import load_model, save_model
 from observal.files import check_target
 from observal.intervals.stopping import TOLERANCE
-from observal.journal.agreement import Agreement, agreement
 from observal.journal.campaign_tables import load_tables
 from observal.journal.codec import encode_entry
+from observal.journal.engine import Engine
 from observal.journal.events import OBSERVAL
+from observal.journal.history import Entry
+from observal.journal.labelling import Labelling
 from observal.journal.ledger import Ledger
-from observal.journal.loop import LabelLoop
 from observal.journal.memory import MemoryJournal
-from observal.journal.reading import replay_of
-from observal.journal.results import Batch, Check, Entry, Receipt, Status
+from observal.journal.receipts import Batch, Check, Receipt
+from observal.journal.replay import start_replay
 from observal.journal.settings import ANYONE, check_annotator, new_settings, versions
 from observal.journal.sql.chunks import Progress, read_whole_table
+from observal.journal.sql.connection import StoreConnection, damaged
 from observal.journal.sql.growing import grown, near_rows, require_growable, write_more
 from observal.journal.sql.in_place import check_parts, is_in_place, write_in_place
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, create_store, open_store, refuse_existing
 from observal.journal.sql.stored_problem import ROWS, write_problem
-from observal.journal.sql.transaction import Transaction, damaged
+from observal.journal.status import Agreement, Status, agreement
 from observal.methods import Method
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.problem import Problem
 from observal.session import Session
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]
 
 
-class Campaign(LabelLoop):
+class Campaign(Labelling[SqlTransaction]):
     """Labels bought over days and by several people, stored in an SQLite file or a PostgreSQL database.
 
     Make one with :meth:`create` (from tables) or :meth:`create_from_arrays`, and open it later with :meth:`open`.
@@ -62,9 +67,8 @@ class Campaign(LabelLoop):
     True
     """
 
-    def __init__(self, store: Store, executor: Any = None) -> None:
-        super().__init__(SqlJournal(store))
-        self._executor = executor
+    def __init__(self, store: Store, executor: object = None) -> None:
+        super().__init__(Engine(SqlJournal(store), executor))
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -254,15 +258,16 @@ class Campaign(LabelLoop):
         ]
         if len({str(value) for value in classes}) < len(classes):
             raise InvalidLabel(f"Classes must differ as text, but they are {classes}; rename one of them.")
-        replay_of(problem, settings)
+        start_replay(problem, settings)
 
-        def fill(stored: Transaction) -> None:
+        def fill(connection: StoreConnection) -> None:
             if rows is None:
-                arrays = write_in_place(stored, problem, progress)
+                arrays = write_in_place(connection, problem, progress)
             else:
-                arrays = write_problem(stored, problem.logged, problem.pool, rows, progress)
-            details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": stored.data_digest()}
-            SqlTransaction(stored, str(where)).append(OBSERVAL, "created", {**settings, **details})
+                arrays = write_problem(connection, problem.logged, problem.pool, rows, progress)
+            digest = connection.data_digest()
+            details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": digest}
+            SqlTransaction(connection, str(where)).append(OBSERVAL, "created", {**settings, **details})
 
         return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
 
@@ -277,31 +282,33 @@ class Campaign(LabelLoop):
     # -- asking and telling -------------------------------------------------------------------------------------
 
     def ask(self, n: int | None = None, annotator: str = ANYONE) -> Batch:
-        """Return at most `n` open rows for an annotator; by default all that nobody else holds.
+        """Return at most `n` open rows for an annotator; by default all that no other annotator holds.
 
         Rows that the annotator already holds come first, so asking again returns the same rows. With `overlap` 1 a row goes to
-        one annotator only. The next round opens when all rows of this one are answered or skipped. Somebody who holds no row while
+        one annotator only. The next round opens when all rows of this one are answered or skipped. An annotator who holds no row while
         others hold all open ones gets rows chosen ahead, by the model of the last closed round.
         """
         if n is not None:
             check_whole(n, "n", 1)
-        with self._writing() as transaction:
-            asked = self._ask(transaction, n, annotator)
-            rows, name = transaction.pool_rows(asked.positions), self._ledger.settings["id"]
+        engine = self.engine
+        with engine.writing() as transaction:
+            assignment = engine.ask(transaction, n, annotator)
+            settings = engine.ledger.settings
+            rows, name = transaction.pool_rows(assignment.positions), settings["id"]
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
             return Batch(
-                ids=tuple(asked.ids),
-                round=max(asked.rounds, default=len(self._ledger.plans)),
-                query_probability=tuple(asked.query_probability),
-                reason=tuple(asked.reason),
-                rows=rows.add_column(0, name, [asked.ids]),
-                finished=bool(self._ledger.stopped),
-                note=asked.note,
-                classes=tuple(self._ledger.settings["classes"]),
-                rounds=tuple(asked.rounds),
-                label=self._ledger.settings["label"],
-                written=self._ledger.settings.get("written"),
+                ids=tuple(assignment.ids),
+                round=max(assignment.rounds, default=len(engine.ledger.plans)),
+                query_probability=tuple(assignment.query_probability),
+                reason=tuple(assignment.reason),
+                rows=rows.add_column(0, name, [assignment.ids]),
+                finished=bool(engine.ledger.stopped),
+                note=assignment.note,
+                classes=tuple(settings["classes"]),
+                rounds=tuple(assignment.rounds),
+                label=settings["label"],
+                written=settings.get("written"),
             )
 
     def tell_file(
@@ -310,37 +317,42 @@ class Campaign(LabelLoop):
         annotator: str = ANYONE,
         correct: bool = False,
         text: str | bytes | None = None,
-        **written: Any,
+        *,
+        sep: str | None = None,
+        encoding: str | None = None,
+        missing: Sequence[str] = (),
     ) -> Receipt:
         """Store the answers from a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
-        told = read_exchange(path, text)
-        return super().tell_file(path, annotator, correct, text, **written) if told is None else self.tell_people(told)
+        answers = read_exchange(path, text)
+        if answers is not None:
+            return self.tell_people(answers)
+        return super().tell_file(path, annotator, correct, text, sep=sep, encoding=encoding, missing=missing)
 
     def drawn(self, annotator: str) -> list[DrawnRow]:
-        """Return the open rows that nobody else holds, for labelling in another tool, with what the model thinks of them.
+        """Return the open rows that no other annotator holds, for labelling in another tool, with what the model thinks of them.
 
-        They are handed to `annotator`, the tool, so that nobody else gets them; :meth:`release` takes them back.
+        They are handed to `annotator`, the tool, so that others do not get them; :meth:`release` takes them back.
         """
         batch = self.ask(None, annotator)
-        replay = self._replayed()
-        positions = [self._ledger.find(id_) for id_ in batch.ids]
+        replay, ledger = self._replay(), self.engine.ledger
+        positions = [ledger.find(id_) for id_ in batch.ids]
         estimator = replay.round(replay.closed).estimator
         chances = estimator.predict_proba(replay.problem.pool.X[positions]) if positions else []
-        hidden = (self._ledger.settings["id"], self._ledger.settings["label"])
+        hidden = (ledger.settings["id"], ledger.settings["label"])
         cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
         parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
         return [
             DrawnRow(
                 str(id_),
                 round_,
-                chance,
+                query_probability,
                 reason,
                 row,
-                str(estimator.classes_[found.argmax()]),
-                float(found.max()),
+                str(estimator.classes_[class_chances.argmax()]),
+                float(class_chances.max()),
                 replay.closed,
             )
-            for id_, round_, chance, reason, row, found in parts
+            for id_, round_, query_probability, reason, row, class_chances in parts
         ]
 
     def extend(
@@ -388,36 +400,42 @@ class Campaign(LabelLoop):
                 )
             return super().extend(label_budget, actor)
         check_annotator(actor, 1)
+        engine = self.engine
         while True:
-            with self._journal.reading() as reading:
-                ledger = self._follow(reading)
-                require_growable(ledger.settings)
+            # Reading the new rows and fitting takes time, so it is done before writing, and again if the models changed meanwhile.
+            with engine.reading() as reading:
+                settings = engine.ledger.settings
+                require_growable(settings)
                 if label_budget is not None:
-                    self._raised(label_budget)  # refuses a budget that is too small, before anything is fitted
-                known, before = reading.problem(ledger.settings), self._models_depend_on()
-                more, rows = self._more_rows(reading, known, pool, propensity)
-                larger = grown(known, more)
-                near = near_rows(replay_of(larger, ledger.settings), ledger, len(known.pool))
-            with self._writing() as writing:
-                ledger = self._ledger
-                if self._models_depend_on() != before:
-                    continue  # a round was opened or an answer corrected meanwhile
-                payload = {} if label_budget is None else self._raised(label_budget)
-                arrays = write_more(writing.stored, ledger.settings["arrays"], more, rows)
+                    engine.check_budget(label_budget)
+                problem, inputs = reading.problem(settings), engine.model_inputs()
+                more, rows = self._more_rows(reading, problem, pool, propensity)
+                larger = grown(problem, more)
+                near = near_rows(start_replay(larger, settings), engine.ledger, len(problem.pool))
+            with engine.writing() as writing:
+                if engine.model_inputs() != inputs:
+                    continue
+                payload: dict[str, Any] = {}
+                if label_budget is not None:
+                    engine.check_budget(label_budget)
+                    payload["label_budget"] = int(label_budget)
+                arrays = write_more(writing.connection, engine.ledger.settings["arrays"], more, rows)
                 payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
-                payload |= {"near": near, "data": writing.stored.data_digest()}
-                self._append(writing, actor, "extended", payload)
+                payload |= {"near": near, "data": writing.connection.data_digest()}
+                engine.append(writing, actor, "extended", payload)
                 return None
 
-    def _more_rows(self, reading: Any, known: Problem, pool: Any, propensity: Any) -> tuple[Pool, Any]:
+    def _more_rows(
+        self, reading: SqlTransaction, problem: Problem, pool: object, propensity: str | float | None
+    ) -> tuple[Pool, pa.Table]:
         """Return new rows for the pool, and as people see them."""
         import pyarrow as pa
 
-        settings = self._ledger.settings
+        settings = self.engine.ledger.settings
         if settings["encoder"] is not None:
             from observal.tables.more_rows import read_more_rows
 
-            return read_more_rows(pool, settings, known, reading.pool_rows([]), propensity)
+            return read_more_rows(pool, settings, problem, reading.pool_rows([]), propensity)
         if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr") or hasattr(pool.X, "parts"):
             raise InvalidInput(
                 "The campaign was made from arrays, so its new rows must be a Pool with dense features in memory; give one (pool=)."
@@ -430,26 +448,26 @@ class Campaign(LabelLoop):
 
     def check(self) -> Check:
         """Read the whole campaign and compare it with its digests; raise NotACampaign if anything was changed."""
-        with self._journal.reading() as transaction:
-            self._ledger = Ledger()
-            ledger, stored = self._follow(transaction), transaction.stored
-            if problem := stored.structure_problem():
-                raise damaged(self._journal.name, f"its database file was changed ({problem})")
-            transaction.problem(ledger.settings)
-            if is_in_place(stored):
-                check_parts(stored)
+        engine = Engine(self.engine.journal)  # it follows the journal from its first entry
+        with engine.reading() as transaction:
+            connection = transaction.connection
+            if problem := connection.structure_problem():
+                raise damaged(engine.journal.name, f"its database file was changed ({problem})")
+            transaction.problem(engine.ledger.settings)
+            if is_in_place(connection):
+                check_parts(connection)
             else:
-                read_whole_table(stored, ROWS)
-            chunks = stored.chunk_names()
+                read_whole_table(connection, ROWS)
+            chunks = connection.chunk_names()
             for name, chunk in chunks:
-                stored.read_chunk(name, chunk)
-            return Check(ledger.sequence, len(chunks), ledger.bought, ledger.digest)
+                connection.read_chunk(name, chunk)
+            return Check(engine.ledger.sequence, len(chunks), engine.ledger.bought, engine.ledger.digest)
 
     def session(self) -> Session:
         """Return a copy of the campaign as a session in memory; what is told to it is not stored in the campaign."""
-        with self._journal.reading() as transaction:
-            settings = self._follow(transaction).settings
-            return Session.over(MemoryJournal(transaction.problem(settings), transaction.events(Ledger())))
+        with self.engine.reading() as transaction:
+            problem = transaction.problem(self.engine.ledger.settings)
+            return Session.over(MemoryJournal(problem, transaction.events(Ledger())))
 
     def export(self, path: str | Path, force: bool = False) -> None:
         """Write the classifier, with the encoder for raw rows, to a file for :func:`load_model`.
@@ -457,4 +475,4 @@ class Campaign(LabelLoop):
         An existing file is replaced only with `force`; a campaign is never replaced.
         """
         check_target(path, force)
-        save_model(path, self.estimator, self._ledger.settings["encoder"], force)
+        save_model(path, self.estimator, self.engine.ledger.settings["encoder"], force)

@@ -8,8 +8,9 @@ from typing import Any
 
 from observal.campaign import Campaign
 from observal.errors import InvalidInput, ObservalError
+from observal.journal.engine import Engine
 from observal.journal.settings import ANYONE
-from observal.journal.status import CHOOSING, status_of
+from observal.journal.status import CHOOSING
 from observal.parquet import Parts
 from observal.problem.frames import Frame
 from observal.server.images import load_image
@@ -79,6 +80,7 @@ class Labeller(anywidget.AnyWidget):
     ) -> None:
         super().__init__()
         self._source, self._annotator = source, annotator
+        self._engine: Engine[Any] = source.engine
         self._given, self._pixels = rows, pixels
         settings = self._settings()
         folder = (settings.get("show") or {}).get("images")
@@ -136,23 +138,23 @@ class Labeller(anywidget.AnyWidget):
 
     def _refill(self) -> None:
         """Ask for rows; where a round is complete, say so before the next one is chosen."""
-        if not self._source._read().open_rows and not self._source.stopped:
+        if not self._engine.read().open_rows and not self._source.stopped:
             self.rows, self.note = [], CHOOSING
-        with self._source._writing() as transaction:
-            asked = self._source._ask(transaction, QUEUE, self._annotator)
+        with self._engine.writing() as transaction:
+            assignment = self._engine.ask(transaction, QUEUE, self._annotator)
         if len(self._rows) != self._source.settings["pool_rows"]:  # rows were added to the pool
             self._rows = _rows_of(self._source, self._given, self._settings())
-        self._rows.load(list(asked.positions))
+        self._rows.load(list(assignment.positions))
         columns = zip(
-            asked.positions,
-            asked.ids,
-            asked.rounds,
-            asked.models,
-            asked.query_probability,
-            asked.reason,
+            assignment.positions,
+            assignment.ids,
+            assignment.rounds,
+            assignment.models,
+            assignment.query_probability,
+            assignment.reason,
             strict=True,
         )
-        self.note = asked.note
+        self.note = assignment.note
         self.rows = [self._row(*values) for values in columns]
         self._show_progress()
 
@@ -173,15 +175,15 @@ class Labeller(anywidget.AnyWidget):
         return {**field, "image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
 
     def _show_progress(self) -> None:
-        found = status_of(self._source._read())
-        self.progress = {"labels": found.labels, "label_budget": found.label_budget, "round": found.round}
+        status = self._source.status()
+        self.progress = {"labels": status.labels, "label_budget": status.label_budget, "round": status.round}
 
 
 def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) -> PoolView:
     """Return the pool as people see it."""
     if rows is None and isinstance(source, Campaign):
-        with source._journal.reading() as transaction:
-            return PoolView.of(transaction.stored, settings)
+        with source.engine.reading() as transaction:
+            return PoolView.of(transaction.connection, settings)
     X = source.problem.pool.X
     if rows is None and isinstance(X, Parts):
         return PoolView.in_parts(X, settings, X.columns)

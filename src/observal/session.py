@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from observal.checks import check_whole
 from observal.errors import InvalidInput
 from observal.intervals.stopping import TOLERANCE
+from observal.journal.engine import Engine
 from observal.journal.events import OBSERVAL
+from observal.journal.labelling import Labelling
 from observal.journal.ledger import Ledger
-from observal.journal.loop import LabelLoop
 from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
@@ -27,7 +28,7 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round, RunResult
 
 
-class Session(LabelLoop):
+class Session(Labelling[MemoryJournal]):
     """Labels bought in memory: ask for rows, tell their labels, stop at any time.
 
     It has the same verbs as :class:`observal.Campaign`, without a database.
@@ -106,27 +107,27 @@ class Session(LabelLoop):
         }
         settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
         journal.append(OBSERVAL, "created", settings)
-        super().__init__(journal)
-        self._replayed()  # raises now if the method does not accept the data
+        super().__init__(Engine(journal))
+        self._replay()  # raises now if the method does not accept the data
 
     @classmethod
     def over(cls, journal: MemoryJournal) -> Self:
         """Return a session over an existing journal."""
         session = cls.__new__(cls)
-        LabelLoop.__init__(session, journal)
-        session._replayed()
+        Labelling.__init__(session, Engine(journal))
+        session._replay()
         return session
 
     @property
     def method(self) -> Method:
         """How rows are chosen."""
-        method: Method = self._read().settings["method"]
+        method: Method = self.engine.read().settings["method"]
         return method
 
     @property
     def label_budget(self) -> int | None:
         """How many labels may be bought."""
-        budget: int | None = self._read().settings["label_budget"]
+        budget: int | None = self.engine.read().settings["label_budget"]
         return budget
 
     def ask(self, n: int | None = None, annotator: str = ANYONE) -> Query | None:
@@ -136,22 +137,23 @@ class Session(LabelLoop):
         """
         if n is not None:
             check_whole(n, "n", 1)
-        with self._writing() as transaction:
-            asked = self._ask(transaction, n, annotator)
-            if self._ledger.stopped:
+        engine = self.engine
+        with engine.writing() as transaction:
+            assignment = engine.ask(transaction, n, annotator)
+            if engine.ledger.stopped:
                 return None
-            positions = np.array(asked.positions, dtype=np.int64)
+            positions = np.array(assignment.positions, dtype=np.int64)
             return Query(
                 transaction.pool_ids(positions),
                 positions,
-                max(asked.rounds, default=len(self._ledger.plans)),
-                np.array(asked.query_probability, dtype=np.float64),
-                tuple(asked.reason),
+                max(assignment.rounds, default=len(engine.ledger.plans)),
+                np.array(assignment.query_probability, dtype=np.float64),
+                tuple(assignment.reason),
             )
 
     def save(self, path: str | Path) -> None:
         """Write the session to a file; an older session at that path is replaced once the new file is complete."""
-        with self._journal.reading() as transaction:
+        with self.engine.reading() as transaction:
             write_session(path, transaction.problem({}), transaction.events(Ledger()))
 
     @classmethod

@@ -17,7 +17,7 @@ from observal.cli.output import print_json, print_pairs, print_table, progress_b
 
 if TYPE_CHECKING:
     from observal.campaign import Campaign
-    from observal.journal.results import Status
+    from observal.journal.status import Status
     from observal.problem.interval import Interval
 
 

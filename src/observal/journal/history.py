@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from observal.journal.events import Event
 from observal.journal.ledger import Ledger
-from observal.journal.results import Entry
 
 
-def entries(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
+@dataclass(frozen=True)
+class Entry:
+    """One event of a session or campaign, for people.
+
+    Parameters
+    ----------
+    sequence : int
+        1, 2, 3, …, without gaps.
+    time : str
+        When, in UTC.
+    actor : str
+        Who.
+    kind : str
+        created, round, asked, answered, corrected, late, decided, undone, released, extended or finished.
+    text : str
+        What happened, in words.
+    details : mapping
+        The same as values: ids and labels.
+    """
+
+    sequence: int
+    time: str
+    actor: str
+    kind: str
+    text: str
+    details: Mapping[str, Any] = field(repr=False)
+
+
+def describe_events(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
     """Return each event in words, with its ids and labels; `ledger` must have followed all of them."""
     return [Entry(e.sequence, e.time, e.actor, e.kind, *_describe(e, ledger)) for e in events]
 

@@ -18,6 +18,7 @@ from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
 from observal.intervals.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
+from observal.journal.events import goals_of
 from observal.methods import Method
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
@@ -104,7 +105,7 @@ class Replay:
             problem = problem.in_memory()
         self.problem = replace(problem, population=self.goals.population, objective=self.goals.objective)
         self._method, self._random_state = method, random_state
-        self._states = [method.begin(self.problem, self._rng(0, 0))]
+        self.states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
         self._described: dict[int, Round] = {}
         self._intervals: dict[int, Later] = {}
@@ -113,7 +114,7 @@ class Replay:
     @property
     def closed(self) -> int:
         """The number of closed rounds."""
-        return len(self._states) - 1
+        return len(self.states) - 1
 
     def follow(
         self, plans: Sequence[Plan], labels: Mapping[int, int | None], bases: Sequence[int] | None = None
@@ -143,7 +144,7 @@ class Replay:
 
     def _forget_after(self, k: int) -> None:
         """Keep what is known up to a round: an answer of the next one was changed or undone."""
-        del self._states[k + 1 :], self._answers[k:]
+        del self.states[k + 1 :], self._answers[k:]
         self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
         self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
         self._chances = {number: found for number, found in self._chances.items() if number <= k}
@@ -153,17 +154,17 @@ class Replay:
             np.array([code or 0 for code in codes], dtype=np.int64),
             np.array([code is not None for code in codes], dtype=bool),
         )
-        rng = self._rng(len(self._states), 1)
-        state = self._method.advance(self.problem, self._states[-1], plan, answers, rng)
-        self._states.append(state if base == self.closed else state.planned_ahead_in(self._states[base]))
+        rng = self._rng(len(self.states), 1)
+        state = self._method.advance(self.problem, self.states[-1], plan, answers, rng)
+        self.states.append(state if base == self.closed else state.planned_ahead_in(self.states[base]))
         self._answers.append(codes)
 
     def next_plan(self, open_plans: Sequence[Plan] = ()) -> Plan | Stop:
         """Return the method's plan after the last closed round; rows of later rounds that are still open are not chosen again."""
-        state = self._states[-1]
+        state = self.states[-1]
         if open_plans:
             state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
-        return self._method.plan(self.problem, state, self._rng(len(self._states) + len(open_plans), 0))
+        return self._method.plan(self.problem, state, self._rng(len(self.states) + len(open_plans), 0))
 
     def near(self, plan: Plan, base: int, first: int) -> list[int] | None:
         """Return the pool rows from `first` on that a plan would have noted as near, had they been there when it was made.
@@ -173,29 +174,29 @@ class Replay:
         if plan.near is None:
             return None
         rows = np.arange(first, len(self.problem.pool))
-        near = self._method.near_of(self.problem, self._states[base], plan, rows)
+        near = self._method.near_of(self.problem, self.states[base], plan, rows)
         return None if near is None else near.tolist()
 
     def round(self, k: int) -> Round:
         """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""
         if k not in self._described:
-            self._described[k] = self._method.describe(self.problem, self._states[k])
+            self._described[k] = self._method.describe(self.problem, self.states[k])
         return self._described[k]
 
     def estimator(self, k: int) -> Any:
         """Return the classifier of a closed round, which the method may know without looking at the pool."""
         if k in self._described:
             return self._described[k].estimator
-        return self._method.estimator_of(self.problem, self._states[k])
+        return self._method.estimator_of(self.problem, self.states[k])
 
     def returned(self, k: int) -> int | None:
         """Return the earlier round whose classifier a run that ends at a closed round returns; None if it returns its own."""
-        return self._method.returned_round(self.problem, self._states[k])
+        return self._method.returned_round(self.problem, self.states[k])
 
     def intervals(self, k: int) -> Later:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:
-            state = self._states[k]
+            state = self.states[k]
             self._intervals[k] = Later(lambda: self.stretched(k, self._method.intervals(self.problem, state)))
         return self._intervals[k]
 
@@ -203,7 +204,7 @@ class Replay:
         """Return what is known after the last closed round, if that costs no further fit; else None."""
         if not self._method.records_rounds:
             return None
-        state, round_ = self._states[-1], self.round(self.closed)
+        state, round_ = self.states[-1], self.round(self.closed)
         if any(plan.near is None for plan in state.plans()):
             return None
         found = self._method.intervals(self.problem, state)
@@ -218,7 +219,7 @@ class Replay:
 
     def recorded_round(self, k: int, known: Recorded) -> Round:
         """Return a closed round from what was recorded of it, without a classifier: nothing is fitted."""
-        found: Round = self._states[k].as_round(
+        found: Round = self.states[k].as_round(
             estimator=None, clip=known.clip, disagreement=known.disagreement, **dict(known.details)
         )
         return found
@@ -253,7 +254,7 @@ class Replay:
 
     def judged(self) -> tuple[Ints, Ints, Ints, Floats] | None:
         """Return the labelled rows as fits that have not seen them judge them, where the method can tell; else None."""
-        return self._method.judged(self.problem, self._states[-1])
+        return self._method.judged(self.problem, self.states[-1])
 
     def still_to_gain(self, more: int | None = None) -> float | None:
         """Return by how much the labels that are left may lower the error; None where it is too early to tell.
@@ -286,3 +287,8 @@ class Replay:
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.
         return np.random.default_rng([self._random_state, round_, purpose])
+
+
+def start_replay(problem: Problem, settings: Mapping[str, Any]) -> Replay:
+    """Return the replay of a session or campaign with these settings, at the log alone."""
+    return Replay(problem, settings["method"], settings["seed"], goals_of(settings), settings["label_budget"])

@@ -1,46 +1,152 @@
-"""The status, computed from the ledger."""
+"""The progress of a session or campaign: its numbers, how well annotators agree, and why there is no row to label."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from observal.journal.agreement import agreement
+import numpy as np
+
+from observal.checks import Ints
 from observal.journal.codec import describe_method
 from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
-from observal.journal.results import Status
+from observal.problem.objectives import objective_words
 
 CHOOSING = "Choosing the next rows…"
 
 
-def why_nothing(ledger: Ledger, annotator: str) -> str:
-    """Return why there is no row for an annotator, in words."""
-    if ledger.stopped:
-        return f"Nothing is left to ask: {ledger.stopped}."
-    rows = len(ledger.open_rows)
-    said = f"There is no row for {annotator} now: of the {rows} open {'row' if rows == 1 else 'rows'}, {_holders(ledger, ledger.open_rows)}."
-    return said if ledger.to_buy != 0 else f"{said} They use up the label budget; raise it with observal extend."
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement on the rows with at least two answers.
+
+    Parameters
+    ----------
+    rows : int
+        Rows with at least two answers.
+    share : float
+        The mean over these rows of the share of pairs of annotators who agree.
+    kappa : float, optional
+        The same, corrected for chance; None if annotators would always agree by chance.
+    kind : str
+        ``"Cohen"`` for two annotators, ``"Fleiss"`` for more.
+    """
+
+    rows: int
+    share: float
+    kappa: float | None
+    kind: str
 
 
-def why_ahead(ledger: Ledger, round_: int) -> str:
-    """Return why rows of a round were chosen ahead, in words; empty if they were not, or if the rounds before are closed by now."""
-    before = [row for row in ledger.open_rows if ledger.round_of[row] < round_]
-    base = ledger.bases[round_ - 1]
-    if base == round_ - 1 or not before:
-        return ""
-    return (
-        f"These rows were chosen ahead by the model of round {base}, because earlier rows are still open: "
-        f"{_holders(ledger, before)}."
-    )
+@dataclass(frozen=True)
+class Status:
+    """The progress of a session or campaign.
 
+    Parameters
+    ----------
+    n_logged, revealed, pool_rows : int
+        Rows of the log, those of them with a label, and rows of the pool.
+    features : int
+        Columns that the method sees.
+    classes : tuple
+        The label values, the positive one last.
+    label_budget : int, optional
+        How many labels may be bought.
+    labels, skipped : int
+        Rows with a label, and rows that were skipped.
+    round, round_rows, open_rows : int
+        The latest round, its number of rows, and how many of them are open; where several rounds are open, those of all of them.
+    held : mapping
+        Annotator → number of open rows they hold.
+    answers : mapping
+        Annotator → number of rows they labelled; skips do not count.
+    overlap, corrections : int
+        Annotators for each row, and answers that were corrected.
+    agreement : Agreement, optional
+        If annotators answered the same rows.
+    stopped : str
+        Why nothing is left to ask; empty if there may be more to ask.
+    method : str
+        The method, with the settings that are not the default.
+    random_state : int
+        Seed of all random numbers.
+    intervals : str
+        What intervals are about, and at which rounds they hold.
+    notes : tuple of str
+        How the data were read, and warnings.
+    objective : str
+        What the classifier is for; see :mod:`observal.problem.objectives`.
+    open_rounds : int
+        How many rounds are open; more than one if rows were chosen ahead.
+    """
 
-def _holders(ledger: Ledger, rows: Sequence[int]) -> str:
-    held = Counter(name for row in rows for name in ledger.holders.get(row, ()))
-    said = [f"{name} holds {count}" for name, count in sorted(held.items())]
-    if waiting := sum(not ledger.holders.get(row) for row in rows):
-        said.append(f"{waiting} wait for another annotator")
-    return ", ".join(said)
+    n_logged: int
+    revealed: int
+    pool_rows: int
+    features: int
+    classes: tuple[Any, ...]
+    label_budget: int | None
+    labels: int
+    skipped: int
+    round: int
+    round_rows: int
+    open_rows: int
+    held: Mapping[str, int]
+    answers: Mapping[str, int]
+    overlap: int
+    corrections: int
+    agreement: Agreement | None
+    stopped: str
+    method: str
+    random_state: int
+    intervals: str
+    notes: tuple[str, ...]
+    objective: str = "error"
+    open_rounds: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON, where the rows of the log are ``log_rows``."""
+        found = {"log_rows" if name == "n_logged" else name: value for name, value in asdict(self).items()}
+        return {**found, "held": dict(self.held), "answers": dict(self.answers)}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return pairs of a name and a text, for people."""
+        budget = f" of {self.label_budget}" if self.label_budget is not None else ""
+        lines = [
+            ("log", f"{self.n_logged} rows, {self.revealed} with a label"),
+            ("pool", f"{self.pool_rows} rows, {self.features} features"),
+            ("classes", self._classes()),
+            ("labels", f"{self.labels}{budget}"),
+        ]
+        if self.skipped:
+            lines.append(("skipped", f"{self.skipped} rows"))
+        if self.corrections:
+            lines.append(("corrected", f"{self.corrections} answers"))
+        done = self.round_rows - self.open_rows
+        rounds = str(self.round) if self.open_rounds < 2 else f"{self.round - self.open_rounds + 1} to {self.round}"
+        lines.append(("round", f"{rounds}: {done} of {self.round_rows} rows done" if self.round else "none yet"))
+        if self.held:
+            lines.append(("held", ", ".join(f"{name} {count}" for name, count in self.held.items())))
+        if self.answers:
+            lines.append(("answers", ", ".join(f"{name} {count}" for name, count in self.answers.items())))
+        if self.overlap > 1:
+            lines.append(("per row", f"{self.overlap} annotators, the majority decides"))
+        if self.agreement:
+            kappa = "not defined" if self.agreement.kappa is None else f"{self.agreement.kappa:.2f}"
+            kind = f"{self.agreement.kind}'s kappa {kappa}"
+            lines.append(("agreement", f"{self.agreement.share:.1%} on {self.agreement.rows} rows, {kind}"))
+        lines.append(("state", f"finished: {self.stopped}" if self.stopped else "not finished"))
+        lines.append(("method", f"{self.method}, seed {self.random_state}"))
+        if self.objective != "error":
+            lines.append(("objective", objective_words(self.objective, self.classes)))
+        lines.append(("intervals", self.intervals))
+        return lines + [("note", note) for note in self.notes]
+
+    def _classes(self) -> str:
+        named = ", ".join(str(value) for value in self.classes)
+        return f"{named}; {self.classes[-1]} is the positive class" if len(self.classes) == 2 else named
 
 
 def round_rows(ledger: Ledger) -> int:
@@ -77,3 +183,73 @@ def status_of(ledger: Ledger) -> Status:
         objective=goals_of(settings).objective,
         notes=tuple(settings["notes"]),
     )
+
+
+def why_nothing(ledger: Ledger, annotator: str) -> str:
+    """Return why there is no row for an annotator, in words."""
+    if ledger.stopped:
+        return f"Nothing is left to ask: {ledger.stopped}."
+    rows = len(ledger.open_rows)
+    said = f"There is no row for {annotator} now: of the {rows} open {'row' if rows == 1 else 'rows'}, {_holders(ledger, ledger.open_rows)}."
+    return said if ledger.to_buy != 0 else f"{said} They use up the label budget; raise it with observal extend."
+
+
+def why_ahead(ledger: Ledger, round_: int) -> str:
+    """Return why rows of a round were chosen ahead, in words; empty if they were not, or if the rounds before are closed by now."""
+    before = [row for row in ledger.open_rows if ledger.round_of[row] < round_]
+    base = ledger.bases[round_ - 1]
+    if base == round_ - 1 or not before:
+        return ""
+    return (
+        f"These rows were chosen ahead by the model of round {base}, because earlier rows are still open: "
+        f"{_holders(ledger, before)}."
+    )
+
+
+def _holders(ledger: Ledger, rows: Sequence[int]) -> str:
+    held = Counter(name for row in rows for name in ledger.holders.get(row, ()))
+    said = [f"{name} holds {count}" for name, count in sorted(held.items())]
+    if waiting := sum(not ledger.holders.get(row) for row in rows):
+        said.append(f"{waiting} wait for another annotator")
+    return ", ".join(said)
+
+
+def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -> Agreement | None:
+    """Return the agreement of annotators, or None if no row has two answers.
+
+    Parameters
+    ----------
+    responses : collection of mappings
+        For each row, annotator → class code; None is a skip and does not count.
+    n_classes : int
+        How many classes there are.
+
+    Notes
+    -----
+    With n_ij answers of class j among the m_i of row i, the row's share is P_i = Σ_j n_ij(n_ij − 1) / (m_i(m_i − 1)).
+    Fleiss: κ = (P̄ − P_e)/(1 − P_e) with P_e = Σ_j p_j² and p_j the share of class j in all answers; every row has the
+    same weight, whatever its m_i. Cohen: P_e = Σ_j p_j·q_j with p and q the two annotators' own shares.
+
+    Examples
+    --------
+    >>> agreement([{"ann": 1, "bob": 1}, {"ann": 0, "bob": 0}, {"ann": 1, "bob": 0}, {"ann": 1}], n_classes=2)
+    Agreement(rows=3, share=0.6666666666666666, kappa=0.4, kind='Cohen')
+    """
+    answered = [{name: code for name, code in row.items() if code is not None} for row in responses]
+    answered = [row for row in answered if len(row) > 1]
+    if not answered:
+        return None
+    counts: Ints = np.array([np.bincount(list(row.values()), minlength=n_classes) for row in answered], dtype=np.int64)
+    size = counts.sum(axis=1)
+    share = float(((counts * (counts - 1)).sum(axis=1) / (size * (size - 1))).mean())
+    names = sorted({name for row in answered for name in row})
+    if len(names) == 2:
+        codes = np.array([[row[name] for name in names] for row in answered])
+        one, other = (np.bincount(codes[:, k], minlength=n_classes) / len(codes) for k in (0, 1))
+        chance = float(one @ other)
+    else:
+        shares = counts.sum(axis=0) / counts.sum()
+        chance = float(shares @ shares)
+    # A chance of exactly 1 may be computed as slightly less.
+    kappa = None if chance > 1.0 - 1e-12 else round((share - chance) / (1.0 - chance), 12)
+    return Agreement(len(answered), share, kappa, "Cohen" if len(names) == 2 else "Fleiss")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from observal.diagnosis import diagnose
 from observal.files import check_target
+from observal.journal.engine import T
 from observal.journal.events import goals_of
-from observal.journal.reading import JournalReader
+from observal.journal.labelling import Labelling
+from observal.journal.status import Status
 from observal.problem.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
@@ -24,7 +25,7 @@ POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
 
 def write_campaign_report(
-    campaign: JournalReader,
+    campaign: Labelling[T],
     path: str | Path,
     title: str = "",
     command: str = "",
@@ -99,7 +100,7 @@ def write_campaign_report(
     )
 
 
-def _next_step(status: Any) -> str:
+def _next_step(status: Status) -> str:
     if not status.stopped:
         return "Label the rows that observal ask shows, or stop here: observal export writes the model."
     if status.label_budget is None or status.labels < status.label_budget:
@@ -107,11 +108,11 @@ def _next_step(status: Any) -> str:
     return "observal export writes the model. If the error is not good enough, raise the budget with observal extend."
 
 
-def _settings(status: Any) -> dict[str, str]:
-    shown = {
+def _settings(status: Status) -> dict[str, str]:
+    values = {
         "method": status.method,
         "objective": objective_words(status.objective, status.classes),
         "label budget": status.label_budget,
         "annotators per row": status.overlap,
     }
-    return {name: "none" if value is None else str(value) for name, value in shown.items()}
+    return {name: "none" if value is None else str(value) for name, value in values.items()}

@@ -14,16 +14,15 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from observal.campaign import Campaign
 from observal.errors import ObservalError
 from observal.journal.answers import WrittenAnswer
+from observal.journal.engine import Engine
 from observal.journal.events import goals_of
 from observal.journal.sql import people
-from observal.journal.sql.leases import ran_out, recall, remember, renew
+from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
 from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
-from observal.journal.telling import own_changes
 from observal.server.pool_view import PoolView
 from observal.server.worker import Worker
 
@@ -41,7 +40,7 @@ class Refused(ObservalError):
         self.status = status
 
 
-class Desk(Campaign):
+class Desk:
     """A campaign as the server sees it.
 
     Parameters
@@ -58,19 +57,19 @@ class Desk(Campaign):
 
     def __init__(self, where: str, title: str = "", lease: float = 15.0, images: Path | None = None) -> None:
         self.store = open_store(where, keep=True)
-        super().__init__(self.store)
+        self.engine = Engine(SqlJournal(self.store))
         self._lease = timedelta(minutes=lease)
         self._renewed: dict[str, datetime] = {}
         self._waiting: dict[str, datetime] = {}  # since when somebody waits for others
         self._tried = 0  # the journal's last entry when rows were last to be chosen ahead
         self.worker = Worker(where)
-        settings = self.settings
-        with self.store.reading() as transaction:
-            self.rows = PoolView.of(transaction, settings)
+        with self.engine.reading() as transaction:
+            settings = self.engine.ledger.settings
+            self.rows = PoolView.of(transaction.connection, settings)
         folder = images or (settings.get("show") or {}).get("images")
         self.images = None if folder is None else Path(folder)
         self.title = title or settings["label"]
-        self.id = self._read().first_digest[:12]
+        self.id = self.engine.ledger.first_digest[:12]
         # Two campaigns on one machine must not share a cookie.
         self.cookie = f"observal_{self.id}"
         self.worker.look()
@@ -84,31 +83,32 @@ class Desk(Campaign):
 
     def sign_in(self, link: str) -> str:
         """Swap a link's token for a cookie's."""
-        with self.store.writing() as transaction:
-            cookie = people.sign_in(transaction, link)
+        with self.store.writing() as connection:
+            cookie = people.sign_in(connection, link)
         if cookie is None:
             raise Refused(401, "This link is wrong, too old or was already used; ask for a new one.")
         return cookie
 
     @contextmanager
-    def _as(self, cookie: str | None, owner: bool = False, write: bool = False) -> Iterator[tuple[Any, Person]]:
+    def _as(
+        self, cookie: str | None, owner: bool = False, write: bool = False
+    ) -> Iterator[tuple[SqlTransaction, Person]]:
         """Yield a transaction and the person whose cookie it is."""
-        with self._writing() if write else self._journal.reading() as transaction:
-            me = people.who(transaction.stored, cookie) if cookie else None
+        with self.engine.writing() if write else self.engine.reading() as transaction:
+            me = people.who(transaction.connection, cookie) if cookie else None
             if me is None:
                 raise Refused(401, "You are not signed in; open the link that you were given, or ask for a new one.")
             if owner and me.role != "owner":
                 raise Refused(403, "Only an owner of the campaign may do this; ask one of them.")
-            if not write:
-                self._follow(transaction)
-            if len(self.rows) != self._ledger.settings["pool_rows"]:  # rows were added to the pool
-                self.rows = PoolView.of(transaction.stored, self._ledger.settings)
+            settings = self.engine.ledger.settings
+            if len(self.rows) != settings["pool_rows"]:  # rows were added to the pool
+                self.rows = PoolView.of(transaction.connection, settings)
             yield transaction, me
 
     def me(self, cookie: str | None) -> dict[str, Any]:
         """Return who is signed in, and what the campaign is about."""
         with self._as(cookie) as (_, person):
-            settings = self._ledger.settings
+            settings = self.engine.ledger.settings
             classes = [str(value) for value in settings["classes"]]
             about = {
                 "id": self.id,
@@ -133,13 +133,13 @@ class Desk(Campaign):
     def next_rows(self, cookie: str | None, n: int) -> dict[str, Any]:
         """Return at most `n` rows, first those the person already holds, and let them keep these for a while."""
         with self._as(cookie, write=True) as (transaction, me):
-            ledger = self._ledger
+            ledger = self.engine.ledger
             self._renew(transaction, me.name)
             holds, free = len(ledger.held_by(me.name)), ledger.free_for(me.name)
             if len(free) + holds < n and self._release_idle(transaction, me.name):
                 free = ledger.free_for(me.name)
             fair = ceil((holds + len(free)) / self._sharing(transaction, me.name))
-            self._hand_out(transaction, me.name, min(n, fair))
+            self.engine.hand_out(transaction, me.name, min(n, fair))
             held = ledger.held_by(me.name)[:n]
             choosing = self._to_choose()
             if choosing and (not self.worker.fitting or self.worker.failure):
@@ -155,51 +155,51 @@ class Desk(Campaign):
                 "progress": self._progress(me.name),
             }
 
-    def _sharing(self, transaction: Any, name: str) -> int:
+    def _sharing(self, transaction: SqlTransaction, name: str) -> int:
         """Return how many people may want the free rows: this one, and every other annotator. Nobody holds more than their share."""
-        others = people.list_people(transaction.stored)
+        others = people.list_people(transaction.connection)
         return 1 + sum(one.role == "annotator" and one.revoked is None and one.name != name for one in others)
 
-    def _renew(self, transaction: Any, name: str) -> None:
+    def _renew(self, transaction: SqlTransaction, name: str) -> None:
         """Renew somebody's lease; not at every answer, because answers come every second."""
         now = people.now()
         if name not in self._renewed or now - self._renewed[name] > self._lease / 20:
-            renew(transaction.stored, name, self._lease)
+            people.renew(transaction.connection, name, self._lease)
             self._renewed[name] = now
 
     def _to_choose(self) -> bool:
-        return not self._ledger.open_rows and not self._ledger.stopped
+        return not self.engine.ledger.open_rows and not self.engine.ledger.stopped
 
     def _chooses_ahead(self, name: str) -> bool:
         """Have rows chosen ahead for somebody who has waited for others, and return whether that is going on.
 
         If nothing has happened since it was tried, there are none to choose.
         """
-        if not self._may_plan_ahead(name):
+        if not self.engine.may_plan_ahead(name):
             self._waiting.pop(name, None)
             return False
         now = people.now()
         if now - self._waiting.setdefault(name, now) < PATIENCE:
             return False
         if not self.worker.fitting or self.worker.failure:
-            if self._tried == self._ledger.sequence and not self.worker.failure:
+            if self._tried == self.engine.ledger.sequence and not self.worker.failure:
                 return False
-            self._tried = self._ledger.sequence
+            self._tried = self.engine.ledger.sequence
             self.worker.look(name)
         return True
 
     def _why_no_rows(self, name: str, choosing: bool) -> str:
         if not choosing:
-            return why_nothing(self._ledger, name)
+            return why_nothing(self.engine.ledger, name)
         failure = self.worker.failure
         return f"The next rows could not be chosen ({failure}); trying again." if failure else CHOOSING
 
-    def _release_idle(self, transaction: Any, but: str) -> bool:
+    def _release_idle(self, transaction: SqlTransaction, but: str) -> bool:
         """Take back the rows of people whose lease has run out; return whether there were any."""
-        return sum(self._release(transaction, name) for name in ran_out(transaction.stored, but)) > 0
+        return sum(self.engine.release(transaction, name) for name in people.ran_out(transaction.connection, but)) > 0
 
     def _shown_rows(self, positions: list[int], name: str) -> list[dict[str, Any]]:
-        asked = self._shown(positions, name)
+        asked = self.engine.describe_rows(positions, name)
         self.rows.load(positions)
         return [
             {
@@ -216,15 +216,15 @@ class Desk(Campaign):
     def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
         """Store somebody's answers; None skips a row."""
 
-        def work(transaction: Any, me: Person) -> dict[str, Any]:
+        def work(transaction: SqlTransaction, me: Person) -> dict[str, Any]:
             for id_, _ in answers:
-                position = self._ledger.find(id_)
-                if position is not None and me.name not in self._ledger.given.get(position, ()):
+                position = self.engine.ledger.find(id_)
+                if position is not None and me.name not in self.engine.ledger.given.get(position, ()):
                     raise Refused(
                         403, f"Row {id_!r} was never given to you and nothing was stored; ask for rows first."
                     )
             written = [WrittenAnswer(id_, label, f"answer {k}") for k, (id_, label) in enumerate(answers, start=1)]
-            receipt = self._store(transaction, own_changes(written, self._ledger, me.name), me.name)
+            receipt = self.engine.tell_own(transaction, written, me.name)
             stored = {name: getattr(receipt, name) for name in ("labels", "skips", "corrected", "unchanged")}
             return {**stored, "progress": self._progress(me.name)}
 
@@ -233,13 +233,13 @@ class Desk(Campaign):
     def take_back(self, cookie: str | None, key: str) -> dict[str, Any]:
         """Undo somebody's latest answer or skip, and hand them the row again."""
 
-        def work(transaction: Any, me: Person) -> dict[str, Any]:
-            undone = self._undo(transaction, me.name)
+        def work(transaction: SqlTransaction, me: Person) -> dict[str, Any]:
+            undone = self.engine.undo(transaction, me.name)
             row, said = None, None
             if undone is not None:
                 said = {"id": str(undone.id), "label": None if undone.label is None else str(undone.label)}
-                position = self._ledger.find(undone.id)
-                held = [p for p in self._ledger.held_by(me.name) if p == position]
+                position = self.engine.ledger.find(undone.id)
+                held = [p for p in self.engine.ledger.held_by(me.name) if p == position]
                 row = next(iter(self._shown_rows(held, me.name)), None)
             return {"undone": said, "row": row, "progress": self._progress(me.name)}
 
@@ -248,8 +248,8 @@ class Desk(Campaign):
     def settle(self, cookie: str | None, key: str, id_: str, label: str | None) -> dict[str, Any]:
         """Decide a row, for an owner."""
 
-        def work(transaction: Any, me: Person) -> dict[str, Any]:
-            self._decide(transaction, id_, label, me.name)
+        def work(transaction: SqlTransaction, me: Person) -> dict[str, Any]:
+            self.engine.decide(transaction, id_, label, me.name)
             return {"id": id_, "decided": label, "progress": self._progress(me.name)}
 
         return self._once(cookie, key, ["review", id_, label], work, owner=True)
@@ -259,19 +259,19 @@ class Desk(Campaign):
         cookie: str | None,
         key: str,
         request: list[Any],
-        work: Callable[[Any, Person], dict[str, Any]],
+        work: Callable[[SqlTransaction, Person], dict[str, Any]],
         owner: bool = False,
     ) -> dict[str, Any]:
         """Do something once for each key; the reply is stored in the same transaction, and given again."""
         with self._as(cookie, owner, write=True) as (transaction, me):
-            first = recall(transaction.stored, me.name, key, request)
+            first = people.recall(transaction.connection, me.name, key, request)
             if first is not None:
                 return first
-            before, none_open = self._ledger.closed, not self._ledger.open_rows
+            before, none_open = self.engine.ledger.closed, not self.engine.ledger.open_rows
             self._renew(transaction, me.name)
             content = work(transaction, me)
-            remember(transaction.stored, me.name, key, request, content)
-        closed = self._ledger.closed != before or not self._ledger.open_rows
+            people.remember(transaction.connection, me.name, key, request, content)
+        closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
         if closed or none_open or request[0] != "tell" or content["corrected"]:
             self.worker.look()  # a round closed, or an answer of a closed one changed
         return content
@@ -279,7 +279,7 @@ class Desk(Campaign):
     # -- looking ------------------------------------------------------------------------------------------------
 
     def _progress(self, name: str) -> dict[str, Any]:
-        ledger = self._ledger
+        ledger = self.engine.ledger
         return {
             "labels": ledger.bought,
             "label_budget": ledger.settings["label_budget"],
@@ -294,7 +294,7 @@ class Desk(Campaign):
 
     def _per_hour(self) -> float | None:
         """Return how many answers an hour come in, from those of the last hour."""
-        told, now = self._ledger.told, people.now()
+        told, now = self.engine.ledger.told, people.now()
         recent = len(told) - bisect_left(told, people.stamp(-HOUR))
         if recent < 2:
             return None
@@ -304,7 +304,7 @@ class Desk(Campaign):
     def progress(self, cookie: str | None) -> dict[str, Any]:
         """Return how far the campaign is, and who did what."""
         with self._as(cookie) as (_, me):
-            found = status_of(self._ledger)
+            found = status_of(self.engine.ledger)
             names = sorted({*found.answers, *found.held})
             return {
                 "progress": self._progress(me.name),
@@ -320,9 +320,9 @@ class Desk(Campaign):
     def measured(self, cookie: str | None) -> dict[str, Any]:
         """Return the error after each closed round, as far as it is known, and what the stopping rule says."""
         with self._as(cookie):
-            goals, to_gain = goals_of(self._ledger.settings), self._ledger.to_gain
-            if self._ledger.stopped:
-                sentence = f"Nothing is left to ask: {self._ledger.stopped}."
+            goals, to_gain = goals_of(self.engine.ledger.settings), self.engine.ledger.to_gain
+            if self.engine.ledger.stopped:
+                sentence = f"Nothing is left to ask: {self.engine.ledger.stopped}."
             elif goals.tolerance is None:
                 sentence = "Labelling goes on until the budget is spent."
             elif to_gain is None:
@@ -338,7 +338,7 @@ class Desk(Campaign):
     def answered(self, cookie: str | None, every: bool, first: int = 0) -> dict[str, Any]:
         """Return the rows on which people disagree, undecided ones first; or all answered rows, the newest first."""
         with self._as(cookie, owner=True):
-            ledger = self._ledger
+            ledger = self.engine.ledger
             if every:
                 rows = sorted(ledger.times, key=lambda p: max(ledger.times[p].values(), default=""), reverse=True)
                 rows = [p for p in rows if ledger.responses.get(p)]
@@ -348,7 +348,7 @@ class Desk(Campaign):
             return {"rows": [self._reviewed(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
 
     def _reviewed(self, position: int) -> dict[str, Any]:
-        ledger = self._ledger
+        ledger = self.engine.ledger
 
         def label(code: int | None) -> str | None:
             return None if code is None else str(ledger.settings["classes"][code])
@@ -363,16 +363,16 @@ class Desk(Campaign):
 
     def entries(self, cookie: str | None) -> dict[str, Any]:
         """Return the last entries of the journal in words, for an owner."""
-        self.check_owner(cookie)
-        found = Campaign(self.store).history()[-MOST_ENTRIES:]
+        with self._as(cookie, owner=True) as (transaction, _):
+            found = self.engine.history(transaction)[-MOST_ENTRIES:]
         names = ("sequence", "time", "actor", "kind", "text")
         return {"entries": [{name: getattr(entry, name) for name in names} for entry in found]}
 
     def image_cell(self, cookie: str | None, position: int, number: int) -> str:
         """Return the text in a cell of images, if this person was given the row."""
         with self._as(cookie) as (_, me):
-            given = me.name in self._ledger.given.get(position, ())
-            if not given and (me.role != "owner" or position not in self._ledger.ids):
+            given = me.name in self.engine.ledger.given.get(position, ())
+            if not given and (me.role != "owner" or position not in self.engine.ledger.ids):
                 raise Refused(403, "This row was never given to you; ask for rows first.")
         try:
             cell = self.rows.cell(position, number)

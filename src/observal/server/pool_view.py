@@ -14,9 +14,9 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.journal.sql.chunks import read_whole_table
+from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.in_place import is_in_place, pool_in_place
 from observal.journal.sql.stored_problem import ROWS
-from observal.journal.sql.transaction import Transaction
 from observal.parquet import Parts
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
@@ -71,7 +71,7 @@ class PoolView:
         self._kinds = {name: self._kind(name) for name in self._names}
 
     @classmethod
-    def of(cls, transaction: Transaction, settings: Mapping[str, Any]) -> Self:
+    def of(cls, transaction: StoreConnection, settings: Mapping[str, Any]) -> Self:
         """Return the pool of a stored campaign; of one in place, rows are read when they are shown."""
         if not is_in_place(transaction):
             return cls(read_whole_table(transaction, ROWS), settings)

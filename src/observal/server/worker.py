@@ -163,7 +163,9 @@ class _Process:
 
     def _measure(self) -> bool:
         """Send the error of each closed round, the latest first; break off when the server asks for something else."""
-        replay = self._campaign._replayed()
+        engine = self._campaign.engine
+        with engine.reading() as transaction:
+            replay = engine.replay(transaction)
         rounds: dict[int, dict[str, Any]] = {k: _row(k, replay.bought(k), None) for k in range(replay.closed + 1)}
         for k in reversed(range(replay.closed + 1)):
             error = replay.intervals(k)["error"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.errors import NotACampaign
-from observal.journal.sql.transaction import Transaction
+from observal.journal.sql.connection import StoreConnection
 
 Progress = Callable[..., None] | None  # called with (steps done, number of steps, what is going on)
 
@@ -24,7 +24,7 @@ SMALLER = (np.int8, np.int16, np.int32, np.float32)  # types to try for a column
 TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are read at a time
 
 
-def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dict[str, Any]:
+def write_array(transaction: StoreConnection, name: str, array: NDArray[Any]) -> dict[str, Any]:
     """Store an array, packed where that saves a fifth, and return the dtype and shape that :func:`read_array` needs."""
     array = np.asarray(array)
     packed = None
@@ -37,7 +37,7 @@ def write_array(transaction: Transaction, name: str, array: NDArray[Any]) -> dic
 
 
 def write_arrays(
-    transaction: Transaction, arrays: dict[str, Any], progress: Progress, steps: int
+    transaction: StoreConnection, arrays: dict[str, Any], progress: Progress, steps: int
 ) -> dict[str, dict[str, Any]]:
     """Store the arrays that are there, and return their forms; `steps` is what storing takes in all."""
     forms = {}
@@ -49,7 +49,7 @@ def write_arrays(
     return forms
 
 
-def append_array(transaction: Transaction, name: str, array: NDArray[Any], form: dict[str, Any]) -> dict[str, Any]:
+def append_array(transaction: StoreConnection, name: str, array: NDArray[Any], form: dict[str, Any]) -> dict[str, Any]:
     """Store more rows of an array, in the same form, and return that form with its new shape."""
     block = np.ascontiguousarray(array, dtype=np.dtype(form["dtype"]))
     chunk, first = len(transaction.first_rows(name)), form["shape"][0]
@@ -66,7 +66,7 @@ def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
         yield first, array[first : first + step]
 
 
-def read_array(transaction: Transaction, name: str, form: dict[str, Any]) -> NDArray[Any]:
+def read_array(transaction: StoreConnection, name: str, form: dict[str, Any]) -> NDArray[Any]:
     """Return a stored array."""
     dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
     firsts = transaction.first_rows(name)
@@ -136,12 +136,12 @@ def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     return out.reshape(shape)
 
 
-def append_table(transaction: Transaction, name: str, table: Any, first_row: int) -> None:
+def append_table(transaction: StoreConnection, name: str, table: Any, first_row: int) -> None:
     """Store more rows of an Arrow table; `first_row` is the number of rows that it has."""
     write_table(transaction, name, table, len(transaction.first_rows(name)), first_row)
 
 
-def write_table(transaction: Transaction, name: str, table: Any, first_chunk: int = 0, first_row: int = 0) -> None:
+def write_table(transaction: StoreConnection, name: str, table: Any, first_chunk: int = 0, first_row: int = 0) -> None:
     """Store an Arrow table, compressed."""
     import pyarrow as pa
 
@@ -154,7 +154,7 @@ def write_table(transaction: Transaction, name: str, table: Any, first_chunk: in
         transaction.write_chunk(name, chunk, first_row + first, _to_bytes(table.slice(first, step)))
 
 
-def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> Any:
+def read_rows(transaction: StoreConnection, name: str, positions: Sequence[int]) -> Any:
     """Return some rows of a stored table, in the order given."""
     import pyarrow as pa
 
@@ -170,7 +170,7 @@ def read_rows(transaction: Transaction, name: str, positions: Sequence[int]) -> 
     return pa.concat_tables(rows or [tables[0].slice(0, 0)], promote_options="permissive")
 
 
-def read_whole_table(transaction: Transaction, name: str) -> Any:
+def read_whole_table(transaction: StoreConnection, name: str) -> Any:
     """Return a stored table."""
     import pyarrow as pa
 

@@ -17,8 +17,8 @@ from observal.errors import InvalidInput
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.sql.chunks import append_array, append_table
+from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.stored_problem import ROWS, storable_ids
-from observal.journal.sql.transaction import Transaction
 from observal.problem.data import Pool
 from observal.problem.problem import Problem
 
@@ -78,7 +78,7 @@ def near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int] | No
     return [replay.near(plan, base, first) for plan, base in zip(ledger.plans, ledger.bases, strict=True)]
 
 
-def write_more(stored: Transaction, forms: Mapping[str, Any], more: Pool, rows: Any) -> dict[str, Any]:
+def write_more(stored: StoreConnection, forms: Mapping[str, Any], more: Pool, rows: Any) -> dict[str, Any]:
     """Store more pool rows after the others, and return the dtypes and shapes of all arrays."""
     import pyarrow as pa
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from observal.checks import Ints, sealed
 from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
-from observal.journal.sql.transaction import Transaction
+from observal.journal.sql.connection import StoreConnection
 from observal.parquet import Parts
 from observal.parquet.files import Part, require_unchanged
 from observal.parquet.vectors import CodedLabels, LazyIds
@@ -31,7 +31,7 @@ WHERE = "parts"
 ARRAYS = {"log.codes", "log.propensity", "pool.propensity"}
 
 
-def write_in_place(transaction: Transaction, problem: Problem, progress: Progress = None) -> dict[str, Any]:
+def write_in_place(transaction: StoreConnection, problem: Problem, progress: Progress = None) -> dict[str, Any]:
     """Store propensities, labels and where the parts are; return the dtypes and shapes that :func:`read_in_place` needs."""
     logged, pool = problem.logged, problem.pool
     vectors: dict[str, Any] = {
@@ -50,12 +50,12 @@ def write_in_place(transaction: Transaction, problem: Problem, progress: Progres
     return forms
 
 
-def is_in_place(transaction: Transaction) -> bool:
+def is_in_place(transaction: StoreConnection) -> bool:
     """Tell whether a campaign's tables stay in their files."""
     return transaction.has_chunk(WHERE, 0)
 
 
-def _rows(transaction: Transaction) -> tuple[tuple[Parts, Parts], tuple[LazyIds, LazyIds]]:
+def _rows(transaction: StoreConnection) -> tuple[tuple[Parts, Parts], tuple[LazyIds, LazyIds]]:
     """Return log and pool without features, and their ids."""
     try:
         where = json.loads(transaction.read_chunk(WHERE, 0))
@@ -81,7 +81,7 @@ def _part(fields: Any) -> Part:
 
 
 def read_in_place(
-    transaction: Transaction,
+    transaction: StoreConnection,
     forms: dict[str, Any],
     classes: list[Any],
     encoder: Any,
@@ -100,17 +100,17 @@ def read_in_place(
     )
 
 
-def in_place_ids(transaction: Transaction, positions: Ints) -> NDArray[Any]:
+def in_place_ids(transaction: StoreConnection, positions: Ints) -> NDArray[Any]:
     """Return the ids of some pool rows."""
     return np.asarray(_rows(transaction)[1][1][positions])
 
 
-def pool_in_place(transaction: Transaction) -> Parts:
+def pool_in_place(transaction: StoreConnection) -> Parts:
     """Return the pool without features; its ``raw_rows`` are as they are in the files."""
     return _rows(transaction)[0][1]
 
 
-def check_parts(transaction: Transaction) -> None:
+def check_parts(transaction: StoreConnection) -> None:
     """Compare every part with its checksum, also those that this process has compared before."""
     rows, _ = _rows(transaction)
     for part in (part for one in rows for part in one.parts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -15,13 +15,16 @@ from observal.journal.codec import decode_method, decode_plan, decode_recorded, 
 from observal.journal.events import Event, check_payload, extended, require
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_rows
+from observal.journal.sql.connection import StoreConnection, damaged
 from observal.journal.sql.in_place import ARRAYS as _IN_PLACE
 from observal.journal.sql.in_place import in_place_ids, is_in_place, pool_in_place, read_in_place
 from observal.journal.sql.store import Store
 from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
-from observal.journal.sql.transaction import Transaction, damaged
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.problem import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _COSTS = {"log.cost", "pool.cost"}
@@ -39,29 +42,29 @@ class SqlJournal:
     @contextmanager
     def reading(self) -> Iterator[SqlTransaction]:
         """Yield a transaction that sees one state of the campaign and changes nothing."""
-        with self._store.reading() as transaction:
-            yield SqlTransaction(transaction, self.name)
+        with self._store.reading() as connection:
+            yield SqlTransaction(connection, self.name)
 
     @contextmanager
     def writing(self) -> Iterator[SqlTransaction]:
         """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
-        with self._store.writing() as transaction:
-            yield SqlTransaction(transaction, self.name)
+        with self._store.writing() as connection:
+            yield SqlTransaction(connection, self.name)
 
 
 class SqlTransaction:
-    """What can be done with the journal within one transaction."""
+    """A transaction on the journal of a database; `connection` also gives access to its other tables."""
 
     durable = True
 
-    def __init__(self, stored: Transaction, name: str) -> None:
-        self.stored = stored
+    def __init__(self, connection: StoreConnection, name: str) -> None:
+        self.connection = connection
         self._name = name
 
     def events(self, ledger: Ledger) -> list[Event]:
         """Return the events that a ledger has not followed yet; one that observal cannot have written raises NotACampaign."""
-        found, settings, data = [], ledger.settings, ledger.data_digest
-        for event in self.stored.events(ledger.sequence, ledger.digest):
+        events, settings, data = [], ledger.settings, ledger.data_digest
+        for event in self.connection.events(ledger.sequence, ledger.digest):
             try:
                 payload = _decoded(event.kind, event.payload)
                 check_payload(event.kind, payload, settings)
@@ -78,32 +81,32 @@ class SqlTransaction:
             if event.kind in ("created", "extended"):
                 data = payload.get("data", data)
             settings = payload if event.kind == "created" else settings
-            found.append(replace(event, payload=payload))
-        if data != self.stored.data_digest():
+            events.append(replace(event, payload=payload))
+        if data != self.connection.data_digest():
             raise damaged(self._name, "chunks of its data were changed, added or removed")
-        return found
+        return events
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
         """Add an event and return it; it counts once the transaction is committed."""
         encoded = {name: encode_entry(value) if name in _ENCODED else value for name, value in payload.items()}
-        return replace(self.stored.append(actor, kind, encoded), payload=payload)
+        return replace(self.connection.append(actor, kind, encoded), payload=payload)
 
     def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows are numbered, which is faster."""
         groups = ColumnGroups.from_dict(settings["column_groups"])
         if settings.get("in_place"):
-            return read_in_place(self.stored, settings["arrays"], settings["classes"], settings["encoder"], groups)
-        return read_problem(self.stored, settings["arrays"], settings["classes"], with_ids, groups)
+            return read_in_place(self.connection, settings["arrays"], settings["classes"], settings["encoder"], groups)
+        return read_problem(self.connection, settings["arrays"], settings["classes"], with_ids, groups)
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""
-        return (in_place_ids if is_in_place(self.stored) else read_pool_ids)(self.stored, positions)
+        return (in_place_ids if is_in_place(self.connection) else read_pool_ids)(self.connection, positions)
 
-    def pool_rows(self, positions: list[int]) -> Any:
+    def pool_rows(self, positions: list[int]) -> pa.Table:
         """Return some pool rows as they are in the table, as an Arrow table."""
-        if is_in_place(self.stored):
-            return pool_in_place(self.stored).raw_rows(positions)
-        return read_rows(self.stored, ROWS, positions)
+        if is_in_place(self.connection):
+            return pool_in_place(self.connection).raw_rows(positions)
+        return read_rows(self.connection, ROWS, positions)
 
 
 def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
 from observal.files import check_target, remove_stale
+from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.schema import SCHEMA, create_schema, schema_version
-from observal.journal.sql.transaction import Transaction
 
 PATIENCE = 120  # seconds that a command waits for other writers
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
@@ -39,13 +39,13 @@ class Store:
         self._engine.dispose()
 
     @contextmanager
-    def reading(self) -> Iterator[Transaction]:
+    def reading(self) -> Iterator[StoreConnection]:
         """Yield a transaction that sees one state of the campaign and changes nothing."""
         with sentences(self.name), self._engine.connect() as connection, connection.begin():
-            yield Transaction(connection, self.name)
+            yield StoreConnection(connection, self.name)
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
+    def writing(self) -> Iterator[StoreConnection]:
         """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
         if self._read_only:
             raise CampaignUnavailable(
@@ -53,7 +53,7 @@ class Store:
                 "copy it to a folder where you may write, or get write permission."
             )
         with _write(self._engine, self.name) as connection:
-            yield Transaction(connection, self.name)
+            yield StoreConnection(connection, self.name)
 
 
 def refuse_existing(where: str | Path) -> None:
@@ -66,7 +66,7 @@ def refuse_existing(where: str | Path) -> None:
             raise InvalidInput(f"The folder {address.parent} for {address.name} does not exist; make it first.")
 
 
-def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store:
+def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> Store:
     """Make a new database and fill it; after an interruption or an error there is no file at that path.
 
     Examples
@@ -83,7 +83,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
         with _write(store._engine, store.name) as connection:
             _refuse_existing(schema_version(connection) is not None, store.name)
             create_schema(connection)
-            fill(Transaction(connection, store.name))
+            fill(StoreConnection(connection, store.name))
         return store
     refuse_existing(address)
     remove_stale(address)
@@ -93,7 +93,7 @@ def create_store(where: str | Path, fill: Callable[[Transaction], Any]) -> Store
         with sentences(str(address)):
             with engine.connect() as connection, connection.begin():
                 create_schema(connection)
-                fill(Transaction(connection, str(address)))
+                fill(StoreConnection(connection, str(address)))
             with engine.connect() as connection:
                 # Not earlier: while the file is being filled, a write-ahead log would write everything twice.
                 connection.connection.execute("PRAGMA journal_mode=WAL")

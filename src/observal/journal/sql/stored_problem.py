@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from observal.checks import Ints
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, read_rows, read_whole_table, write_arrays, write_table
-from observal.journal.sql.transaction import Transaction
+from observal.journal.sql.connection import StoreConnection
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import class_array
@@ -21,13 +21,13 @@ SOME = 1000  # up to so many rows are read by themselves; for more, the whole ta
 
 
 def write_problem(
-    transaction: Transaction, logged: LoggedData, pool: Pool, rows: Any, progress: Progress = None
+    transaction: StoreConnection, logged: LoggedData, pool: Pool, rows: Any, progress: Progress = None
 ) -> dict[str, Any]:
     """Store log and pool, and the pool's raw `rows` for people; return the dtypes and shapes that :func:`read_problem` needs.
 
     Parameters
     ----------
-    transaction : Transaction
+    transaction : StoreConnection
         One that may write.
     logged, pool : LoggedData, Pool
         With dense features.
@@ -62,7 +62,7 @@ def write_problem(
 
 
 def read_problem(
-    transaction: Transaction,
+    transaction: StoreConnection,
     forms: dict[str, Any],
     classes: list[Any],
     with_ids: bool = True,
@@ -81,7 +81,7 @@ def read_problem(
 
 
 def _read_problem(
-    transaction: Transaction, forms: dict[str, Any], classes: list[Any], with_ids: bool, groups: ColumnGroups | None
+    transaction: StoreConnection, forms: dict[str, Any], classes: list[Any], with_ids: bool, groups: ColumnGroups | None
 ) -> Problem:
     arrays = {name: read_array(transaction, name, form) for name, form in forms.items()}
     values = class_array(classes)
@@ -122,12 +122,12 @@ def storable_ids(ids: NDArray[Any], what: str) -> Any:
         raise InvalidInput(f"{what} must have ids that are valid text, but one is not; rename it.") from None
 
 
-def read_pool_ids(transaction: Transaction, positions: Ints) -> NDArray[Any]:
+def read_pool_ids(transaction: StoreConnection, positions: Ints) -> NDArray[Any]:
     """Return the ids of some pool rows; the chunks that hold them are read, and no others."""
     if positions.size > SOME:
         return np.asarray(_ids(transaction, "pool.ids")[positions])
     return np.asarray(read_rows(transaction, "pool.ids", positions.tolist()).column("id").to_numpy())
 
 
-def _ids(transaction: Transaction, name: str) -> NDArray[Any]:
+def _ids(transaction: StoreConnection, name: str) -> NDArray[Any]:
     return np.asarray(read_whole_table(transaction, name).column("id").to_numpy())

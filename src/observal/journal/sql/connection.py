@@ -1,4 +1,4 @@
-"""What can be done within one transaction: follow and extend the journal, read and write chunks of data, and notice damage."""
+"""A connection to a campaign's database, for one transaction: rows of the journal, chunks of data, and digests that reveal damage."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from observal.journal.sql.integrity import START, chunk_digest, data_digest, ent
 from observal.journal.sql.schema import data, digest_of_chunk, head, journal
 
 
-class Transaction:
-    """What can be done within one transaction."""
+class StoreConnection:
+    """A connection to a campaign's database, for one transaction."""
 
-    def __init__(self, connection: sa.Connection, name: str) -> None:
-        self._connection = connection
+    def __init__(self, database: sa.Connection, name: str) -> None:
+        self.database = database
         self._name = name
 
     def execute(self, statement: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
         """Run a statement on one of the tables that serve the labelling page."""
-        return self._connection.execute(statement, values)
+        return self.database.execute(statement, values)
 
     def events(self, after: int = 0, digest: str = START) -> list[Event]:
         """Return the journal's events after a sequence number, in order; `digest` is that of the event before them.
@@ -34,7 +34,7 @@ class Transaction:
         """
         query = sa.select(journal).where(journal.c.sequence > after).order_by(journal.c.sequence)
         found = []
-        for number, row in enumerate(self._connection.execute(query), start=after + 1):
+        for number, row in enumerate(self.database.execute(query), start=after + 1):
             try:
                 digest = entry_digest(digest, row.sequence, row.time, row.actor, row.kind, row.payload)
                 payload = json.loads(row.payload) if digest == row.digest and number == row.sequence else None
@@ -55,14 +55,14 @@ class Transaction:
         text = json.dumps(payload, ensure_ascii=True, allow_nan=False)
         digest = entry_digest(before, last + 1, time, actor, kind, text)
         row = {"sequence": last + 1, "time": time, "actor": actor, "kind": kind, "payload": text, "digest": digest}
-        self._connection.execute(sa.insert(journal), row)
-        self._connection.execute(sa.delete(head))
-        self._connection.execute(sa.insert(head), {"sequence": last + 1, "digest": digest})
+        self.database.execute(sa.insert(journal), row)
+        self.database.execute(sa.delete(head))
+        self.database.execute(sa.insert(head), {"sequence": last + 1, "digest": digest})
         return Event(last + 1, time, actor, kind, payload, digest)
 
     def _head(self) -> tuple[int, str]:
         """Return the sequence number and digest of the last event."""
-        rows = self._connection.execute(sa.select(head)).all()
+        rows = self.database.execute(sa.select(head)).all()
         if len(rows) > 1 or not all(isinstance(row.sequence, int) and isinstance(row.digest, str) for row in rows):
             raise self._damaged("the record of the journal's last entry was changed")
         return (rows[0].sequence, rows[0].digest) if rows else (0, START)
@@ -71,9 +71,9 @@ class Transaction:
         """Store one chunk of the data."""
         self.__dict__.pop("_digests", None)  # they are read again
         row = {"name": name, "chunk": chunk, "first_row": first_row, "content": content}
-        self._connection.execute(sa.insert(data), row)
+        self.database.execute(sa.insert(data), row)
         digest = chunk_digest(name, chunk, first_row, content)
-        self._connection.execute(sa.insert(digest_of_chunk), {"name": name, "chunk": chunk, "digest": digest})
+        self.database.execute(sa.insert(digest_of_chunk), {"name": name, "chunk": chunk, "digest": digest})
 
     def data_digest(self) -> str:
         """Return the digest of all data, from the digests of the chunks; the chunks themselves are not read."""
@@ -89,7 +89,7 @@ class Transaction:
 
     @cached_property
     def _digests(self) -> dict[tuple[str, int], str]:
-        found = self._connection.execute(sa.select(digest_of_chunk)).all()
+        found = self.database.execute(sa.select(digest_of_chunk)).all()
         if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in found):
             raise self._damaged("the digests of its data were changed")
         return {(row.name, row.chunk): row.digest for row in found}
@@ -97,7 +97,7 @@ class Transaction:
     def first_rows(self, name: str) -> list[int]:
         """Return the first row of each chunk of `name`."""
         query = sa.select(data.c.chunk, data.c.first_row).where(data.c.name == name).order_by(data.c.chunk)
-        found = self._connection.execute(query).all()
+        found = self.database.execute(query).all()
         firsts = [row.first_row for row in found]
         if [(name, row.chunk) for row in found] != [key for key in self.chunk_names() if key[0] == name]:
             raise self._damaged(f"a chunk of its {name} is missing or was added")
@@ -112,7 +112,7 @@ class Transaction:
     def read_chunk(self, name: str, chunk: int) -> bytes:
         """Return one chunk of the data; one that was changed raises NotACampaign."""
         query = sa.select(data.c.first_row, data.c.content).where(data.c.name == name, data.c.chunk == chunk)
-        row = self._connection.execute(query).one_or_none()
+        row = self.database.execute(query).one_or_none()
         if row is None or not isinstance(row.content, bytes | memoryview):
             raise self._damaged(f"chunk {chunk} of its {name} is missing")
         content = bytes(row.content)
@@ -122,9 +122,9 @@ class Transaction:
 
     def structure_problem(self) -> str:
         """Return the first error that SQLite's own check of the file finds; empty if there is none, and on PostgreSQL."""
-        if self._connection.dialect.name != "sqlite":
+        if self.database.dialect.name != "sqlite":
             return ""
-        found = str(self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
+        found = str(self.database.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
         return "" if found == "ok" else " ".join(found.split())
 
     def _damaged(self, what: str) -> NotACampaign:

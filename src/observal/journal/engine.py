@@ -1,0 +1,572 @@
+"""The engine: buying labels over a journal, wherever the journal is stored.
+
+An engine holds a journal, the ledger that its events add up to, and the method's states. Its verbs work inside a transaction that the caller
+opens, so a caller can store something of its own together with them:
+
+    with engine.writing() as transaction:
+        assignment = engine.ask(transaction, 5, "ann")
+
+:class:`observal.Session`, :class:`observal.Campaign`, the server's desk and the notebook widget each hold one. State changes only by appending to the
+journal, and what a block appends is stored when the block ends; a block that raises stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from observal.checks import Ints, check_whole
+from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
+from observal.intervals.measures import judged_by
+from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
+from observal.journal.events import OBSERVAL, Event, goals_of
+from observal.journal.history import Entry, describe_events
+from observal.journal.ledger import Ledger
+from observal.journal.receipts import Assignment, Receipt, Undone
+from observal.journal.replay import Replay, start_replay
+from observal.journal.settings import check_annotator, observal_version
+from observal.journal.status import why_ahead, why_nothing
+from observal.parquet.executors import executor_of
+from observal.problem.interval import Interval
+from observal.problem.plan import ACTION_NAMES, Plan, Stop
+from observal.problem.problem import Problem
+from observal.problem.result import Recorded, RunResult
+from observal.problem.table import Table
+from observal.tables.formats import Format
+
+
+class Transaction(Protocol):
+    """What a journal offers while it is read or written; `durable` says whether another process may read it later."""
+
+    durable: bool
+
+    def events(self, ledger: Ledger) -> list[Event]:
+        """Return the events that a ledger has not followed yet."""
+        ...
+
+    def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
+        """Add an event and return it; it counts once the block has ended."""
+        ...
+
+    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+        """Return log and pool; without ids, rows may be numbered instead."""
+        ...
+
+    def pool_ids(self, positions: Ints) -> NDArray[Any]:
+        """Return the ids of some pool rows."""
+        ...
+
+
+T = TypeVar("T", bound=Transaction)
+T_co = TypeVar("T_co", bound=Transaction, covariant=True)
+
+
+class Journal(Protocol[T_co]):
+    """Where events are stored: in memory or in a database."""
+
+    name: str
+
+    def reading(self) -> AbstractContextManager[T_co]:
+        """Yield a transaction that sees one state and changes nothing."""
+        ...
+
+    def writing(self) -> AbstractContextManager[T_co]:
+        """Yield a transaction that no other writer overlaps; a block that raises stores nothing."""
+        ...
+
+
+class Engine(Generic[T]):
+    """Buying labels over a journal.
+
+    Parameters
+    ----------
+    journal : Journal
+        Where events are stored.
+    executor : optional
+        What reads and computes on rows that stay in Parquet: see :func:`observal.parquet.executor_of`.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        What the journal's events add up to, as of the latest transaction.
+    """
+
+    def __init__(self, journal: Journal[T], executor: object = None) -> None:
+        self.journal = journal
+        self.ledger = Ledger()
+        self._replay: Replay | None = None
+        self._executor = executor
+
+    # -- transactions -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[T]:
+        """Yield a transaction that sees one state of the journal, after bringing the ledger up to date."""
+        with self.journal.reading() as transaction:
+            self._follow(transaction)
+            yield transaction
+
+    @contextmanager
+    def writing(self) -> Iterator[T]:
+        """Yield a transaction that may append and that no other writer overlaps, after bringing the ledger up to date."""
+        before = -1
+        try:
+            with self.journal.writing() as transaction:
+                before = self._follow(transaction).sequence
+                yield transaction
+        except BaseException:
+            if self.ledger.sequence != before:
+                self.ledger = Ledger()  # it followed events that were then not stored
+            raise
+
+    def append(self, transaction: T, actor: str, kind: str, payload: Mapping[str, Any]) -> None:
+        """Write an event; the ledger follows it without reading it back."""
+        self.ledger.follow([transaction.append(actor, kind, payload)])
+
+    def read(self) -> Ledger:
+        """Return the ledger, up to date."""
+        with self.reading():
+            return self.ledger
+
+    def _follow(self, transaction: T) -> Ledger:
+        try:
+            self.ledger.follow(transaction.events(self.ledger))
+        except BaseException:
+            self.ledger = Ledger()  # it may have followed some of the events
+            raise
+        return self.ledger
+
+    # -- opening rounds -----------------------------------------------------------------------------------------
+
+    def open_round(self, annotator: str | None = None) -> bool:
+        """Open the next round if none is open, and return whether there are rows to ask about.
+
+        Rows are chosen while others can write. They are stored only if they are still needed, and if no answer that they depend on has
+        changed in the meantime; otherwise they are chosen again.
+
+        Parameters
+        ----------
+        annotator : str, optional
+            An annotator who waits for rows: if others hold all of them, the next round is chosen ahead.
+        """
+        while True:
+            with self.reading() as reading:
+                ledger = self.ledger
+                if ledger.recorded_stop or (ledger.open_rows and not self.may_plan_ahead(annotator)):
+                    return not ledger.recorded_stop
+                inputs = self._plan_inputs()
+                kind, payload = self.next_event(reading)
+                if ledger.open_rows and kind != "round":
+                    return True
+            with self.writing() as writing:
+                needed = not self.ledger.open_rows or self.may_plan_ahead(annotator)
+                if needed and self._plan_inputs() == inputs:
+                    self.append(writing, OBSERVAL, kind, payload)
+
+    def may_plan_ahead(self, annotator: str | None) -> bool:
+        """Return whether more rows can be chosen for an annotator who has to wait for others.
+
+        Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
+        """
+        ledger = self.ledger
+        rows_left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings["pool_rows"]
+        able = rows_left and ledger.settings["method"].plans_ahead
+        return bool(
+            able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
+        )
+
+    def model_inputs(self) -> tuple[int, int, int, dict[int, int | None]]:
+        """Return what the models of all rounds depend on: the pool, the plans, and the labels of closed rounds."""
+        ledger, closed = self.ledger, self.ledger.closed
+        labels = {row: code for row, code in ledger.labels.items() if ledger.round_of[row] <= closed}
+        return ledger.settings["pool_rows"], len(ledger.plans), closed, labels
+
+    def _plan_inputs(self) -> tuple[object, ...]:
+        """Return what the next plan depends on: the models so far, and how many labels may still be bought."""
+        return *self.model_inputs(), self.ledger.to_buy
+
+    def next_event(self, transaction: T) -> tuple[str, dict[str, Any]]:
+        """Return the kind and payload of the next event: the method's next plan, or why there is none.
+
+        While a round is open, the plan is one ahead: by the model of the last closed round, from the rows that no plan has taken. Whether
+        enough labels are bought is asked once after each closed round.
+        """
+        ledger = self.ledger
+        reason, closed, to_gain = ledger.stopped, ledger.closed, None
+        if not reason and closed > ledger.base:
+            to_gain = self._forecast_gain(transaction)
+            reason = self._reason_to_stop(transaction, to_gain)
+        plan = Stop(reason) if reason else self.replay(transaction).next_plan(ledger.plans[closed:])
+        if isinstance(plan, Stop):
+            return "finished", {"reason": plan.reason}
+        if ledger.to_buy is not None:
+            plan = plan.cut(ledger.to_buy)
+        if ahead := closed < len(ledger.plans):
+            plan = replace(
+                plan, reasons=tuple(f"{why} (chosen ahead by the model of round {closed})" for why in plan.reasons)
+            )
+        ids = transaction.pool_ids(plan.asked).tolist()
+        payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
+        payload |= {"base": closed} if ahead else {}
+        if transaction.durable and closed not in ledger.recorded and (record := self.replay(transaction).record()):
+            payload["recorded"] = record
+        return "round", payload if to_gain is None else {**payload, "to_gain": to_gain}
+
+    def _forecast_gain(self, transaction: T) -> float | None:
+        """Return what the labels that are left may gain, if the run is to stop by that."""
+        settings = self.ledger.settings
+        if goals_of(settings).tolerance is None or not settings["method"].stops_early:
+            return None
+        return self.replay(transaction).still_to_gain()
+
+    def _reason_to_stop(self, transaction: T, to_gain: float | None) -> str:
+        """Return why enough labels are bought; empty if they are not."""
+        goals = goals_of(self.ledger.settings)
+        # One low forecast may be chance: the one before must have been low as well.
+        forecasts = [share for share in (to_gain, self.ledger.to_gain) if share is not None]
+        if goals.tolerance is not None and len(forecasts) == 2 and max(forecasts) < goals.tolerance:
+            return f"more labels are unlikely to gain more than {100 * goals.tolerance:g} points"
+        if goals.width is not None:
+            replay = self.replay(transaction)
+            error = replay.intervals(replay.closed)["error"]
+            if error.high - error.low < goals.width:
+                return f"the interval for the error is narrower than {100 * goals.width:g} points"
+        return ""
+
+    # -- handing out rows ---------------------------------------------------------------------------------------
+
+    def ask(self, transaction: T, n: int | None, annotator: str) -> Assignment:
+        """Hand out at most `n` open rows, first those the annotator already holds.
+
+        If none is open, open a round; if others hold all of them, choose the next round ahead.
+        """
+        ledger = self.ledger
+        check_annotator(annotator, ledger.overlap)
+        if ledger.open_rows and self.may_plan_ahead(annotator):
+            kind, payload = self.next_event(transaction)
+            if kind == "round":
+                self.append(transaction, OBSERVAL, kind, payload)
+        # A plan may ask about no row at all; then the next one is made.
+        while not ledger.open_rows and not ledger.recorded_stop:
+            self.append(transaction, OBSERVAL, *self.next_event(transaction))
+        self.hand_out(transaction, annotator, n)
+        return self.describe_rows(ledger.held_by(annotator)[:n], annotator)
+
+    def hand_out(self, transaction: T, annotator: str, n: int | None) -> None:
+        """Give an annotator free rows until they hold `n`, or all of them."""
+        n_held = len(self.ledger.held_by(annotator))
+        if rows := self.ledger.free_for(annotator, None if n is None else max(0, n - n_held)):
+            self.append(transaction, annotator, "asked", {"rows": rows})
+
+    def release(self, transaction: T, annotator: str) -> int:
+        """Take back the open rows that an annotator holds; return how many."""
+        rows = self.ledger.held_by(annotator)
+        if rows:
+            self.append(transaction, OBSERVAL, "released", {"annotator": annotator, "rows": rows})
+        return len(rows)
+
+    def describe_rows(self, positions: list[int], annotator: str) -> Assignment:
+        """Return pool rows that were asked about with how they were chosen; if there are none, why an annotator has none."""
+        ledger = self.ledger
+        if not positions:
+            return Assignment([], [], [], [], [], [], why_nothing(ledger, annotator))
+        rounds, chances, reasons = [ledger.round_of[position] for position in positions], [], []
+        for position, round_ in zip(positions, rounds, strict=True):
+            plan = ledger.plans[round_ - 1]
+            at = int(np.flatnonzero(plan.positions == position)[0])
+            chances.append(float(plan.query_probability[at]))
+            reasons.append(plan.reasons[plan.reason[at]])
+        models = [ledger.bases[round_ - 1] for round_ in rounds]
+        note = why_ahead(ledger, max(rounds))
+        return Assignment(positions, [ledger.ids[p] for p in positions], rounds, models, chances, reasons, note)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def tell(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str, correct: bool = False) -> Receipt:
+        """Store answers; if one is wrong, refuse all. With `correct`, an answer may replace an earlier one."""
+        check_annotator(annotator, self.ledger.overlap)
+
+        def pool_ids() -> Sequence[object]:
+            ids: list[object] = transaction.pool_ids(np.arange(self.ledger.settings["pool_rows"])).tolist()
+            return ids
+
+        return self._store(transaction, annotator, _find_changes(answers, self.ledger, annotator, correct, pool_ids))
+
+    def tell_file(
+        self,
+        transaction: T,
+        path: str | Path,
+        annotator: str,
+        correct: bool,
+        text: str | bytes | None,
+        format_: Format,
+    ) -> Receipt:
+        """Store the answers in a file, or in its content `text`; an empty label means "not yet"."""
+        settings = self.ledger.settings
+        blank_words = (settings.get("written") or {}).get("missing", ())
+        format_ = replace(format_, missing=(*blank_words, *format_.missing))
+        answers, blank = read_answers(path, settings["id"], settings["label"], text, format_)
+        receipt = self.tell(transaction, answers, annotator, correct)
+        return replace(receipt, blank=receipt.blank + blank)
+
+    def tell_own(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str) -> Receipt:
+        """Store answers from the page or another tool: annotators may change their own, and never replace another's.
+
+        With an overlap of 1, another annotator may have answered first. The answer is then stored beside theirs.
+        """
+        check_annotator(annotator, self.ledger.overlap)
+        return self._store(transaction, annotator, _find_own_changes(answers, self.ledger, annotator))
+
+    def _store(self, transaction: T, annotator: str, changes: _Changes) -> Receipt:
+        kinds = {"answered": changes.new, "late": changes.late, "corrected": changes.corrected}
+        for kind, answers in kinds.items():
+            if answers:
+                self.append(transaction, annotator, kind, {"answers": answers})
+        skips = sum(code is None for _, code in changes.new + changes.late)
+        labels = len(changes.new) + len(changes.late) - skips
+        return Receipt(labels, skips, len(changes.corrected), changes.unchanged, changes.blank)
+
+    def undo(self, transaction: T, annotator: str) -> Undone | None:
+        """Take back an annotator's latest answer or skip that still stands; None if there is none."""
+        ledger = self.ledger
+        position = ledger.latest_of(annotator)
+        if position is None:
+            return None
+        code = ledger.responses[position][annotator]
+        self.append(transaction, annotator, "undone", {"answers": [(position, code)]})
+        return Undone(ledger.ids[position], None if code is None else ledger.settings["classes"][code])
+
+    def decide(self, transaction: T, id_: object, label: object, annotator: str) -> None:
+        """Settle a row's label, whatever others answered or will answer; None skips it."""
+        check_annotator(annotator, 1)
+        codes, blank = _read_codes([WrittenAnswer(id_, label, "the decision")], self.ledger)
+        if blank:
+            raise InvalidLabel(f"Row {str(id_)!r} needs a label, but none was given; name a class.")
+        ((position, (_, code)),) = codes.items()
+        answer = (position, self.ledger.labels.get(position), code)
+        self.append(transaction, annotator, "decided", {"answers": [answer]})
+
+    # -- the budget ---------------------------------------------------------------------------------------------
+
+    def raise_budget(self, transaction: T, label_budget: int, actor: str) -> None:
+        """Raise the label budget to this total."""
+        self.check_budget(label_budget)
+        self.append(transaction, actor, "extended", {"label_budget": int(label_budget)})
+
+    def check_budget(self, label_budget: int) -> None:
+        """Refuse a label budget that is not higher than the current one."""
+        check_whole(label_budget, "label_budget", 0)
+        before = self.ledger.settings["label_budget"]
+        if before is None:
+            raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
+        if label_budget <= before:
+            raise InvalidInput(
+                f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
+            )
+
+    # -- readings -----------------------------------------------------------------------------------------------
+
+    def history(self, transaction: T) -> list[Entry]:
+        """Return the journal in words, the first event first."""
+        return describe_events(transaction.events(Ledger()), self.ledger)
+
+    def problem(self, transaction: T, with_ids: bool = True) -> Problem:
+        """Return log and pool, with the executor that computes on rows that stay in Parquet; a cluster is started once, if needed."""
+        problem = transaction.problem(self.ledger.settings, with_ids)
+        if self._executor is None or not problem.in_parts:
+            return problem
+        self._executor = executor_of(self._executor)
+        return problem.using(self._executor)
+
+    def replay(self, transaction: T) -> Replay:
+        """Return the method's states up to the last closed round."""
+        settings = self.ledger.settings
+        if self._replay is None or len(self._replay.problem.pool) != settings["pool_rows"]:
+            self._replay = start_replay(self.problem(transaction, with_ids=False), settings)
+        elif self._replay.label_budget != settings["label_budget"]:  # it was raised
+            self._replay = start_replay(self._replay.problem, settings)
+        self._replay.follow(self.ledger.plans, self.ledger.labels, self.ledger.bases)
+        return self._replay
+
+    def result(self, transaction: T, fit_all: bool = True) -> RunResult:
+        """Return the results so far; without `fit_all`, rounds that are on record have no classifier and are not fitted."""
+        replay = self.replay(transaction)
+        records = [None] * (replay.closed + 1) if fit_all else self._records(replay)
+        rounds = tuple(
+            replay.recorded_round(k, record) if record else replay.round(k) for k, record in enumerate(records)
+        )
+        decisions, codes = self._decisions(transaction, self.ledger.plans[: replay.closed])
+        bought = np.array([code is not None for code in codes], dtype=bool)
+        queries = {name: decisions[name][bought] for name in ("id", "round", "query_probability")}
+        label = replay.problem.logged.classes[[code for code in codes if code is not None]]
+        return RunResult(
+            rounds[-1].estimator,
+            rounds,
+            Table(**queries, label=label, reason=decisions["reason"][bought]),
+            decisions,
+            replay.intervals(replay.closed),
+            self.ledger.stopped or "not finished",
+        )
+
+    def error_history(self, transaction: T, points: int) -> list[tuple[int, Interval]]:
+        """Return labels bought and the interval for the error after at most `points` + 1 rounds, the first and the last among them."""
+        replay = self.replay(transaction)
+        records, last = self._records(replay), replay.closed
+        history = []
+        for k in sorted({round(i * last / points) for i in range(points + 1)}):
+            record = records[k]
+            intervals = replay.intervals(k) if record is None else replay.stretched(k, {"error": record.error})
+            history.append((replay.bought(k), intervals["error"]))
+        return history
+
+    def first_measures(self, transaction: T) -> dict[str, Interval]:
+        """Return intervals for what the objective is about, with the log alone; they are computed if they are not on record."""
+        replay = self.replay(transaction)
+        record, names = self._records(replay)[0], judged_by(replay.problem.objective)
+        intervals = {} if record is None else replay.stretched(0, {"error": record.error, **dict(record.objective)})
+        if not intervals.keys() >= set(names):
+            intervals = dict(replay.intervals(0))
+        return {name: intervals[name] for name in names if name in intervals}
+
+    def _records(self, replay: Replay) -> list[Recorded | None]:
+        """Return what is on record of each closed round; of the last one nothing is, and nothing is needed."""
+        return [*(self.ledger.recorded.get(k) for k in range(replay.closed)), None]
+
+    def _decisions(self, transaction: T, plans: list[Plan]) -> tuple[Table, list[int | None]]:
+        """Return every decision of some rounds, and the class code of each row; None if it has no label."""
+        positions = _concatenate([plan.positions for plan in plans], np.int64)
+        table = Table(
+            id=transaction.pool_ids(positions),
+            round=_concatenate([np.full(p.positions.size, k) for k, p in enumerate(plans, start=1)], np.int64),
+            query_probability=_concatenate([plan.query_probability for plan in plans], np.float64),
+            action=ACTION_NAMES[_concatenate([plan.action for plan in plans], np.int8)],
+            reason=_concatenate([np.asarray(p.reasons, dtype=object)[p.reason] for p in plans], object),
+        )
+        return table, [self.ledger.labels.get(p) for p in positions.tolist()]
+
+
+def _concatenate(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    return np.concatenate([*parts, np.empty(0, dtype)])
+
+
+# -- what answers would change, decided before anything is stored -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """New answers, corrected answers, how many change nothing, how many are blank, and answers that came too late to decide."""
+
+    new: list[tuple[int, int | None]] = field(default_factory=list)
+    corrected: list[tuple[int, int | None, int | None]] = field(default_factory=list)
+    unchanged: int = 0
+    blank: int = 0
+    late: list[tuple[int, int | None]] = field(default_factory=list)
+
+
+def _find_changes(
+    answers: Sequence[WrittenAnswer],
+    ledger: Ledger,
+    annotator: str,
+    correct: bool,
+    pool_ids: Callable[[], Sequence[object]],
+) -> _Changes:
+    """Return what an annotator's answers would change; if one is wrong, refuse all and say where it is.
+
+    `pool_ids` returns all ids of the pool. It is called only if an id was never asked about as it is written.
+    """
+    new: list[tuple[int, int | None]] = []
+    corrected: list[tuple[int, int | None, int | None]] = []
+    codes, blank = _read_codes(answers, ledger, pool_ids)
+    for position, (answer, code) in codes.items():
+        replaces, before = ledger.response(position, annotator)
+        if replaces and before == code:
+            continue
+        if replaces and before is not None:
+            if not correct:
+                raise ConflictingAnswer(
+                    f"{answer.where}: row {str(answer.id)!r} already has the label {ledger.settings['classes'][before]!r}, but "
+                    f"{'a skip' if code is None else answer.label!r} was told and nothing was stored; pass --correct (correct=True) "
+                    "to correct it, or remove the row."
+                )
+            corrected.append((position, before, code))
+        else:
+            new.append((position, code))
+    return _Changes(new, corrected, len(codes) - len(new) - len(corrected), blank)
+
+
+def _find_own_changes(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str) -> _Changes:
+    """Return what an annotator's answers would change if they may replace only the annotator's own."""
+    changes = _Changes()
+    codes, _ = _read_codes(answers, ledger)
+    unchanged = 0
+    for position, (_, code) in codes.items():
+        responses = ledger.responses.get(position, {})
+        first = next(iter(responses), annotator)
+        if annotator in responses and responses[annotator] == code:
+            unchanged += 1
+        elif ledger.overlap == 1 and first != annotator:
+            changes.late.append((position, code))
+        elif annotator in responses:
+            changes.corrected.append((position, responses[annotator], code))
+        else:
+            changes.new.append((position, code))
+    return replace(changes, unchanged=unchanged)
+
+
+def _read_codes(
+    answers: Sequence[WrittenAnswer], ledger: Ledger, pool_ids: Callable[[], Sequence[object]] | None = None
+) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
+    """Return each row's answer and its class code by pool position, and the number of blank rows."""
+    code_of = LabelReader(ledger.settings["classes"])
+    changed_ids: ChangedIds | None = None
+    codes: dict[int, tuple[WrittenAnswer, int | None]] = {}
+    blank = 0
+    for answer in answers:
+        position = ledger.find(answer.id)
+        if position is None and answer.cell is not None:
+            position = ledger.find(answer.cell)
+        if position is None and pool_ids is not None:  # a page sends ids as they are; a spreadsheet may not
+            changed_ids = changed_ids or ChangedIds(pool_ids())
+            position = _find_changed_id(answer, changed_ids, ledger)
+        if position is None:
+            raise UnknownRow(
+                f"{answer.where}: row {str(answer.id)!r} was never asked about and nothing was stored; correct the id or "
+                "remove the row."
+            )
+        try:
+            code = code_of(answer.label)
+        except LookupError:
+            if isinstance(answer.label, str) and not answer.label.strip():
+                blank += 1
+                continue
+            raise InvalidLabel(
+                f"{answer.where}: {answer.label!r} is not one of the classes {code_of.classes} and nothing was stored; "
+                "correct it, write skip to skip the row, or leave it blank for now."
+            ) from None
+        first, first_code = codes.setdefault(position, (answer, code))
+        if first_code != code:
+            raise ConflictingAnswer(
+                f"{answer.where}: row {str(answer.id)!r} has a different label in {first.where} and nothing was stored; keep "
+                "one of the two."
+            )
+    return codes, blank
+
+
+def _find_changed_id(answer: WrittenAnswer, changed_ids: ChangedIds, ledger: Ledger) -> int | None:
+    """Return the row whose id a spreadsheet changed to this one; refuse it where several rows may be meant."""
+    alike = changed_ids.find(str(answer.id))
+    asked = [position for position in alike if position in ledger.ids]
+    if not asked:
+        return None
+    if len(alike) > 1:
+        raise UnknownRow(
+            f"{answer.where}: row {str(answer.id)!r} may be one of {len(alike)} rows, {str(ledger.ids[asked[0]])!r} among them, and "
+            "nothing was stored; write the id as ask wrote it."
+        )
+    return asked[0]
