@@ -138,9 +138,7 @@ def mutated_json(rng, text: bytes) -> bytes:
         elif kind == 2:
             del holder[key]
         else:
-            named = [
-                s for s in spots if isinstance(s[1], str) and s[1] in ("type", "__class__", "__module__", "__loader__")
-            ]
+            named = [s for s in spots if isinstance(s[1], str) and s[1] in ("type", "record")]
             holder, key = named[int(rng.integers(len(named)))] if named else (holder, key)
             holder[key] = NAMES[int(rng.integers(len(NAMES)))]
     return json.dumps(content).encode()
@@ -172,7 +170,7 @@ def mutations(rng, path, number, to):
             yield False
             continue
         if k % 3 == 1 or rng.integers(2):
-            name = next(n for n in ("record.json", "schema.json") if n in members)
+            name = next(n for n in ("record.json", "model.json") if n in members)
             changed[name] = mutated_json(rng, members[name])
         else:
             changed[name] = mutated_bytes(rng, members[name])

@@ -86,9 +86,9 @@ def test_from_files_to_a_model(files, request, place):
     assert "Nothing is left to ask: the label budget of 20 is spent" in observal("ask", where)
     assert "finished" in observal("status", where)
     assert "round 2 opens with 10 rows" in observal("history", where)
-    assert "model.skops" in observal("export", where, files / "model.skops")
+    assert "loans.model" in observal("export", where, files / "loans.model")
     pool = pd.read_csv(files / "truth.csv")
-    assert load_model(files / "model.skops").score(pool.drop(columns="y"), pool["y"]) > 0.9
+    assert load_model(files / "loans.model").score(pool.drop(columns="y"), pool["y"]) > 0.9
 
 
 def test_every_result_as_json(made, files):
@@ -105,7 +105,7 @@ def test_every_result_as_json(made, files):
     assert "error_interval" in json.loads(observal("status", made, "--json", "--interval"))
     assert [e["kind"] for e in json.loads(observal("history", made, "--json"))][:2] == ["created", "round"]
     assert json.loads(observal("release", made, "--annotator", "ann", "--json")) == {"released": 0}
-    assert json.loads(observal("export", made, files / "m.skops", "--json"))["labels"] == 3
+    assert json.loads(observal("export", made, files / "m.model", "--json"))["labels"] == 3
     other = json.loads(observal(*init(files, files / "other.db", "--json")))
     assert other["label_budget"] == 20
 
@@ -175,7 +175,7 @@ def test_a_file_that_may_hold_labels_is_not_replaced(made, files):
         (["ask", "{}/campaign.db", "-n", "0"], 2, "Invalid value"),
         (["ask", "{}/campaign.db", "--csv", "--json"], 2, "not both"),
         (["ask", "{}/campaign.db", "--annotator", ""], 1, "must be printable text"),
-        (["export", "{}/campaign.db", "{}/no/m.skops"], 1, "No such file"),
+        (["export", "{}/campaign.db", "{}/no/m.model"], 1, "No such file"),
         (
             ["init", "{}/campaign.db", "--logged", "{}/log.csv", "--pool", "{}/log.csv", "--label", "y"],
             2,

@@ -81,8 +81,8 @@ def test_a_strangers_semicolon_csv_goes_to_a_model_and_back(tmp_path, european, 
     saved_by_a_spreadsheet(tmp_path / "labels.csv", european)
     assert "10 labels stored" in observal("tell", "c.db", "labels.csv")
     assert "10 of 20" in observal("status", "c.db")
-    observal("export", "c.db", "model.skops")
-    model, expected = load_model("model.skops"), [european[f"{i:06d}"] for i in range(N, 2 * N)]
+    observal("export", "c.db", "loans.model")
+    model, expected = load_model("loans.model"), [european[f"{i:06d}"] for i in range(N, 2 * N)]
     predicted = model.predict(ob.read_table("pool.csv"))
     assert np.mean(predicted == expected) > 0.85
     for options in ({}, {"decimal": ","}):

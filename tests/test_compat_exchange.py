@@ -130,7 +130,7 @@ def test_other_json_is_left_to_the_reader_of_plain_files(tmp_path):
 
 def test_one_thing_is_exported_at_a_time(folder):
     assert observal("export", "c.db", cwd=folder).returncode == 2
-    assert observal("export", "c.db", "m.skops", "--argilla", "r.json", cwd=folder).returncode == 2
+    assert observal("export", "c.db", "m.model", "--argilla", "r.json", cwd=folder).returncode == 2
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ def test_another_campaign_is_not_overwritten_either(made, tmp_path):
 
 
 def test_other_files_are_replaced_only_when_told_to(made, tmp_path):
-    page, model = tmp_path / "report.html", tmp_path / "model.skops"
+    page, model = tmp_path / "report.html", tmp_path / "loans.model"
     for file, command in ((page, ["report", made, "-o", page]), (model, ["export", made, model])):
         file.write_text("mine")
         assert f"{file} already exists; choose another path, or pass --force" in observal(*command, code=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from observal.checks import check_whole
 from observal.errors import InvalidInput, InvalidLabel
 from observal.exchange.label_tools import DrawnRow, read_exchange
-from observal.exchange.model_files import load_model, save_model
+from observal.exchange.model_file import load_model, save_model
 from observal.files import check_target
 from observal.intervals.stopping import TOLERANCE
 from observal.journal.campaign_tables import load_tables

@@ -137,7 +137,7 @@ def _command_line() -> str:
 def export(
     campaign: Where,
     model: Annotated[
-        Path | None, typer.Argument(help="The file to write, such as model.skops.", metavar="MODEL")
+        Path | None, typer.Argument(help="The file to write, such as loans.model.", metavar="MODEL")
     ] = None,
     label_studio: Annotated[
         Path | None,
@@ -154,9 +154,9 @@ def export(
 ) -> None:
     """Write the classifier to a file, or the open rows for another labelling tool.
 
-    The classifier takes raw rows, as they are in your tables; load it with observal.load_model("model.skops").
+    The classifier takes raw rows, as they are in your tables; load it with observal.load_model("loans.model").
 
-    Examples: observal export campaign.db model.skops; observal export campaign.db --label-studio tasks.json
+    Examples: observal export campaign.db loans.model; observal export campaign.db --label-studio tasks.json
     """
     if sum(path is not None for path in (model, label_studio, argilla)) != 1:
         raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from observal.errors import InvalidInput, ObservalError
 
 _COMMENT = b"observal sha256 "
-_NAME = re.compile(r"[\w-]{1,80}\.(json|npy)", re.ASCII)
+_NAME = re.compile(r"[\w-]{1,80}\.(json|npy|bin)", re.ASCII)
 _KINDS = "biufUSMm"  # whole numbers, floats, text, bytes, dates and durations; never objects
 _LAST_CHARACTER = 0x10FFFF
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -69,11 +69,19 @@ class Archive:
                 raise Damaged(f"it has an unexpected member {info.filename!r:.60}")
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 1:
                 raise Damaged(f"{info.filename} is compressed or encrypted")
-        if sum(info.file_size for info in infos) > self.path.stat().st_size:
+        if sum(info.file_size for info in infos) > self.size:
             raise Damaged("its members are listed as larger than the file")
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return self.path.stat().st_size
 
     def check_digest(self) -> None:
         """Refuse a file whose members do not match its digest, or that has none."""
@@ -82,9 +90,19 @@ class Archive:
         if self._archive.comment != _COMMENT + _digest(self._archive).encode():
             raise Damaged("its content does not match its digest")
 
-    def json(self, name: str) -> Any:
-        """Return the content of a JSON member."""
-        return json.loads(self._archive.read(self._member(name)))
+    def json(self, name: str, longest: int | None = None) -> Any:
+        """Return the content of a JSON member, which may have at most `longest` bytes."""
+        info = self._member(name)
+        if longest is not None and info.file_size > longest:
+            raise Damaged(f"{name} has {info.file_size:,} bytes, more than {longest:,}")
+        return json.loads(self._archive.read(info))
+
+    def content(self, name: str, size: int) -> bytes:
+        """Return the bytes of a member, which must be of this size."""
+        info = self._member(name)
+        if info.file_size != size:
+            raise Damaged(f"{name} should have {size:,} bytes, but has {info.file_size:,}")
+        return self._archive.read(info)
 
     def array(self, name: str, *, records: tuple[np.dtype[Any], ...] = ()) -> NDArray[Any]:
         """Return an array; its header is checked against its size before memory is allocated.

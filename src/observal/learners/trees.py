@@ -82,15 +82,16 @@ class TreeChances:
         ):
             return False
         inner = np.flatnonzero(self.feature >= 0)
-        links = np.concatenate([self.left[inner] - inner, self.right[inner] - inner])
-        ends = np.concatenate([self.left[inner], self.right[inner]])
+        ends = np.concatenate([self.left[inner], self.right[inner]]).astype(np.int64)
+        links = ends - np.tile(inner, 2)
+        last_sums = self.column.astype(np.int64) + self.value.shape[1]  # in 32 bits it could wrap to a negative number
         return bool(
             0.0 < self.sharpness < np.inf
             and (links > 0).all()
             and (ends < n).all()
             and (self.feature < self.n_features).all()
             and ((self.roots >= 0) & (self.roots < n)).all()
-            and ((self.column >= 0) & (self.column + self.value.shape[1] <= self.start.size)).all()
+            and ((self.column >= 0) & (last_sums <= self.start.size)).all()
         )
 
     @property

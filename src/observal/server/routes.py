@@ -193,6 +193,6 @@ def _add_owner(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> None:
         """Return the model as a file for `observal.load_model`. For owners."""
         await at_desk(desk.check_owner, request)
         folder = tempfile.TemporaryDirectory(prefix="observal-")
-        path = Path(folder.name) / "model.skops"
+        path = Path(folder.name) / "loans.model"
         await asyncio.wrap_future(desk.worker.export(str(path)))
         return FileResponse(path, filename=path.name, background=BackgroundTask(folder.cleanup))

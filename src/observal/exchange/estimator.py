@@ -1,12 +1,17 @@
-"""A campaign's classifier as a scikit-learn estimator, for the end of a pipeline."""
+"""A campaign's classifier as the end of a scikit-learn pipeline."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
+
+from observal.tables.encoding import TableEncoder
+from observal.tables.transformer import TableTransformer
 
 
 def _has(name: str) -> Any:
@@ -73,3 +78,26 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+
+def make_model(classifier: Any, encoder: TableEncoder | Mapping[str, Any] | None) -> Pipeline:
+    """Return a scikit-learn pipeline from raw rows to classes; without an encoder, from arrays.
+
+    Parameters
+    ----------
+    classifier : classifier
+        What a method returned.
+    encoder : TableEncoder or mapping, optional
+        The encoder, or what ``TableEncoder.to_dict`` returned.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> make_model(DummyClassifier().fit([[0.0]], ["good"]), None).predict([[1.0]]).tolist()
+    ['good']
+    """
+    steps: list[tuple[str, BaseEstimator]] = [("classifier", CampaignClassifier(classifier))]
+    if encoder is not None:
+        learned = encoder if isinstance(encoder, TableEncoder) else TableEncoder.from_dict(encoder)
+        steps.insert(0, ("table", TableTransformer(learned)))
+    return Pipeline(steps)
