@@ -20,7 +20,7 @@ from observal.cli.output import spelled
 from observal.problem.problem import Problem
 from observal.problem.words import day_words
 from observal.report.campaign_report import write_campaign_report
-from observal.report.model import Judged, errors_by_group
+from observal.report.inspection import Judged, errors_by_group
 from observal.tables.formats import Format
 from observal.tables.written import Written, guess
 from tests.test_cli_campaign import observal
@@ -114,18 +114,23 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     assert "since &gt; 2021-06-" in page or "since > 2021-06-" in page
     assert '<td class="n">2022-0' in page
     assert "18,8" not in page  # days since 1970
-    assert re.search(r"<th scope=\"row\">age ≤ 3\d%</th>", page)
+    assert re.search(r"<th scope=\"row\" class=\"words\">age ≤ 3\d%</th>", page)
     assert "Labelled by" not in page  # nobody gave a name
     X = frame["since"].map(lambda text: (dt.datetime.strptime(text, "%d/%m/%Y") - dt.datetime(1970, 1, 1)).days)
     X = X.to_numpy(dtype=float)[:, None]
     problem = Problem(ob.LoggedData(X, late.astype(float), 1.0), ob.Pool(X, 1.0))
     codes = late.astype(np.int64)
     groups = errors_by_group(
-        problem, Judged(np.arange(600), codes, codes, np.ones(600)), ["since"], [], lambda _, value: day_words(value)
+        problem,
+        Judged(np.arange(600), codes, codes, np.ones(600)),
+        ["since"],
+        ["since"],
+        [],
+        lambda _, value: day_words(value),
     )
-    assert [group["labels"] for group in groups] == pytest.approx([200, 200, 200], abs=2)
+    assert [group.labels for group in groups] == pytest.approx([200, 200, 200], abs=2)
     low, high = np.sort(day)[[199, 399]]
-    assert [group["group"] for group in groups] == [f"since ≤ {low}", f"since from {low} to {high}", f"since > {high}"]
+    assert [group.group for group in groups] == [f"since ≤ {low}", f"since from {low} to {high}", f"since > {high}"]
     assert "since > 2021-06-" in observal("diagnose", tmp_path / "c.db")
 
 

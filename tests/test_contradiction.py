@@ -9,7 +9,7 @@ import observal as ob
 from observal.intervals.contradiction import COMPARED, contradiction, random_minus_log
 from observal.problem.interval import Interval
 from observal.report.content import ReportContent
-from observal.report.headline import headline
+from observal.report.sections import headline
 
 
 def test_differences_of_cells_are_weighted_as_cochran_does():

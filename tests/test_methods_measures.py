@@ -26,7 +26,7 @@ from observal.intervals.measures import (
 from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others
 from observal.journal.events import goals_of
 from observal.problem.objectives import canonical, costs_of
-from observal.report.measures import advice, baseline_sentence, confusion, measures_of
+from observal.report.verdict import advice, baseline_sentence, confusion, measures_of
 from tests.reference import measures as twin
 
 OBJECTIVES = ["recall=0.8", "precision=0.6", "balanced error", "cost=1,10"]

@@ -9,7 +9,7 @@ import observal as ob
 from observal.intervals.cells import Cells
 from observal.journal.replay import Replay
 from observal.methods.newton import earlier_scores, paired_difference
-from observal.report import html
+from observal.report import sections
 from observal.report.content import ReportContent
 from observal_research.ablated_newton import AblatedNewtonVC
 from observal_research.verify.coverage import well_specified
@@ -49,7 +49,7 @@ def test_labels_that_hurt_are_not_in_the_classifier(hurt):
     assert low < errors[0] < high < errors[1]  # the interval is about the classifier that is returned
     assert f"of the classifier of round {returned}" in result.error_interval.method
     content = ReportContent("Hurt", world.logged, world.pool, result)
-    assert f"The classifier is that of round {returned}" in " ".join(html.headline(content))
+    assert f"The classifier is that of round {returned}" in " ".join(sections.headline(content))
 
 
 def test_no_row_is_judged_by_a_fit_that_has_seen_it(hurt):

@@ -12,10 +12,10 @@ import observal as ob
 from observal.diagnosis import diagnose
 from observal.errors import InvalidInput
 from observal.problem.interval import Interval
-from observal.report import charts, html, rounds
-from observal.report.headline import headline, interval_words
+from observal.report import charts, html, sections
 from observal.report.html import ReportContent, render_report, write_report
-from observal.report.projection import telling_pair
+from observal.report.inspection import telling_pair
+from observal.report.sections import headline, interval_words
 
 NASTY = "<script>alert('x')</script> & $x^2$ \"quoted\""
 SECTIONS = ["headline", "error", "asked", "diagnosis", "weights", "rounds", "made", "reading"]
@@ -231,15 +231,16 @@ def test_an_error_that_is_not_known_is_not_given_a_number():
 
 
 def test_many_rounds_are_thinned_and_said_to_be(monkeypatch):
-    monkeypatch.setattr(rounds, "MOST_ROUNDS", 7)
+    monkeypatch.setattr(sections, "MOST_ROUNDS", 7)
     logged, pool, result = campaign(budget=20, method=ob.NewtonVC(batch=1))
     content = ReportContent("Many", logged, pool, result)
-    table = rounds.rounds_table(content)
-    assert len(table["rows"]) <= rounds.MOST_ROUNDS
-    assert table["left_out"] == len(result.rounds) - len(table["rows"]) > 0
-    assert table["rows"][0][0] == "0"
-    assert table["rows"][-1][0] == str(len(result.rounds) - 1)
-    assert f"{table['left_out']} of the rounds, evenly spaced, are not shown" in render_report(content)
+    rows = sections.rounds_table(content).rows
+    omitted = len(result.rounds) - len(rows)
+    assert len(rows) <= sections.MOST_ROUNDS
+    assert omitted > 0
+    assert rows[0][0] == "0"
+    assert rows[-1][0] == str(len(result.rounds) - 1)
+    assert f"{omitted} of the rounds, evenly spaced, are not shown" in render_report(content)
 
 
 def test_bad_input_gets_one_sentence(full, tmp_path):

@@ -18,19 +18,18 @@ from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED
 from observal.problem.problem import Problem
+from observal.problem.words import number
 from observal.report import charts, sections
 from observal.report.html import ReportContent, render_report
-from observal.report.measures import Measure
-from observal.report.model import (
+from observal.report.inspection import (
     MOST_COLUMNS,
     MOST_OF_COLUMN,
     Judged,
+    column_use,
     errors_by_group,
-    outlook,
-    what_it_uses,
-    width_after,
-    worth,
+    source_of,
 )
+from observal.report.verdict import Measure, outlook, width_after, worth
 from tests.browser import DESKTOP, PHONE
 from tests.test_report import campaign, check_page
 
@@ -60,15 +59,20 @@ def judged_rows():
     return problem, Judged(np.arange(30), np.zeros(30, dtype=np.int64), wrong.astype(np.int64), weight)
 
 
+def group_errors(problem, judged, names, first, sources=None):
+    sources = [source_of(name) for name in names] if sources is None else sources
+    return errors_by_group(problem, judged, names, sources, first, lambda _, value: number(value))
+
+
 def test_errors_by_group_are_the_weighted_shares_of_each_group():
     problem, judged = judged_rows()
-    found = errors_by_group(problem, judged, ["age", "city=yes"], ["city"])
-    assert [row["group"] for row in found] == ["city=yes", "age ≤ 9", "age from 9 to 19", "age > 19"]
-    assert [row["labels"] for row in found] == [10, 10, 10, 10]
-    assert [row["error"] for row in found] == pytest.approx([4 / 12, 4 / 12, 1 / 10, 0.0])
-    assert all(row["low"] <= row["error"] <= row["high"] < 1.0 for row in found)
-    assert found[0]["high"] - found[0]["low"] > found[2]["high"] - found[2]["low"] > 0.2
-    assert found[3]["high"] > 0.1  # ten labels without a mistake do not show that there is none
+    found = group_errors(problem, judged, ["age", "city=yes"], ["city"])
+    assert [row.group for row in found] == ["city=yes", "age ≤ 9", "age from 9 to 19", "age > 19"]
+    assert [row.labels for row in found] == [10, 10, 10, 10]
+    assert [row.error for row in found] == pytest.approx([4 / 12, 4 / 12, 1 / 10, 0.0])
+    assert all(row.low <= row.error <= row.high < 1.0 for row in found)
+    assert found[0].high - found[0].low > found[2].high - found[2].low > 0.2
+    assert found[3].high > 0.1  # ten labels without a mistake do not show that there is none
 
 
 def test_errors_by_group_show_a_column_with_all_its_values():
@@ -78,11 +82,11 @@ def test_errors_by_group_show_a_column_with_all_its_values():
     problem = Problem(ob.LoggedData(X, np.arange(40) % 2, 1.0), ob.Pool(X, 0.5))
     zeros = np.zeros(40, dtype=np.int64)
     names = ["age", "debt", "job=a", "job=b", "job=c", "job=d", "income"]
-    found = errors_by_group(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
-    assert [row["group"] for row in found][6:] == ["job=a", "job=b", "job=c", "job=d"]
+    found = group_errors(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
+    assert [row.group for row in found][6:] == ["job=a", "job=b", "job=c", "job=d"]
     sources = ["age", "debt", *["job"] * 4, "income"]
-    again = errors_by_group(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
-    assert [row["group"] for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
+    again = group_errors(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
+    assert [row.group for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
 
 
 def test_errors_by_group_show_those_values_of_a_long_category_that_have_most_labels():
@@ -90,21 +94,19 @@ def test_errors_by_group_show_those_values_of_a_long_category_that_have_most_lab
     X = np.eye(21)[kind]
     problem = Problem(ob.LoggedData(X, np.arange(200) % 2, 1.0), ob.Pool(X, 0.5))
     zeros = np.zeros(200, dtype=np.int64)
-    found = errors_by_group(
-        problem, Judged(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], []
-    )
+    found = group_errors(problem, Judged(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], [])
     assert len(found) == MOST_OF_COLUMN
-    assert found[-1]["group"] == "k=20"
+    assert found[-1].group == "k=20"
 
 
 def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_nothing():
     problem, judged = judged_rows()
     few = judged._replace(weight=np.where(np.arange(30) < 6, 0.0, judged.weight))
-    found = {row["group"]: row for row in errors_by_group(problem, few, ["age", "city=yes"], ["age"])}
+    found = {row.group: row for row in group_errors(problem, few, ["age", "city=yes"], ["age"])}
     assert set(found) == {"age from 9 to 19", "age > 19"}  # four labels that count are left in the other groups
     more = judged._replace(weight=np.where(np.arange(30) < 5, 0.0, judged.weight))
-    found = errors_by_group(problem, more, ["age", "city=yes"], ["age"])
-    assert (found[0]["group"], found[0]["labels"], found[0]["error"]) == ("age ≤ 9", 5, 0.0)
+    found = group_errors(problem, more, ["age", "city=yes"], ["age"])
+    assert (found[0].group, found[0].labels, found[0].error) == ("age ≤ 9", 5, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +124,10 @@ def test_errors_by_group_average_to_the_error_of_the_report(run, method):
     assert judged.weight @ (judged.predicted != judged.codes) == pytest.approx(error)
     assert error > 0.02
     problem = Problem(logged, pool)
-    found = errors_by_group(problem, judged, ["a", "b", "c"], ["a"])[:3]
+    found = group_errors(problem, judged, ["a", "b", "c"], ["a"])[:3]
     thirds = np.quantile(pool.X[:, 0], [1 / 3, 2 / 3], method="lower")
     shares = np.bincount(np.searchsorted(thirds, problem.take(judged.rows)[:, 0]), weights=judged.weight)
-    assert shares @ [row["error"] for row in found] == pytest.approx(error)
+    assert shares @ [row.error for row in found] == pytest.approx(error)
 
 
 def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
@@ -137,10 +139,10 @@ def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
     page = render_report(content)
     check_page(page)
     assert "Errors by group" in page
-    assert '<th scope="row">income ≤' in page
-    groups = sections.model(content)["groups"]
-    assert groups[0]["group"].startswith("income ≤")
-    assert [row["error"] for row in groups[:3]] == [1.0, 0.0, 0.0]
+    assert '<th scope="row" class="words">income ≤' in page
+    groups = sections.model_tables(content)[0].rows
+    assert groups[0][0].startswith("income ≤")
+    assert [row[2] for row in groups[:3]] == ["100%", "0%", "0%"]
     assert "Errors by group" not in render_report(ReportContent("x", logged, pool, result))
 
 
@@ -163,7 +165,7 @@ class Model:
 def test_what_the_model_does_not_use_moves_nothing():
     X = np.random.default_rng(0).normal(size=(250, 3))
     model = Model(lambda X: np.where(X[:, 2] > 0, 0.9, 0.1))
-    found = what_it_uses(model, X, ["a", "b", "c"], ["a", "b", "c"])
+    found = column_use(model, X, ["a", "b", "c"])
     assert found[0][0] == "c"
     assert found[0][1] == pytest.approx(0.4, abs=0.08)  # half of the rows change sides, by 0.8
     assert [moved for _, moved in found[1:]] == [0.0, 0.0]
@@ -173,16 +175,16 @@ def test_features_of_one_column_are_shuffled_together():
     kind = np.random.default_rng(0).integers(0, 2, 250)
     X = np.column_stack([kind, 1 - kind, np.zeros(250)]).astype(float)
     adds_up = Model(lambda X: np.clip(X[:, 0] + X[:, 1], 0.0, 2.0) / 2.0)  # one half, as long as they stay together
-    assert what_it_uses(adds_up, X, ["k=a", "k=b", "z"], ["k", "k", "z"]) == [("k", 0.0), ("z", 0.0)]
-    assert what_it_uses(adds_up, X, ["k=a", "k=b", "z"], ["k=a", "k=b", "z"])[0][1] > 0.1
+    assert column_use(adds_up, X, ["k", "k", "z"]) == [("k", 0.0), ("z", 0.0)]
+    assert column_use(adds_up, X, ["k=a", "k=b", "z"])[0][1] > 0.1
 
 
 def test_sparse_and_very_wide_tables_do_not_say_what_the_model_uses():
     model, wide = Model(lambda X: np.full(X.shape[0], 0.5)), np.zeros((20, MOST_COLUMNS + 1))
     names = [f"x{i}" for i in range(MOST_COLUMNS + 1)]
-    assert what_it_uses(model, sp.csr_matrix(wide[:, :2]), names[:2], names[:2]) == []
-    assert what_it_uses(model, wide, names, names) == []
-    assert len(what_it_uses(model, wide[:, 1:], names[1:], names[1:])) == MOST_COLUMNS
+    assert column_use(model, sp.csr_matrix(wide[:, :2]), names[:2]) == []
+    assert column_use(model, wide, names) == []
+    assert len(column_use(model, wide[:, 1:], names[1:])) == MOST_COLUMNS
 
 
 # -- the map
@@ -192,7 +194,7 @@ def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypat
     logged, pool, result = run
     drawn = {}
 
-    def chart(points, answers, names, classes, dates, percents):
+    def chart(points, answers, names, classes, kinds):
         drawn.update(points=points, answers=answers, names=names)
         return charts.Chart("<svg></svg>", "a map", "a map")
 
@@ -253,8 +255,8 @@ def verdict(run, objective, **intervals):
 )
 def test_the_verdict_is_about_the_objective(run, objective, intervals, level, title):
     """A model that is to find a rare class makes more mistakes than one that never looks for it."""
-    found = sections.model(verdict(run, objective, **intervals))
-    assert (found["level"], found["title"]) == (level, title)
+    found = sections.model_verdict(verdict(run, objective, **intervals))
+    assert (found.level, found.title) == (level, title)
 
 
 def test_the_verdict_is_a_box_on_the_page(run):
@@ -281,7 +283,7 @@ def test_the_verdict_is_a_box_on_the_page(run):
     ],
 )
 def test_the_verdict_says_whether_the_target_is_reached(run, recall, words):
-    said = {o: sections.model(verdict(run, o, recall=recall))["sentences"] for o in ("recall=0.8", "error")}
+    said = {o: sections.model_verdict(verdict(run, o, recall=recall)).sentences for o in ("recall=0.8", "error")}
     assert f"The target of 80% recall of 'yes' {words}." in said["recall=0.8"]
     assert not any("target" in sentence for sentence in said["error"])
 
@@ -318,7 +320,7 @@ def test_an_interval_is_expected_to_become_as_wide_as_with_so_many_more_labels(e
 def test_whether_it_was_worth_it_is_about_the_objective(run):
     def said(objective, name, before, **more):
         content = verdict(run, objective, **{name: between(0.6, 0.8)}, precision=between(0.1, 0.3), **more)
-        return sections.model(replace(content, before=before))["sentences"][-1]
+        return sections.model_verdict(replace(content, before=before)).sentences[-1]
 
     ends = {"recall": between(0.2, 0.9), "precision": UNKNOWN}
     found = said("recall=0.8", "recall", ends)
@@ -349,9 +351,9 @@ def test_the_tiles_name_the_class_and_show_the_baseline(run):
         ("Cost of a row", "0.75", "0.5 to 1"),
         ("Always 'yes'", "1.5", "the baseline's cost"),
     ]
-    found = sections.model(content)
-    assert found["title"] == "The model is not shown to beat guessing."
-    assert found["sentences"][0] == (
+    found = sections.model_verdict(content)
+    assert found.title == "The model is not shown to beat guessing."
+    assert found.sentences[0] == (
         "Always predicting 'yes' would cost 1.5 for each row; the labels do not show that the model costs less."
     )
 

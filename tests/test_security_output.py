@@ -27,9 +27,9 @@ from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError
 from observal.journal.answers import read_answers
 from observal.report.campaign_report import write_campaign_report
-from observal.report.figures import Line, draw_curves
 from observal.report.html import ReportContent, render_report, write_report
 from observal.tables.spreadsheets import csv_rows, csv_text, guarded, restored
+from observal_research.figures import Line, draw_curves
 from tests.campaigns import METHOD, make_campaign
 
 

@@ -323,7 +323,7 @@ def reproduce(
 
 def write_files(outcome: Reproduction, folder: Path) -> None:
     """Write ``results.json``, ``curves.csv`` and the figure, which shows the paper's three methods."""
-    from observal.report.figures import Line, draw_curves
+    from observal_research.figures import Line, draw_curves
 
     write_text(folder / "results.json", json.dumps(outcome.details(), indent=1, ensure_ascii=False), force=True)
     rows: list[tuple[Any, ...]] = [("policy", "method", "labels", "error", "error_se")]

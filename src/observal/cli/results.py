@@ -78,7 +78,7 @@ def _measured_json(measured: Measured) -> dict[str, object]:
 
 def _measured_lines(current: Status, measured: Measured) -> list[tuple[str, str]]:
     from observal.intervals.contradiction import contradiction
-    from observal.report.measures import (
+    from observal.report.verdict import (
         advice,
         baseline_sentence,
         confusion_lines,

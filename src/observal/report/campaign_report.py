@@ -15,7 +15,7 @@ from observal.journal.status import Status
 from observal.problem.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
-from observal.report.model import MORE_LABELS
+from observal.report.verdict import MORE_LABELS
 from observal.tables import TableEncoder
 from observal.tables.encoding import date_names
 from observal.tables.formats import format_from

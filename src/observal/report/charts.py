@@ -1,4 +1,4 @@
-"""The report's figures as inline SVG: small enough to read on a phone, with colours set by the page's CSS."""
+"""The report's charts as inline SVG: small enough to read on a phone, with colours set by the page's CSS."""
 
 from __future__ import annotations
 
@@ -7,17 +7,33 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from observal.checks import Floats
-from observal.diagnosis import Diagnosis
+from observal.checks import Floats, Ints
+from observal.diagnosis.calibration_check import Calibration
 from observal.problem.interval import Interval
 from observal.problem.words import number, percent
-from observal.report.figures import STYLES, figure_style
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+FeatureKind = Literal["number", "date", "percent"]
+"""How a feature's values are shown: dates are days since 1970-01-01, shares are in percent."""
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart; markers and dashes help in black and white.
+STYLES: tuple[tuple[str, str, str], ...] = (
+    ("#0072B2", "o", "-"),
+    ("#D55E00", "s", "--"),
+    ("#555555", "^", "-."),
+    ("#009E73", "D", ":"),
+    ("#CC79A7", "v", "-"),
+    ("#E69F00", "P", "--"),
+    ("#56B4E9", "X", "-."),
+    ("#000000", "*", ":"),
+)
 INK, MUTED, RULE, CLOUD = "#1f2328", "#5b646e", "#d0d7de", "#7f8790"
 BLUE, ORANGE = "#0072b2", "#d55e00"
 # The CSS name of each colour; its value depends on the reader's light or dark scheme, and on print.
@@ -43,7 +59,7 @@ class Chart:
 
 
 def draw(
-    name: str, alt: str, caption: str, paint: Callable[[Any], None], height: float = HEIGHT, below: bool = False
+    name: str, alt: str, caption: str, paint: Callable[[Axes], object], height: float = HEIGHT, below: bool = False
 ) -> Chart:
     """Draw a chart with one pair of axes and return it as SVG for a page.
 
@@ -93,13 +109,24 @@ def draw(
         if handles:
             options: Any = {"loc": "outside lower center", "ncols": 2} if below else {}
             (figure if below else axes).legend(handles, labels, **options)
-        layout.execute(
-            figure
-        )  # once: left to savefig, it would draw the whole chart twice, and so would it with "none"
+        # Once: left to savefig, it would draw the whole chart twice, and so would it with "none".
+        layout.execute(figure)
         figure.set_layout_engine(None)
         buffer = StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return Chart(_for_page(buffer.getvalue(), name, alt), alt, caption)
+
+
+def figure_style(font_size: float) -> dict[Any, Any]:
+    """Return the matplotlib settings that all our figures share."""
+    return {
+        "font.size": font_size,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "observal",  # equal numbers give an equal file
+        "svg.fonttype": "none",
+        "text.parse_math": False,  # a dollar sign in a name is not the start of a formula
+    }
 
 
 def _for_page(svg: str, name: str, alt: str) -> str:
@@ -126,7 +153,7 @@ def _tag_for_page(tag: str, name: str) -> str:
     return tag
 
 
-def label(text: Any) -> str:
+def label(text: object) -> str:
     """Return a name for an axis or a legend: one short line.
 
     Examples
@@ -150,7 +177,7 @@ def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
     )
     intervals = [(n, e) for n, e in history if isinstance(e, Interval)]
 
-    def paint(axes: Any) -> None:
+    def paint(axes: Axes) -> None:
         if intervals:
             x = [n for n, _ in intervals]
             low, high = [100 * e.low for _, e in intervals], [100 * e.high for _, e in intervals]
@@ -165,10 +192,8 @@ def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
         _whole_numbers(axes, labels)
         axes.grid(axis="y", color=RULE, linewidth=0.6)
 
-    told = np.flatnonzero(np.isfinite(estimates))
-    ends = [
-        f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys([int(told[0]), int(told[-1])])
-    ]
+    finite = np.flatnonzero(np.isfinite(estimates)).tolist()
+    ends = [f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys((finite[0], finite[-1]))]
     alt = f"Line chart of the estimated error against labels bought: {', '.join(ends)}."
     caption = (
         "The estimated error after each round. Where the band is wide, there are too few labels to know the error well."
@@ -179,7 +204,7 @@ def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
 def uncertain_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Chart:
     """Draw the share of the pool on which plausible classifiers disagree, against the labels bought."""
 
-    def paint(axes: Any) -> None:
+    def paint(axes: Axes) -> None:
         axes.plot(labels, 100 * np.asarray(disagreement), color=ORANGE, marker="s", markersize=3, linewidth=1.6)
         axes.set(xlabel="labels bought", ylabel="share of the pool, %")
         axes.set_ylim(bottom=0)
@@ -194,7 +219,7 @@ def uncertain_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Cha
     return draw("uncertain", alt, caption, paint)
 
 
-def _whole_numbers(axes: Any, labels: NDArray[Any]) -> None:
+def _whole_numbers(axes: Axes, labels: Ints) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -202,7 +227,7 @@ def _whole_numbers(axes: Any, labels: NDArray[Any]) -> None:
         axes.set_xlim(0, 1.03 * labels.max())
 
 
-def _plain_log(axes: Any) -> None:
+def _plain_log(axes: Axes) -> None:
     """Make the horizontal axis logarithmic, with numbers as people write them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -213,20 +238,17 @@ def _plain_log(axes: Any) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _as_dates(axis: Any) -> None:
-    """Write the days since 1970-01-01 on an axis as dates."""
+def _format_axis(axis: Axis, kind: FeatureKind) -> None:
+    """Write the values on an axis as dates or in percent."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
-    axis.set_major_locator(locator)
-    axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-
-
-def _as_percent(axis: Any) -> None:
-    """Write the shares on an axis in percent."""
     from matplotlib.ticker import PercentFormatter
 
-    axis.set_major_formatter(PercentFormatter(1.0))
+    if kind == "date":
+        locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    elif kind == "percent":
+        axis.set_major_formatter(PercentFormatter(1.0))
 
 
 def map_chart(
@@ -234,8 +256,7 @@ def map_chart(
     answers: Sequence[str],
     names: tuple[str, str],
     classes: Sequence[str],
-    dates: tuple[bool, bool] = (False, False),
-    percents: tuple[bool, bool] = (False, False),
+    kinds: tuple[FeatureKind, FeatureKind] = ("number", "number"),
 ) -> Chart:
     """Draw the pool as a grey cloud, the log's labelled rows, and the asked rows by their answers.
 
@@ -249,14 +270,12 @@ def map_chart(
         The names of the axes.
     classes : sequence of str
         All possible answers.
-    dates : pair of bool
-        Whether an axis has dates, in days since 1970-01-01.
-    percents : pair of bool
-        Whether an axis has shares, to write in percent.
+    kinds : pair of {"number", "date", "percent"}
+        How the values of each axis are shown.
     """
 
-    def paint(axes: Any) -> None:
-        import matplotlib.colors as colours
+    def paint(axes: Axes) -> None:
+        from matplotlib.colors import to_rgb
 
         cloud = points["pool"]
         x, y = _limits(cloud[:, 0], points["asked"][:, 0]), _limits(cloud[:, 1], points["asked"][:, 1])
@@ -265,21 +284,20 @@ def map_chart(
             cells = axes.hexbin(
                 cloud[inside, 0], cloud[inside, 1], gridsize=26, mincnt=1, extent=(*x, *y), linewidths=0
             )
-            dense = np.sqrt(np.asarray(cells.get_array(), dtype=np.float64))
-            shade = np.zeros((dense.size, 4))
-            shade[:] = colours.to_rgba(CLOUD)
-            shade[:, 3] = 0.12 + 0.5 * np.round(dense / dense.max(), 2)
+            density = np.sqrt(np.asarray(cells.get_array(), dtype=np.float64))
+            red, green, blue = to_rgb(CLOUD)
+            alphas = 0.12 + 0.5 * np.round(density / density.max(), 2)
             cells.set_array(None)
-            cells.set_facecolor(shade)
+            cells.set_facecolor([(red, green, blue, alpha) for alpha in alphas.tolist()])
         axes.scatter([], [], marker="h", s=50, color=CLOUD, alpha=0.5, linewidths=0, label="pool (darker: more rows)")
         revealed = points["revealed"]
         axes.scatter(
             revealed[:, 0], revealed[:, 1], marker="+", s=16, color=MUTED, linewidths=0.8, label="label in the log"
         )
-        given = np.asarray(answers)
+        answer_of = np.asarray(answers)
         for i, name in enumerate(classes):
             colour, marker = (BLUE, ORANGE)[i] if i < 2 else STYLES[i % len(STYLES)][0], STYLES[i % len(STYLES)][1]
-            rows = points["asked"][given == name]
+            rows = points["asked"][answer_of == name]
             axes.scatter(
                 rows[:, 0],
                 rows[:, 1],
@@ -294,11 +312,8 @@ def map_chart(
         axes.set_ylabel(label(names[1]))
         axes.set_xlim(*x)
         axes.set_ylim(*y)
-        for axis, is_date, is_percent in zip((axes.xaxis, axes.yaxis), dates, percents, strict=True):
-            if is_date:
-                _as_dates(axis)
-            elif is_percent:
-                _as_percent(axis)
+        for axis, kind in zip((axes.xaxis, axes.yaxis), kinds, strict=True):
+            _format_axis(axis, kind)
 
     alt = (
         f"Map of the pool by {label(names[0])} and {label(names[1])}: a grey cloud of all rows, the rows with a label in "
@@ -324,7 +339,7 @@ def overlap_chart(pool_propensity: Floats, revealed_propensity: Floats, threshol
     def shares(values: Floats) -> Floats:
         return 100 * np.histogram(_log10(values, smallest), bins)[0] / max(1, values.size)
 
-    def paint(axes: Any) -> None:
+    def paint(axes: Axes) -> None:
         axes.stairs(shares(pool_propensity), 10**bins, fill=True, color=CLOUD, alpha=0.55, label="rows of the pool")
         if revealed_propensity.size:
             axes.stairs(shares(revealed_propensity), 10**bins, color=BLUE, linewidth=1.6, label="labels in the log")
@@ -345,14 +360,14 @@ def _log10(values: Floats, smallest: float) -> Floats:
     return np.log10(np.clip(values, smallest, 1.0))
 
 
-def calibration_chart(diagnosis: Diagnosis) -> Chart:
+def calibration_chart(calibration: Calibration) -> Chart:
     """Draw the share of labels revealed against the share expected from the propensities."""
-    bins = diagnosis.calibration.bins
+    bins = calibration.bins
     promised = np.array([100 * b.promised for b in bins])
     observed = np.array([100 * b.observed for b in bins])
     reach = np.array([200 * b.error for b in bins])
 
-    def paint(axes: Any) -> None:
+    def paint(axes: Axes) -> None:
         top = 1.08 * max(float((promised + reach).max()), float(observed.max()), 1.0)
         axes.plot([0, top], [0, top], color=MUTED, linewidth=1, linestyle="--", label="as expected")
         axes.errorbar(
@@ -363,7 +378,7 @@ def calibration_chart(diagnosis: Diagnosis) -> Chart:
 
     alt = (
         f"Scatter plot of labels revealed against labels expected, in {len(bins)} groups of rows; on average they differ by "
-        f"{percent(diagnosis.calibration.expected_error)}."
+        f"{percent(calibration.expected_error)}."
     )
     caption = "Each point is a group of rows with similar propensities. A point far from its grey bar is unlikely to be chance."
     return draw("calibration", alt, caption, paint, below=True)
@@ -374,7 +389,7 @@ def weights_chart(weights: Floats, clip: float) -> Chart:
     inside = np.log10(np.clip(weights, 1.0, 1e12))
     bins = np.linspace(0.0, max(0.3, float(inside.max()), float(np.log10(min(clip, 1e12)))) * 1.05, 26)
 
-    def paint(axes: Any) -> None:
+    def paint(axes: Axes) -> None:
         axes.stairs(
             np.histogram(inside, bins)[0], 10**bins, fill=True, color=BLUE, alpha=0.75, label="labels in the log"
         )

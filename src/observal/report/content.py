@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from observal.checks import Floats, Ints
 from observal.diagnosis.diagnose import Diagnosis, check_feature_names
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Goals
@@ -13,6 +15,9 @@ from observal.problem.interval import Interval
 from observal.problem.problem import Problem
 from observal.problem.result import RunResult
 from observal.problem.words import day_words, number
+from observal.report.charts import FeatureKind
+from observal.report.inspection import source_of
+from observal.report.verdict import Measure, measures_of
 
 History = Sequence[tuple[int, Interval | float]]
 
@@ -66,10 +71,10 @@ class ReportContent:
         What to do next.
     to_gain : float, optional
         By how much 50 more labels may lower the error.
-    judged : optional
-        Labelled rows as fits that have not seen them judge them; see :class:`observal.report.model.Judged`.
+    judged : tuple of arrays, optional
+        Labelled rows as fits that have not seen them judge them; see :class:`observal.report.inspection.Judged`.
     sources : sequence of str, optional
-        The column of the table that each feature comes from; the features' names by default.
+        The column of the table that each feature comes from; by default, told by the features' names.
     """
 
     title: str
@@ -80,7 +85,7 @@ class ReportContent:
     feature_names: Sequence[str] | None = None
     date_features: Collection[str] = ()
     percent_features: Collection[str] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     random_state: int | None = None
     command: str = ""
@@ -88,14 +93,14 @@ class ReportContent:
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
     error_history: History | None = None
     before: Mapping[str, Interval] = field(default_factory=dict)
-    annotators: Sequence[Mapping[str, Any]] | None = None
+    annotators: Sequence[Mapping[str, object]] | None = None
     goals: Goals = field(default_factory=Goals)
     author: str = ""
     made: str = ""
     files: Sequence[str] = ()
     next_step: str = ""
     to_gain: float | None = None
-    judged: Any = None
+    judged: tuple[Ints, Ints, Ints, Floats] | None = None
     sources: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
@@ -105,22 +110,47 @@ class ReportContent:
         check_feature_names(self.feature_names, self.logged.X.shape[1])
 
     @property
+    def classes(self) -> list[Any]:
+        """The label values, the positive one last."""
+        return list(self.logged.classes.tolist())
+
+    @cached_property
     def names(self) -> list[str]:
         """The features' names."""
         return check_feature_names(self.feature_names, self.logged.X.shape[1])
 
-    def said(self, name: str, value: float) -> str:
-        """Return a feature's value as people write it: a date, in percent, or a number."""
+    @cached_property
+    def columns(self) -> Sequence[str]:
+        """The column of the table that each feature comes from."""
+        return [source_of(name) for name in self.names] if self.sources is None else self.sources
+
+    def kind_of(self, name: str) -> FeatureKind:
+        """Return how a feature's values are shown."""
         if name in self.date_features:
+            return "date"
+        return "percent" if name in self.percent_features else "number"
+
+    def value_words(self, name: str, value: float) -> str:
+        """Return a feature's value as people write it: a date, in percent, or a number."""
+        kind = self.kind_of(name)
+        if kind == "date":
             return day_words(value)
-        return f"{number(100.0 * value)}%" if name in self.percent_features else number(value)
+        return f"{number(100.0 * value)}%" if kind == "percent" else number(value)
 
     @property
     def error(self) -> Interval:
         """The interval for the error on the population."""
         return self.intervals.get("error") or self.result.error_interval
 
-    @property
-    def all_intervals(self) -> dict[str, Interval | None]:
-        """The result's intervals and the further ones, the error first."""
-        return {"error": self.error} | dict(self.result.intervals) | dict(self.intervals) | {"error": self.error}
+    @cached_property
+    def all_intervals(self) -> dict[str, Interval]:
+        """The result's intervals and the further ones, the error first, without those that could not be estimated."""
+        others = {**self.result.intervals, **self.intervals}
+        return {"error": self.error} | {
+            name: interval for name, interval in others.items() if interval is not None and name != "error"
+        }
+
+    @cached_property
+    def measures(self) -> list[Measure]:
+        """The intervals of the classifier's measures, the error first."""
+        return measures_of(self.all_intervals, self.classes, self.goals.objective)

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 
 from observal.diagnosis.diagnose import paragraphs
 from observal.files import check_target, write_text
-from observal.problem.words import number, percent
 from observal.report import sections
 from observal.report.content import ReportContent
-from observal.report.headline import headline
-from observal.report.measures import is_known
-from observal.report.rounds import rounds_table
+from observal.report.verdict import is_known
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -71,21 +68,27 @@ def render_report(content: ReportContent) -> str:
     >>> render_report(ReportContent("<b>", logged, pool, result)).count("<h1>&lt;b&gt;</h1>")
     1
     """
+    rounds = sections.rounds_table(content)
     return _template().render(
         content=content,
-        headline=headline(content),
-        error_known=is_known(content.error),
         tiles=sections.tiles(content),
-        measures=sections.measures(content),
-        matrix=sections.matrix(content),
-        model=sections.model(content),
-        goals=content.goals.words(),
-        progress=sections.progress(content),
+        headline=sections.headline(content),
+        verdicts=[sections.model_verdict(content), sections.log_verdict(content)],
+        error_known=is_known(content.error),
+        model_tables=[
+            sections.measures_table(content),
+            sections.confusion_table(content),
+            *sections.model_tables(content),
+        ],
+        progress=sections.progress_charts(content),
         asked=sections.asked(content),
+        annotators=sections.annotators_table(content),
         diagnosis_charts=sections.diagnosis_charts(content),
         weights_chart=sections.weights_chart(content),
-        rounds=rounds_table(content),
-        settings=sections.settings(content),
+        weights=sections.weights_table(content),
+        rounds=rounds,
+        rounds_note=sections.rounds_note(content, rounds),
+        settings=sections.settings_tables(content),
     )
 
 
@@ -101,5 +104,5 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, percent=percent, cell=sections.cell, paragraphs=paragraphs)
+    environment.filters["paragraphs"] = paragraphs
     return environment.get_template("report.html")

@@ -1,251 +1,488 @@
-"""The sections of a report: what the page's template fills in."""
+"""The report's sections in the order of the page: what its template fills in, as sentences, tables and charts.
+
+Each function goes from :class:`~observal.report.content.ReportContent` to records of text that the template only has to mark up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from observal.checks import Floats
+from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.feature_values import column_of, sample_rows
+from observal.intervals.cells import HIDDEN
+from observal.intervals.contradiction import COMPARED, contradiction
+from observal.intervals.error import CONFOUNDED
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
 from observal.paper.weights import plain_importance
+from observal.problem.goals import POPULATIONS
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
+from observal.problem.result import Round
 from observal.problem.words import count, number, percent
 from observal.report import charts
 from observal.report.content import ReportContent
-from observal.report.measures import (
+from observal.report.inspection import (
+    MOST_SHOWN,
+    Judged,
+    asked_positions,
+    column_use,
+    errors_by_group,
+    telling_pair,
+)
+from observal.report.verdict import (
     advice,
     baseline_sentence,
     commonest,
     confusion,
     is_known,
     measures_of,
+    outlook,
+    returned_sentence,
     threshold_sentence,
+    title_of,
+    worth,
 )
-from observal.report.model import MOST_SHOWN, Judged, errors_by_group, outlook, title_of, what_it_uses, worth
-from observal.report.projection import asked_positions, telling_pair
 
-LAST_ROWS = 12
-MOST_CLOUD, MOST_MARKS = 50_000, 400
+LAST_ROWS = 12  # rows asked about that are listed
+MOST_CLOUD, MOST_MARKS = 50_000, 400  # rows on the map: of the pool; asked about or in the log
+LONGEST_ID = 24  # characters of an id that are kept on one line
+MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
 
-
-def measures(content: ReportContent) -> list[dict[str, str]]:
-    """Return the rows of the table of intervals, the error first; each names the class that it is about."""
-    return [
-        {
-            "name": one.name,
-            "about": one.about,
-            "estimate": one.value(one.interval.estimate) if is_known(one.interval) else "–",
-            "range": f"{one.value(one.interval.low)} to {one.value(one.interval.high)}"
-            if is_known(one.interval)
-            else "not known",
-            "confidence": f"{100 * one.interval.confidence:g}%",
-        }
-        for one in measures_of(content.all_intervals, content.logged.classes.tolist(), content.goals.objective)
-    ]
+# How the cells of a column look; the page's CSS has a rule for each.
+TEXT, NUMBER, WORDS, WIDE, ID, VALUE = "", "n", "words", "wide words", "id", "value"
 
 
-def matrix(content: ReportContent) -> list[dict[str, Any]]:
-    """Return the rows of the confusion matrix, in shares of all rows."""
-    classes = content.logged.classes.tolist()
-    found = confusion(content.all_intervals, classes)
-    if found is None or not is_known(content.error):
-        return []
-    return [
-        {
-            "name": str(name),
-            "cells": [
-                {
-                    "right": i == j,
-                    "estimate": percent(cell.estimate),
-                    "range": f"{percent(cell.low)} to {percent(cell.high)}",
-                }
-                for j, cell in enumerate(row)
-            ],
-        }
-        for i, (name, row) in enumerate(zip(classes, found, strict=True))
-    ]
+class Column(NamedTuple):
+    """The title of a table's column, and how its cells look."""
+
+    title: str
+    style: str = TEXT
 
 
-def model(content: ReportContent) -> dict[str, Any]:
-    """Return the verdict on the model, what it uses, and its errors by group."""
-    classes, intervals, objective = content.logged.classes.tolist(), content.all_intervals, content.goals.objective
-    known = {name: one for name, one in intervals.items() if one is not None}
-    compared = objective == "error" or COST_WINS in known
-    beats = beats_baseline(known, COST_WINS if COST_WINS in known else WINS)
-    if not compared and (auc := known.get(AUC)) is not None:  # such a model may make more mistakes than the baseline
-        beats = True if auc.low > 0.5 else None
-    level = "care" if beats is None or not is_known(content.error) else "good" if beats else "buy"
-    said = [baseline_sentence(intervals, classes, objective), threshold_sentence(content.result.estimator, classes)]
-    said += [advice(intervals, classes, objective), _worth(content)]
-    pool = content.pool.X
-    sources = content.names if content.sources is None else content.sources
-    uses = what_it_uses(content.result.estimator, pool, content.names, sources)
-    problem = Problem(content.logged, content.pool)
-    groups = (
-        []
-        if content.judged is None
-        else errors_by_group(
-            problem,
-            Judged(*content.judged),
-            content.names,
-            [name for name, _ in uses],
-            content.said,
-            content.sources,
-        )
-    )
-    return {
-        "level": level,
-        "title": title_of(level, "error" if compared else objective),
-        "sentences": [text for text in said if text],
-        "uses": [(name, percent(moved)) for name, moved in uses[:MOST_SHOWN]],
-        "groups": groups,
-    }
+class Cell(NamedTuple):
+    """A cell of a table with a note in small print below."""
+
+    text: str
+    note: str
 
 
-def _worth(content: ReportContent) -> str:
-    """Return whether labels were worth it and what more may bring, by what the objective is about; empty where that is not known."""
-    classes, objective = content.logged.classes.tolist(), content.goals.objective
-    names, labels = judged_by(objective), content.result.queries["label"]
-    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
-    before = dict(content.before) or ({"error": history[0]} if history else {})
-    bought = len(labels)
-    if not bought:
-        before = {name: one for name, one in content.all_intervals.items() if one is not None}
-    then, now = (
-        {one.name: one for one in measures_of(found, classes, objective)} for found in (before, content.all_intervals)
-    )
-    if not all(name in then and name in now for name in names):
-        return ""
-    said = worth([then[name] for name in names], [now[name] for name in names], bought, classes)
-    if not bought:
-        return said
-    shares = [float(np.mean(labels == value)) for value in classes]
-    involved = shares[-1] if names[0] in TARGETS else min(shares) if names[0] == BALANCED else 1.0
-    return f"{said} {outlook(now[names[0]], content.to_gain if objective == 'error' else None, involved)}"
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page.
+
+    Parameters
+    ----------
+    label : str
+        Its name for screen readers; also its caption, unless there is another.
+    columns : sequence of Column
+        The columns.
+    rows : sequence of sequences of str or Cell
+        The rows; a table without any is not shown.
+    caption : str
+        The caption.
+    keep : bool
+        Whether it stays in one piece when the page is printed.
+    row_headers : bool
+        Whether the first cell names the row.
+    """
+
+    label: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str | Cell]]
+    caption: str = ""
+    keep: bool = True
+    row_headers: bool = True
 
 
-def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
-    """Return the numbers on top of the page: name, value, and what to know about it."""
-    objective, classes = content.goals.objective, content.logged.classes.tolist()
-    found = {one.name: one for one in measures_of(content.all_intervals, classes, objective)}
-    names = {
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict in a box: its colour, a title, and sentences."""
+
+    level: Literal["good", "care", "buy"]
+    title: str
+    sentences: Sequence[str]
+
+
+class Tile(NamedTuple):
+    """A number on top of the page: its name, its value, and a note."""
+
+    name: str
+    value: str
+    note: str
+
+
+# -- in short --------------------------------------------------------------------------------------------------------
+
+
+def tiles(content: ReportContent) -> list[Tile]:
+    """Return the numbers on top of the page."""
+    objective, classes = content.goals.objective, content.classes
+    measures = {measure.name: measure for measure in content.measures}
+    titles = {
         "recall": f"Recall of {classes[-1]!r}",
         "precision": f"Precision of {classes[-1]!r}",
         COST: "Cost of a row",
     }
-    shown = []
-    if not is_known(content.error):
-        shown.append(("Error", "not known", "too few labels"))
+    out = [] if is_known(content.error) else [Tile("Error", "not known", "too few labels")]
     for name in dict.fromkeys(("error", BASELINE, measure_of(objective), BASELINE_COST)):
-        one = found.get(name)
-        if one is None or not is_known(one.interval):
+        measure = measures.get(name)
+        if measure is None or not is_known(measure.interval):
             continue
-        value = one.value(one.interval.estimate)
         if name in (BASELINE, BASELINE_COST):
             always = commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
             what = "error" if name == BASELINE else "cost"
-            shown.append((f"Always {always}", value, f"the baseline's {what}"))
+            out.append(Tile(f"Always {always}", measure.estimate(), f"the baseline's {what}"))
         else:
-            ends = f"{one.value(one.interval.low)} to {one.value(one.interval.high)}"
-            shown.append((names.get(name, name.capitalize()), value, ends))
-    rounds, revealed = len(content.result.rounds) - 1, int(content.logged.revealed.sum())
+            out.append(Tile(titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
+    revealed = int(content.logged.revealed.sum())
     return [
-        *shown,
-        ("Labels bought", number(len(content.result.queries)), f"plus {number(revealed)} in the log"),
-        ("Rounds", number(rounds), "after the log alone"),
+        *out,
+        Tile("Labels bought", number(len(content.result.queries)), f"plus {number(revealed)} in the log"),
+        Tile("Rounds", number(len(content.result.rounds) - 1), "after the log alone"),
     ]
 
 
-def progress(content: ReportContent) -> list[charts.Chart]:
+def headline(content: ReportContent) -> list[str]:
+    """Return the main results in a few sentences."""
+    bought, revealed = len(content.result.queries), int(content.logged.revealed.sum())
+    error, skipped = content.error, sum(r.skipped for r in content.result.rounds)
+    stopped = content.result.stopped
+    sentences = [
+        f"The log has {count(len(content.logged), 'row')}, {revealed:,} of them with a label. From a pool of "
+        f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
+        + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
+        f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
+        + (f"; the estimate is {percent(error.estimate)}." if is_known(error) else "."),
+        returned_sentence(content.result.returned_round),
+        _confounding_sentence(content),
+        _contradiction_sentence(content),
+        f"It is {stopped}." if stopped.startswith("not finished") else f"Why it stopped: {stopped}.",
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def interval_words(interval: Interval) -> str:
+    """Return an interval in words.
+
+    Examples
+    --------
+    >>> interval_words(Interval(0.031, 0.012, 0.06, 0.95, "cross-fitted"))
+    'between 1.2% and 6% (95% confidence)'
+    >>> interval_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
+    'not known, because there are too few labels'
+    """
+    if not is_known(interval):
+        return "not known, because there are too few labels"
+    return f"between {percent(interval.low)} and {percent(interval.high)} ({100 * interval.confidence:g}% confidence)"
+
+
+def _confounding_sentence(content: ReportContent) -> str:
+    """Return how far hidden confounding may move the error; empty if that is unknown."""
+    interval = content.all_intervals.get(CONFOUNDED)
+    if interval is None or not is_known(content.error):
+        return ""
+    return (
+        "If the old policy also looked at something that is not on record and its odds of revealing a label are off by a "
+        f"factor of up to {HIDDEN:g}, the error is between {percent(interval.low)} and {percent(interval.high)}."
+    )
+
+
+def _contradiction_sentence(content: ReportContent) -> str:
+    """Return whether rows picked at random contradict the log; empty if too few were picked."""
+    if not content.all_intervals.keys() & set(COMPARED.values()):
+        return ""
+    strongest = contradiction(content.all_intervals)
+    if strongest is None:
+        return "Rows that were picked at random agree with rows of the log like them."
+    key, difference = strongest
+    points, way = f"{abs(100 * difference.estimate):.0f} points", "more" if difference.estimate > 0 else "less"
+    if key == COMPARED["error"]:
+        what = f"the classifier is wrong on them {points} {way} often than on rows of the log like them"
+    else:
+        what = f"class {content.classes[-1]} is {points} {way} frequent among them than among rows of the log like them"
+    return (
+        f"Rows that were picked at random contradict the log: {what}. A hidden cause, labels that have changed or wrong "
+        "propensities may be the reason. Do not trust the interval."
+    )
+
+
+def log_verdict(content: ReportContent) -> Verdict | None:
+    """Return the verdict on the log; None without a diagnosis."""
+    if content.diagnosis is None:
+        return None
+    titles = {"good": "The log is usable.", "care": "Use the log with care.", "buy": "The log alone is not enough."}
+    level = content.diagnosis.level
+    return Verdict(level, titles[level], [content.diagnosis.verdict])
+
+
+def model_verdict(content: ReportContent) -> Verdict:
+    """Return the verdict on the model: against the baseline, or by the AUC if it has another objective."""
+    classes, intervals, objective = content.classes, content.all_intervals, content.goals.objective
+    compares = objective == "error" or COST_WINS in intervals
+    beats = beats_baseline(intervals, COST_WINS if COST_WINS in intervals else WINS)
+    if not compares and AUC in intervals:  # such a model may make more mistakes than the baseline
+        beats = True if intervals[AUC].low > 0.5 else None
+    level: Literal["good", "care", "buy"] = "good" if beats else "buy"
+    if beats is None or not is_known(content.error):
+        level = "care"
+    sentences = (
+        baseline_sentence(intervals, classes, objective),
+        threshold_sentence(content.result.estimator, classes),
+        advice(intervals, classes, objective),
+        _worth_sentence(content),
+    )
+    title = title_of(level, "error" if compares else objective)
+    return Verdict(level, title, [sentence for sentence in sentences if sentence])
+
+
+def _worth_sentence(content: ReportContent) -> str:
+    """Return whether labels were worth it and what more may bring, by what the objective is about; empty if that is unknown."""
+    classes, objective = content.classes, content.goals.objective
+    names, labels = judged_by(objective), content.result.queries["label"]
+    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
+    before = content.before or ({"error": history[0]} if history else {})
+    if not len(labels):
+        before = content.all_intervals
+    then = {measure.name: measure for measure in measures_of(before, classes, objective)}
+    now = {measure.name: measure for measure in content.measures}
+    if not all(name in then and name in now for name in names):
+        return ""
+    sentence = worth([then[name] for name in names], [now[name] for name in names], len(labels), classes)
+    if not len(labels):
+        return sentence
+    shares = [float(np.mean(labels == value)) for value in classes]
+    involved = shares[-1] if names[0] in TARGETS else min(shares) if names[0] == BALANCED else 1.0
+    return f"{sentence} {outlook(now[names[0]], content.to_gain if objective == 'error' else None, involved)}"
+
+
+# -- the model -------------------------------------------------------------------------------------------------------
+
+
+def measures_table(content: ReportContent) -> PageTable:
+    """Return the intervals, the error first; each row names the class that it is about."""
+    measures, goals = content.measures, content.goals.words()
+    levels = list(dict.fromkeys(f"{100 * measure.interval.confidence:g}%" for measure in measures))
+    same = len(levels) == 1
+    columns = [Column("measure"), Column("estimate", NUMBER), Column("interval", NUMBER), Column("confidence", NUMBER)]
+    rows: list[list[str | Cell]] = [
+        [
+            Cell(measure.name, measure.about),
+            measure.estimate(),
+            measure.ends(),
+            f"{100 * measure.interval.confidence:g}%",
+        ]
+        for measure in measures
+    ]
+    return PageTable(
+        "Estimates",
+        columns[:3] if same else columns,
+        [row[:3] if same else row for row in rows] if len(rows) > 1 else [],
+        f"Intervals at {levels[0]} confidence, {goals}" if same else f"Intervals {goals}",
+    )
+
+
+def confusion_table(content: ReportContent) -> PageTable:
+    """Return the confusion matrix, in shares of all rows."""
+    matrix = confusion(content.all_intervals, content.classes)
+    rows: list[list[str | Cell]] = []
+    if matrix is not None and is_known(content.error):
+        for i, intervals in enumerate(matrix):
+            cells = [
+                Cell(
+                    f"{'right' if i == j else 'wrong'}: {percent(interval.estimate)}",
+                    f"{percent(interval.low)} to {percent(interval.high)}",
+                )
+                for j, interval in enumerate(intervals)
+            ]
+            rows.append([str(content.classes[i]), *cells])
+    columns = [Column("actual class"), *(Column(f"predicted {name}", NUMBER) for name in content.classes)]
+    return PageTable("Confusion matrix", columns, rows, "Confusion matrix: shares of all rows, with intervals")
+
+
+def model_tables(content: ReportContent) -> list[PageTable]:
+    """Return the errors by group, those by the columns that the model uses most first, and what it uses."""
+    use = column_use(content.result.estimator, content.pool.X, content.columns)
+    groups = []
+    if content.judged is not None:
+        groups = errors_by_group(
+            Problem(content.logged, content.pool),
+            Judged(*content.judged),
+            content.names,
+            content.columns,
+            [column for column, _ in use],
+            content.value_words,
+        )
+    return [
+        PageTable(
+            "Errors by group",
+            [Column("rows with", WORDS), Column("labels", NUMBER), Column("error", NUMBER), Column("about", NUMBER)],
+            [
+                [row.group, number(row.labels), percent(row.error), f"{percent(row.low)} to {percent(row.high)}"]
+                for row in groups
+            ],
+            "Errors by group, from labels that the model had not seen; the ranges are rough",
+        ),
+        PageTable(
+            "What the model uses",
+            [Column("column", WORDS), Column("moves by", NUMBER)],
+            [[column, percent(move)] for column, move in use[:MOST_SHOWN]],
+            "What the model uses: how far its chances move, on average, if the column is shuffled",
+        ),
+    ]
+
+
+def progress_charts(content: ReportContent) -> list[charts.Chart]:
     """Return the charts of the error and of what is undecided, by labels bought."""
-    history = list(content.error_history or ())
-    if not history:
-        history = [(content.result.rounds[-1].labels, content.error)]
-    known = any(not isinstance(error, Interval) or is_known(error) for _, error in history)
-    found = [charts.error_chart(history)] if known else []
+    history = list(content.error_history or [(content.result.rounds[-1].labels, content.error)])
+    has_numbers = any(not isinstance(error, Interval) or is_known(error) for _, error in history)
+    out = [charts.error_chart(history)] if has_numbers else []
     rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
     if len(rounds) > 1:
-        found.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
-    return found
+        out.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
+    return out
 
 
-def asked(content: ReportContent) -> dict[str, Any]:
-    """Return the section on asked rows: counts by reason, the map, and the last rows."""
-    result, pool = content.result, content.pool
-    where = asked_positions(pool, result)
-    is_asked = np.zeros(len(pool), dtype=bool)
-    is_asked[where] = True
-    pair = telling_pair(pool.X, is_asked)
-    decisions = result.decisions
-    reasons: dict[tuple[str, str], int] = {}
-    for action, reason in zip(decisions["action"].tolist(), decisions["reason"].tolist(), strict=True):
-        reasons[(action, reason)] = reasons.get((action, reason), 0) + 1
-    names = [content.names[column] for column in pair]
-    last = []
-    for position, query in list(zip(where.tolist(), result.queries, strict=True))[-LAST_ROWS:][::-1]:
-        found = [float(column_of(pool.X[[position]], column)[0]) for column in pair]
-        values = [content.said(name, value) for name, value in zip(names, found, strict=True)]
-        last.append({"query": query, "values": values, "propensity": float(pool.propensity[position])})
-    by_count = sorted(reasons.items(), key=lambda item: -item[1])
-    covered = ""
-    if content.diagnosis is not None and content.diagnosis.overlap.barely > 0.0 and where.size:
-        barely = int(np.count_nonzero(pool.propensity[where] < content.diagnosis.overlap.threshold))
-        covered = (
-            f"{barely:,} of the {count(where.size, 'label')} bought are for rows that the log barely covers; such rows are "
-            f"{percent(content.diagnosis.overlap.barely)} of the pool."
+# -- rows asked about ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The section on rows asked about: how many the log barely covers, decisions by reason, the map, and the last rows."""
+
+    coverage: str
+    reasons: PageTable
+    map: charts.Chart | None
+    last: PageTable
+
+
+def asked(content: ReportContent) -> Asked:
+    """Return the section on rows asked about."""
+    positions = asked_positions(content.pool, content.result)
+    is_asked = np.zeros(len(content.pool), dtype=bool)
+    is_asked[positions] = True
+    pair = telling_pair(content.pool.X, is_asked)
+    return Asked(
+        _coverage_sentence(content, positions),
+        _reasons_table(content),
+        _map(content, positions, pair),
+        _last_table(content, positions, pair),
+    )
+
+
+def _coverage_sentence(content: ReportContent, positions: Ints) -> str:
+    """Return how many rows asked about are barely covered by the log; empty without such rows."""
+    if content.diagnosis is None or content.diagnosis.overlap.barely == 0.0 or not positions.size:
+        return ""
+    overlap = content.diagnosis.overlap
+    barely = int(np.count_nonzero(content.pool.propensity[positions] < overlap.threshold))
+    return (
+        f"{barely:,} of the {count(positions.size, 'label')} bought are for rows that the log barely covers; such rows are "
+        f"{percent(overlap.barely)} of the pool."
+    )
+
+
+def _reasons_table(content: ReportContent) -> PageTable:
+    decisions = content.result.decisions
+    counts: dict[tuple[str, str], int] = {}
+    for key in zip(decisions["action"].tolist(), decisions["reason"].tolist(), strict=True):
+        counts[key] = counts.get(key, 0) + 1
+    return PageTable(
+        "Decisions by reason",
+        [Column("decision"), Column("reason", WORDS), Column("rows", NUMBER)],
+        [[*key, number(n)] for key, n in sorted(counts.items(), key=lambda item: -item[1])],
+    )
+
+
+def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> PageTable:
+    """Return the last rows asked about, the latest first, with the features of the map."""
+    latest = positions[-LAST_ROWS:][::-1]
+    X, names = content.pool.X[latest], [content.names[column] for column in pair]
+    values = [
+        [content.value_words(name, value) for value in column_of(X, column).tolist()]
+        for name, column in zip(names, pair, strict=True)
+    ]
+    rows = []
+    for i, query in enumerate(content.result.queries[::-1][: latest.size]):
+        rows.append(
+            [
+                str(query.id),
+                str(query.label),
+                *(column[i] for column in values),
+                cell_text(float(content.pool.propensity[latest[i]])),
+                str(query.round),
+                percent(query.query_probability),
+                query.reason,
+            ]
         )
-    return {
-        "covered": covered,
-        "reasons": [{"action": a, "reason": r, "rows": n} for (a, r), n in by_count],
-        "names": names,
-        "last": last,
-        "map": _map(content, where, pair),
-    }
+    columns = [
+        Column("row", ID if all(len(row[0]) <= LONGEST_ID for row in rows) else TEXT),
+        Column("answer"),
+        *(Column(name, NUMBER) for name in [*names, "propensity", "round", "chance"]),
+        Column("reason", WIDE),
+    ]
+    caption = f"The last {len(rows)} rows asked about"
+    return PageTable("The last rows asked about", columns, rows, caption, keep=False)
 
 
-def _map(content: ReportContent, where: Any, pair: tuple[int, ...]) -> charts.Chart | None:
-    if not pair or where.size == 0:
+def _map(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> charts.Chart | None:
+    """Return the map of pool, log and rows asked about; with one feature, the propensity is the other axis."""
+    if not pair or positions.size == 0:
         return None
-    logged, pool = content.logged, content.pool
+    logged, pool, names = content.logged, content.pool, content.names
     rng = np.random.default_rng(0)
     cloud = sample_rows(len(pool), MOST_CLOUD, rng)
-    shown = np.flatnonzero(logged.revealed)
-    shown = shown[sample_rows(shown.size, MOST_MARKS, rng)]
-    asked = sample_rows(where.size, MOST_MARKS, rng)
+    revealed = np.flatnonzero(logged.revealed)
+    revealed = revealed[sample_rows(revealed.size, MOST_MARKS, rng)]
+    sample = sample_rows(positions.size, MOST_MARKS, rng)
+    rows_asked = positions[sample]
+    flags = [names.index(flag) for flag in (f"{names[k]} is missing" for k in pair) if flag in names]
 
-    filled = [
-        content.names.index(f"{content.names[c]} is missing")
-        for c in pair
-        if f"{content.names[c]} is missing" in content.names
-    ]
-
-    def there(X: Any) -> Any:
+    def has_values(X: Any) -> Bools:
         """Return which rows have values of their own, not ones that stand in for missing values."""
-        return ~np.any([column_of(X, column) == 1.0 for column in filled] or [np.zeros(X.shape[0], dtype=bool)], axis=0)
+        present = np.ones(X.shape[0], dtype=bool)
+        for flag in flags:
+            present &= column_of(X, flag) != 1.0
+        return present
 
     def points(X: Any, propensity: Floats) -> Floats:
-        X, propensity = X[there(X)], propensity[there(X)]
+        present = has_values(X)
+        X, propensity = X[present], propensity[present]
         second = column_of(X, pair[1]) if len(pair) > 1 else propensity
         return np.clip(np.column_stack([column_of(X, pair[0]), second]), -1e100, 1e100)
 
-    names = (content.names[pair[0]], content.names[pair[1]] if len(pair) > 1 else "propensity")
+    answers = content.result.queries["label"][sample][has_values(pool.X[rows_asked])]
+    axes = (names[pair[0]], names[pair[1]] if len(pair) > 1 else "propensity")
     return charts.map_chart(
         {
             "pool": points(pool.X[cloud], pool.propensity[cloud]),
-            "revealed": points(logged.X[shown], logged.propensity[shown]),
-            "asked": points(pool.X[where[asked]], pool.propensity[where[asked]]),
+            "revealed": points(logged.X[revealed], logged.propensity[revealed]),
+            "asked": points(pool.X[rows_asked], pool.propensity[rows_asked]),
         },
-        [str(answer) for answer in content.result.queries["label"][asked][there(pool.X[where[asked]])].tolist()],
-        names,
-        [str(value) for value in logged.classes.tolist()],
-        (names[0] in content.date_features, names[1] in content.date_features),
-        (names[0] in content.percent_features, names[1] in content.percent_features),
+        [str(answer) for answer in answers.tolist()],
+        axes,
+        [str(value) for value in content.classes],
+        (content.kind_of(axes[0]), content.kind_of(axes[1])),
     )
+
+
+def annotators_table(content: ReportContent) -> PageTable:
+    """Return who answered how many rows."""
+    people = content.annotators or ()
+    titles = list(people[0]) if people else []
+    return PageTable(
+        "Annotators",
+        [Column(title, NUMBER if i else TEXT) for i, title in enumerate(titles)],
+        [[cell_text(value) for value in person.values()] for person in people],
+        "Who answered",
+    )
+
+
+# -- the log ---------------------------------------------------------------------------------------------------------
 
 
 def diagnosis_charts(content: ReportContent) -> list[charts.Chart]:
@@ -254,10 +491,10 @@ def diagnosis_charts(content: ReportContent) -> list[charts.Chart]:
     if diagnosis is None:
         return []
     revealed = logged.propensity[logged.revealed]
-    found = [charts.overlap_chart(content.pool.propensity, revealed, diagnosis.overlap.threshold)]
+    out = [charts.overlap_chart(content.pool.propensity, revealed, diagnosis.overlap.threshold)]
     if diagnosis.calibration.bins:
-        found.append(charts.calibration_chart(diagnosis))
-    return found
+        out.append(charts.calibration_chart(diagnosis.calibration))
+    return out
 
 
 def weights_chart(content: ReportContent) -> charts.Chart | None:
@@ -269,21 +506,99 @@ def weights_chart(content: ReportContent) -> charts.Chart | None:
     return charts.weights_chart(weights, content.diagnosis.weights.clip)
 
 
-def settings(content: ReportContent) -> list[tuple[str, str]]:
-    """Return the settings, and the seed, as text."""
-    rows: Mapping[str, Any] = {
-        **content.settings,
-        **({} if content.random_state is None else {"seed": content.random_state}),
-    }
-    return [(str(name), str(value)) for name, value in rows.items()]
+def weights_table(content: ReportContent) -> PageTable:
+    """Return the quantiles of the weights of the log's labels."""
+    quantiles = () if content.diagnosis is None else content.diagnosis.weights.quantiles
+    ends = {0.0: "smallest", 1.0: "largest"}
+    return PageTable(
+        "Weights of the labels",
+        [Column(ends.get(share) or percent(share), NUMBER) for share, _ in quantiles],
+        [[cell_text(weight) for _, weight in quantiles]] if quantiles else [],
+        "Quantiles of the weights",
+        row_headers=False,
+    )
 
 
-def cell(value: Any) -> str:
+# -- rounds, and how the report was made -------------------------------------------------------------------------------
+
+ROUND_TITLES = {
+    "index": "round",
+    "labels": "labels so far",
+    "asked": "in this round",
+    "inferred": "inferred without asking",
+    "passed": "passed over",
+    "clip": "largest weight",
+    "disagreement": "pool still undecided",
+    "least_chance": "smallest chance",
+    "learners": "models in the blend",
+    "features": "features used",
+    "ridge": "shrinkage",
+    "tempering": "power of the weights",
+    "returned_round": "classifier of round",
+}
+
+
+def rounds_table(content: ReportContent) -> PageTable:
+    """Return the table of rounds, with those of its columns that are not empty; of very many rounds, some."""
+    rounds = content.result.rounds
+    optional = ("skipped", "inferred", "passed", "candidates")
+    fields = ["index", "labels", "asked", *(name for name in optional if any(getattr(r, name) for r in rounds))]
+    fields += ["clip", "disagreement"]
+    details = list(dict.fromkeys(name for r in rounds for name in r.details))
+    shown = np.unique(np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_ROUNDS)).round().astype(np.int64))
+    columns = [Column(ROUND_TITLES.get(name, name.replace("_", " ")), NUMBER) for name in fields]
+    for name in details:
+        is_text = any(isinstance(r.details.get(name), str) for r in rounds)
+        columns.append(Column(ROUND_TITLES.get(name, name.replace("_", " ")), WIDE if is_text else NUMBER))
+    return PageTable(
+        "Rounds",
+        columns,
+        [_round_row(rounds[i], fields, details) for i in shown.tolist()],
+        "A selection of rounds" if len(shown) < len(rounds) else "All rounds",
+        keep=False,
+    )
+
+
+def _round_row(r: Round, fields: Sequence[str], details: Sequence[str]) -> list[str]:
+    values = {name: getattr(r, name) for name in fields} | {name: r.details.get(name) for name in details}
+    for name in ("disagreement", "least_chance"):  # shares
+        if values.get(name) is not None and np.isfinite(values[name]):
+            values[name] = percent(values[name])
+    return [cell_text(value) for value in values.values()]
+
+
+def rounds_note(content: ReportContent, table: PageTable) -> str:
+    """Return how to read the table of rounds."""
+    sentences = [
+        "Round 0 is the log alone. “Still undecided” is the share of the pool on which plausible classifiers disagree."
+    ]
+    if any(column.title == ROUND_TITLES["least_chance"] for column in table.columns):
+        sentences.append("“Smallest chance”: in the next round, every row that can be picked has at least this chance.")
+    if omitted := len(content.result.rounds) - len(table.rows):
+        sentences.append(f"{number(omitted)} of the rounds, evenly spaced, are not shown.")
+    return " ".join(sentences)
+
+
+def settings_tables(content: ReportContent) -> list[PageTable]:
+    """Return the settings with the seed, and the versions of packages."""
+    seed = {} if content.random_state is None else {"seed": content.random_state}
+    settings = {**content.settings, **seed}
+    return [
+        PageTable(
+            "Settings",
+            [Column("setting"), Column("value", VALUE)],
+            [[str(name), str(value)] for name, value in settings.items()],
+        ),
+        PageTable("Versions", [Column("package"), Column("version")], list(content.versions.items())),
+    ]
+
+
+def cell_text(value: object) -> str:
     """Return a value as text for a table.
 
     Examples
     --------
-    >>> cell(0.12345), cell(12000), cell("north"), cell(None), cell(True)
+    >>> cell_text(0.12345), cell_text(12000), cell_text("north"), cell_text(None), cell_text(True)
     ('0.123', '12,000', 'north', '–', 'yes')
     """
     if value is None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from observal.report.figures import STYLES, figure_style, save_figure
+from observal.report.charts import STYLES, figure_style
 from observal_research.benchmark.cells import Cell
 from observal_research.benchmark.report import BenchmarkReport
+from observal_research.figures import save_figure
 
 COLUMNS = 4
 """Panels in a row: one for each logging policy."""

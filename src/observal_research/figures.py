@@ -1,4 +1,4 @@
-"""Figures drawn from plain numbers. matplotlib is imported only when a figure is drawn."""
+"""Figures of error curves drawn from plain numbers. matplotlib is imported only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING
 
 from observal.checks import Floats, Ints
 from observal.files import writing
+from observal.report.charts import STYLES, figure_style
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; markers and dashes help in black and white.
-STYLES: tuple[tuple[str, str, str], ...] = (
-    ("#0072B2", "o", "-"),
-    ("#D55E00", "s", "--"),
-    ("#555555", "^", "-."),
-    ("#009E73", "D", ":"),
-    ("#CC79A7", "v", "-"),
-    ("#E69F00", "P", "--"),
-    ("#56B4E9", "X", "-."),
-    ("#000000", "*", ":"),
-)
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 CAPTION_WIDTH = 150  # characters under two panels
 
 
@@ -97,26 +91,14 @@ def draw_curves(
             save_figure(figure, path, dpi=160)
 
 
-def save_figure(figure: Any, path: str | Path, dpi: int) -> None:
+def save_figure(figure: Figure, path: str | Path, dpi: int) -> None:
     """Write a matplotlib figure completely or not at all, replacing an existing file; the extension gives the format."""
     kind = Path(path).suffix[1:]
     with writing(path, force=True) as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
 
 
-def figure_style(font_size: float) -> Any:
-    """Return the matplotlib settings that all our figures share."""
-    return {
-        "font.size": font_size,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "observal",  # equal numbers give an equal file
-        "svg.fonttype": "none",
-        "text.parse_math": False,  # a dollar sign in a name is not the start of a formula
-    }
-
-
-def _draw_line(axis: Any, line: Line, number: int, n_lines: int, bars_every: int) -> None:
+def _draw_line(axis: Axes, line: Line, number: int, n_lines: int, bars_every: int) -> None:
     """Draw a line in percent, with error bars shifted by a few labels so that they do not hide each other."""
     colour, marker, dashes = STYLES[number % len(STYLES)]
     start = bars_every // 2 + int((number - (n_lines - 1) / 2) * bars_every / (3 * n_lines))
