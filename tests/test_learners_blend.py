@@ -18,9 +18,9 @@ from observal.errors import InvalidInput
 from observal.learners.additive import Bends, fit_additive
 from observal.learners.bagged import grow_forest
 from observal.learners.blend import bounded, fit_blend, lead, mixture
-from observal.learners.blend_settings import FOLDS, LEARNERS, PRIOR_LABELS, SHARPNESSES
+from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.calibration import best_sharpness, calibrate, sharpen
-from observal.learners.folds import spread_folds
+from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.kernel import Spectrum, fit_to_targets
 from observal.learners.kernels.forest import grow_trees
 from observal.learners.kernels.trees import LARGE, ROWS_OF_LARGE
@@ -124,7 +124,7 @@ def test_the_additive_learner_is_ridge_regression_on_hats():
         ]
     )
     np.testing.assert_allclose(bends(Z), hats, atol=1e-12)
-    labelled = Labelled(Z, y, np.ones(400), 2, spread_folds(y, FOLDS))
+    labelled = Labelled(Z, y, np.ones(400), 2, spread_folds(y, COARSE_FOLDS))
     fit = fit_additive(population, labelled)
     F = np.column_stack([Z, 2.0 * hats, np.full(400, 3.0)])
     coef, shift, out_of_fold = fit_to_targets(F, labelled, fit.tuned[0])
@@ -335,7 +335,7 @@ def test_wrong_learners_are_refused(learners):
 
 def test_small_helpers():
     codes = np.array([0] * 9 + [1] * 5 + [2])
-    folds = spread_folds(codes, FOLDS)
+    folds = spread_folds(codes, COARSE_FOLDS)
     for code in (0, 1, 2):
         assert np.ptp(np.bincount(folds[codes == code], minlength=4)) <= 1
     best, margins = lead(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))

@@ -218,7 +218,7 @@ def test_blocks_of_rows_change_no_gap(monkeypatch):
     X, y = np.random.default_rng(1).normal(size=(50, 2)), np.arange(50) % 2
     shares = shares_of_trees(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
     whole = gaps_of(shares, X)
-    monkeypatch.setattr("observal.learners.members.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("observal.learners.members.COMMITTEE_ROWS", 7)
     np.testing.assert_array_equal(gaps_of(shares, X), whole)
 
 

@@ -477,13 +477,13 @@ def test_of_many_rows_a_part_is_enough(monkeypatch):
         query = session.ask()
         session.tell(query.ids, [*world.oracle(query.ids[1:]), None])
     whole = session.result().intervals
-    monkeypatch.setattr(module, "MOST_ROWS", 800)
+    monkeypatch.setattr(module, "INTERVAL_ROWS", 800)
     part = session.result().intervals
     assert part == session.result().intervals  # which part is the same each time
     for name in NAMES:
         assert part[name].estimate == pytest.approx(whole[name].estimate, abs=0.08)
     # A cell all of whose rows are labelled and none in the part is on the trend as much as others.
-    monkeypatch.setattr(module, "MOST_ROWS", 60)
+    monkeypatch.setattr(module, "INTERVAL_ROWS", 60)
     error = session.result().intervals["error"]
     assert error.high - error.low < 1.3 * (whole["error"].high - whole["error"].low)
 

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
-from observal.intervals.cells import CONFIDENCE, CORRELATED, Cells, make_cells
+from observal.intervals.cells import CORRELATED, Cells, make_cells
 from observal.intervals.measures import (
     AUC,
     BASELINE,
@@ -25,6 +25,7 @@ from observal.intervals.measures import (
 )
 from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others
 from observal.journal.events import goals_of
+from observal.problem.interval import CONFIDENCE
 from observal.problem.objectives import canonical, costs_of
 from observal.report.verdict import advice, baseline_sentence, confusion, measures_of
 from tests.reference import measures as twin

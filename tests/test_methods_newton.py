@@ -270,7 +270,7 @@ def test_some_rows_of_many_are_enough_to_tell_a_typical_distance(monkeypatch):
     world = World(noise=0.2)
     _, states = play(FAST, world, 0)
     every = states[0].model.output_fit.fit
-    monkeypatch.setattr(newton_module, "ROWS_FOR_TYPICAL", 175)  # every other row
+    monkeypatch.setattr(newton_module, "TYPICAL_ROWS", 175)  # every other row
     _, states = play(FAST, world, 0)
     some = states[0].model.output_fit.fit
     assert some.coef.tolist() != every.coef.tolist()

@@ -59,7 +59,7 @@ def test_decisions_are_the_twins(seed, n, m, looked, batch, floor, gate_share, d
     method = AblatedNewtonVC(batch=batch, explore_share=floor, gate_share=gate_share, doubt=doubt, order="stream")
     state = replace(method.begin(problem, rng), looked=looked, fit=lambda state: FakeModel())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(newton_stream, "ROWS_AT_ONCE", block)
+        patch.setattr(newton_stream, "STREAM_ROWS", block)
         plan = stream_plan(method, problem, state, np.random.default_rng(seed))
     expected = twin.stream(
         lambda row: gaps[row], q, m, looked, np.random.default_rng(seed).random,

@@ -11,21 +11,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.intervals.state import stratum_cuts
 from observal.intervals.trend import borrowed, trend_of
-from observal.problem.interval import Interval
+from observal.problem.interval import CONFIDENCE, Interval
 
-CONFIDENCE = 0.95
-SCORE_BINS = 6
+SCORE_BINS = 6  # at most, in a stratum
 LEAST_LABELS = 10  # of a cell, about
 LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
-N_STRATA = 8
-PSEUDO_ROWS = 0.4
+PSEUDO_ROWS = 0.4  # at either extreme of a cell, so that few labels that agree do not look certain
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
 CORRELATED = 1.05  # times the standard error of independent mistakes, unless a method gives its own
 LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
 MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
-NOBODY = "no labelled row to judge by"
+NO_LABELS = "no labelled row to judge by"
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
 
 
@@ -107,8 +106,8 @@ class Cells:
 
         def estimate(of_mistakes: Floats, of_others: Floats) -> float:
             weights = (wrong * of_mistakes[used], (1.0 - wrong) * of_others[used])
-            tops, others = (np.bincount(cell, weights=w, minlength=self.share.size) for w in weights)
-            return float(self.counting @ (tops / (tops + others)))
+            tops, correct = (np.bincount(cell, weights=w, minlength=self.share.size) for w in weights)
+            return float(self.counting @ (tops / (tops + correct)))
 
         now = estimate(self.weight, self.weight)
         less, more = now - estimate(self.lightest, self.heaviest), estimate(self.heaviest, self.lightest) - now
@@ -137,7 +136,7 @@ class Cells:
 
         whole = mean(bottom)
         if not whole > 0.0:
-            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NOBODY}")
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NO_LABELS}")
         estimate = mean(top) / whole
         return self._around(estimate, top - estimate * bottom, whole, whole)
 
@@ -160,7 +159,7 @@ class Cells:
         weight = self.row_weight
         prior = np.bincount(codes, weights=weight, minlength=n_classes)
         if not (prior > 0.0).all():
-            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NOBODY}")
+            return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NO_LABELS}")
         means = np.bincount(codes, weights=weight * values, minlength=n_classes) / prior
         rest = (values - means[codes]) * (prior.min() / prior)[codes]
         rarest = float(prior.min())
@@ -262,21 +261,21 @@ def make_cells(
     for which in (False, True):
         of_kind = np.flatnonzero(kind == which)
         group = joined_strata(strata[of_kind], propensity[of_kind], labelled[of_kind])[strata[of_kind]]
-        for one in np.unique(group[group >= 0]):
-            here = of_kind[group == one]
-            known = scores[here[labelled[here]]]
-            n_bins = max(1, min(SCORE_BINS, known.size // LEAST_LABELS))
+        for number in np.unique(group[group >= 0]):
+            members = of_kind[group == number]
+            label_scores = scores[members[labelled[members]]]
+            n_bins = max(1, min(SCORE_BINS, label_scores.size // LEAST_LABELS))
             # Ends are scores of labelled rows below the largest: however many are equal, each cell has a label.
-            ends = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins, method="lower"))
-            ends = ends[ends < known.max()]
-            cell[here] = n_cells + np.searchsorted(ends, scores[here], side="left")
+            ends = np.unique(np.quantile(label_scores, np.arange(1, n_bins) / n_bins, method="lower"))
+            ends = ends[ends < label_scores.max()]
+            cell[members] = n_cells + np.searchsorted(ends, scores[members], side="left")
             n_cells += ends.size + 1
     inside = (cell >= 0) & counted
     sizes = np.bincount(cell[(cell >= 0) & about], minlength=n_cells)
     in_vain = np.bincount(cell[inside & skipped], minlength=n_cells)
     bought = np.bincount(cell[inside & asked], minlength=n_cells)
     lost = sizes * in_vain / np.maximum(in_vain + bought, 1)
-    kept = (sizes - lost) / max(1.0, float((sizes - lost).sum()))
+    share = (sizes - lost) / max(1.0, float((sizes - lost).sum()))
     # In a cell the log labels a row at the rate Q0, and queries label pool rows at a rate that is the same for all.
     n_pool = np.bincount(cell[inside & of_pool], minlength=n_cells)
     by_query = np.append(
@@ -291,7 +290,7 @@ def make_cells(
     n_rows = int(about.sum())
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
     trend = trend_of(cell, n_cells, kind, scores, propensity)  # of rows that are not counted, too: each cell has some
-    return Cells(kept, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN), trend=trend)
+    return Cells(share, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN), trend=trend)
 
 
 def propensity_strata(propensity: Floats) -> Ints:
@@ -306,7 +305,7 @@ def propensity_strata(propensity: Floats) -> Ints:
     >>> propensity_strata(np.array([0.01] + 19 * [0.4])).tolist()[:3]
     [0, 1, 1]
     """
-    cuts = np.unique(np.quantile(propensity, np.arange(1, N_STRATA) / N_STRATA))
+    cuts = stratum_cuts(propensity)
     strata = np.searchsorted(cuts, propensity, side="left")
     # A stratum whose largest and smallest propensity are too unlike is cut into parts that are equally wide in logarithms.
     log = np.log(np.maximum(propensity, LEAST_PROPENSITY))
@@ -347,10 +346,10 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
         pair = np.append(typical[near], typical[stratum])
         if near.size and pair.max() <= MOST_UNLIKE * pair.min():
             out[stratum] = near[0]
-    left = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
-    while left.size:
-        alike = left[typical[left] <= MOST_UNLIKE * typical[left[0]]]
+    remaining = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
+    while remaining.size:
+        alike = remaining[typical[remaining] <= MOST_UNLIKE * typical[remaining[0]]]
         if labels[alike].sum() >= LEAST_KNOWN:
             out[alike] = alike[0]
-        left = left[alike.size :]
+        remaining = remaining[alike.size :]
     return out

@@ -17,8 +17,8 @@ from observal.problem.interval import Interval
 COMPARED = {"prevalence": "random rows minus log, last class", "error": "random rows minus log, mistakes"}
 """The keys of the differences among a method's intervals, by what is compared: a hidden cause shows in the first, stale labels in the
 second."""
-LEAST_PICKED = 20
-CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is said to contradict its log
+LEAST_PICKED = 20  # rows picked at random, to compare
+CONTRADICTION_CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is said to contradict its log
 
 
 def random_minus_log(cell: Ints, picked: Bools, outcome: Floats) -> Interval | None:
@@ -50,17 +50,19 @@ def random_minus_log(cell: Ints, picked: Bools, outcome: Floats) -> Interval | N
         return np.bincount(cell, weights=weights, minlength=int(cell.max(initial=-1)) + 1).astype(np.float64)
 
     n, m = counted(picked.astype(np.float64)), counted((~picked).astype(np.float64))
-    both = (n > 0.0) & (m > 0.0)
-    if n[both].sum() < LEAST_PICKED:
+    comparable = (n > 0.0) & (m > 0.0)
+    if n[comparable].sum() < LEAST_PICKED:
         return None
-    n, m = n[both], m[both]
-    top, bottom = counted(picked * outcome)[both], counted(~picked * outcome)[both]
+    n, m = n[comparable], m[comparable]
+    top, bottom = counted(picked * outcome)[comparable], counted(~picked * outcome)[comparable]
     weight = n * m / (n + m)
     estimate = float(weight @ (top / n - bottom / m) / weight.sum())
     mean = (top + bottom + 0.5) / (n + m + 1.0)  # half a row of each outcome: few that agree are not certain
-    reach = float(-ndtri((1.0 - CONFIDENCE) / 2.0) * np.sqrt(weight @ (mean * (1.0 - mean))) / weight.sum())
+    reach = float(
+        -ndtri((1.0 - CONTRADICTION_CONFIDENCE) / 2.0) * np.sqrt(weight @ (mean * (1.0 - mean))) / weight.sum()
+    )
     words = f"{round(float(n.sum()))} rows picked at random against the log's labels of the same cells, normal approximation"
-    return Interval(estimate, estimate - reach, estimate + reach, CONFIDENCE, words)
+    return Interval(estimate, estimate - reach, estimate + reach, CONTRADICTION_CONFIDENCE, words)
 
 
 def contradiction(intervals: Mapping[str, Interval]) -> tuple[str, Interval] | None:
@@ -73,6 +75,6 @@ def contradiction(intervals: Mapping[str, Interval]) -> tuple[str, Interval] | N
     >>> contradiction({key: Interval(0.3, 0.1, 0.5, 0.995, "cells")})[0]
     'random rows minus log, mistakes'
     """
-    found = [(key, intervals[key]) for key in COMPARED.values() if key in intervals]
-    beyond = [(key, one) for key, one in found if one.low > 0.0 or one.high < 0.0]
+    differences = [(key, intervals[key]) for key in COMPARED.values() if key in intervals]
+    beyond = [(key, difference) for key, difference in differences if difference.low > 0.0 or difference.high < 0.0]
     return max(beyond, key=lambda pair: abs(pair[1].estimate) / (pair[1].high - pair[1].low), default=None)

@@ -42,21 +42,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.intervals.cells import CONFIDENCE, CORRELATED, METHOD, Cells, make_cells
+from observal.intervals.cells import CORRELATED, METHOD, Cells, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
 from observal.intervals.measures import BASELINE, measured
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
-from observal.learners.folds import dealt_folds
-from observal.problem.interval import Interval
+from observal.learners.folds import FINE_FOLDS, dealt_folds
+from observal.problem.interval import CONFIDENCE, Interval
 from observal.problem.plan import ASKED
 from observal.problem.problem import Problem
 
-COARSE_FOLDS = 4  # in which methods judge labels once more, to tell what more labels are worth
 # If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
 STILL = 0.5
-FOLDS = 30  # a fit without a thirtieth of the labels is close to the classifier itself; 60 take twice the time
 LEAST_LABELLED = 20  # rows, to say anything
-MOST_ROWS = 100_000  # of log and pool that are sorted into cells
+INTERVAL_ROWS = 100_000  # of log and pool that are sorted into cells
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
@@ -82,25 +80,25 @@ def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, 
         From the state in which a round was planned and rows to the gaps that it was planned with; asked only where a plan has no
         record of them. None where they are not to be had: then rows that the round took stand only for themselves.
     """
-    taken = np.zeros(rows.size, dtype=bool)
+    is_taken = np.zeros(rows.size, dtype=bool)
     while state.before is not None and state.plan is not None and state.planned_in is not None:
         planned_in, plan, state = state.planned_in, state.plan, state.before
         if plan.near is not None and plan.near_gaps is not None:
             recorded = np.full(propensity.size, np.inf)
             recorded[plan.near] = plan.near_gaps
-            here, asked = recorded[rows], recorded[n_logged + plan.asked]
+            row_gaps, asked_gaps = recorded[rows], recorded[n_logged + plan.asked]
         else:
-            found = gaps(planned_in, np.append(rows, n_logged + plan.asked))
-            if found is None:
+            all_gaps = gaps(planned_in, np.append(rows, n_logged + plan.asked))
+            if all_gaps is None:
                 continue
-            here, asked = found[: rows.size], found[rows.size :]
+            row_gaps, asked_gaps = all_gaps[: rows.size], all_gaps[rows.size :]
         reason = plan.reason[plan.action == ASKED]
         # The gate lets rows through in the order of their propensity; the largest that passed marks how far it was open.
         gated = reason == GATED
         opened = propensity[rows] <= propensity[n_logged + plan.asked[gated]].max(initial=-np.inf)
-        taken |= opened & (here <= asked[gated].max(initial=-np.inf))
-        taken |= here <= asked[reason == FREE].max(initial=-np.inf)
-    return taken
+        is_taken |= opened & (row_gaps <= asked_gaps[gated].max(initial=-np.inf))
+        is_taken |= row_gaps <= asked_gaps[reason == FREE].max(initial=-np.inf)
+    return is_taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +148,7 @@ def judge_labels(
     gaps: Gaps,
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
-    folds: int = FOLDS,
+    folds: int = FINE_FOLDS,
     correlated: float = CORRELATED,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
@@ -178,7 +176,7 @@ def judge_labels(
     if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
         return None
     out_scores, predicted = left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
-    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, MOST_ROWS)
+    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, INTERVAL_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
     kind = np.isin(frame - problem.n_logged, taken_rows(state))  # whatever rounding does to their gaps
@@ -200,19 +198,19 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
         return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
     values, classes = _values(codes, predicted), problem.logged.classes.tolist()
-    found = {name: cells.ratio(*values[name]) for name in names}
-    better = (1.0 - found["error"].unknown) * judged.better
-    found["error"] = replace(found["error"], low=max(0.0, found["error"].low - better))
-    found |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
-    found[CONFOUNDED] = cells.confounded(values["error"][0], found["error"])
+    intervals = {name: cells.ratio(*values[name]) for name in names}
+    better = (1.0 - intervals["error"].unknown) * judged.better
+    intervals["error"] = replace(intervals["error"], low=max(0.0, intervals["error"].low - better))
+    intervals |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
+    intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged
     for name, key in COMPARED.items():
         if name in names and (
             difference := random_minus_log(cells.of_label[compared], picked, values[name][0][compared])
         ):
-            found[key] = difference
-    return found
+            intervals[key] = difference
+    return intervals
 
 
 def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
@@ -227,10 +225,14 @@ def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: in
 
 def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
     """Return what each measure divides by what, a value for each labelled row."""
-    ones, positive, said = np.ones(codes.size), (codes == 1).astype(np.float64), (predicted == 1).astype(np.float64)
+    unit, positive, called_positive = (
+        np.ones(codes.size),
+        (codes == 1).astype(np.float64),
+        (predicted == 1).astype(np.float64),
+    )
     return {
-        "error": ((predicted != codes).astype(np.float64), ones),
-        "precision": (positive * said, said),
-        "recall": (positive * said, positive),
-        "prevalence": (positive, ones),
+        "error": ((predicted != codes).astype(np.float64), unit),
+        "precision": (positive * called_positive, called_positive),
+        "recall": (positive * called_positive, positive),
+        "prevalence": (positive, unit),
     }

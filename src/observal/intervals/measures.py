@@ -32,7 +32,7 @@ BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
 MOST_CLASSES = 10  # of a confusion matrix
 
 
-def confusion_key(actual: Any, said: Any) -> str:
+def confusion_key(actual: Any, predicted: Any) -> str:
     """Return the name of the share of all rows that are of one class and said to be of another.
 
     Examples
@@ -40,7 +40,7 @@ def confusion_key(actual: Any, said: Any) -> str:
     >>> confusion_key("default", "paid")
     'is default, said paid'
     """
-    return f"is {actual}, said {said}"
+    return f"is {actual}, said {predicted}"
 
 
 def measured(
@@ -61,26 +61,26 @@ def measured(
     objective : str
         See :mod:`observal.problem.objectives`; costs have a measure of their own.
     """
-    ones, n_classes = np.ones(codes.size), len(classes)
+    unit, n_classes = np.ones(codes.size), len(classes)
     commonest = int(np.argmax(np.bincount(codes, weights=cells.row_weight, minlength=n_classes)))
-    wrong, other = (predicted != codes).astype(np.float64), predicted != commonest
-    won = (other & (predicted == codes)).astype(np.float64)
-    found = {
-        BASELINE: cells.ratio((codes != commonest).astype(np.float64), ones),
-        WINS: cells.ratio(won, won + (other & (codes == commonest))),
+    wrong, differs = (predicted != codes).astype(np.float64), predicted != commonest
+    won = (differs & (predicted == codes)).astype(np.float64)
+    intervals = {
+        BASELINE: cells.ratio((codes != commonest).astype(np.float64), unit),
+        WINS: cells.ratio(won, won + (differs & (codes == commonest))),
         BALANCED: cells.mean_of_classes(wrong, codes, n_classes),
     }
     if n_classes == 2:
-        found[AUC] = cells.mean_of_classes(right_side(scores, codes, cells.row_weight), codes, 2, moved=2.0)
+        intervals[AUC] = cells.mean_of_classes(right_side(scores, codes, cells.row_weight), codes, 2, moved=2.0)
     if measure_of(objective) == COST:
-        found |= _costs(cells, codes, predicted, np.array(costs_of(objective)))
+        intervals |= _costs(cells, codes, predicted, np.array(costs_of(objective)))
     if n_classes <= MOST_CLASSES:
-        found |= {
-            confusion_key(a, b): cells.ratio(((codes == i) & (predicted == j)).astype(np.float64), ones)
+        intervals |= {
+            confusion_key(a, b): cells.ratio(((codes == i) & (predicted == j)).astype(np.float64), unit)
             for i, a in enumerate(classes)
             for j, b in enumerate(classes)
         }
-    return found
+    return intervals
 
 
 def _costs(cells: Cells, codes: Ints, predicted: Ints, costs: Floats) -> dict[str, Interval]:
@@ -90,10 +90,10 @@ def _costs(cells: Cells, codes: Ints, predicted: Ints, costs: Floats) -> dict[st
     cheapest = int(np.argmax(priors))  # always predicting it misses the least
     won = share * ((predicted != cheapest) & (predicted == codes))
     lost = share * ((predicted != cheapest) & (codes == cheapest))
-    ones = np.ones(codes.size)
+    unit = np.ones(codes.size)
     return {
-        COST: cells.ratio(share * (predicted != codes), ones).times(most),
-        BASELINE_COST: cells.ratio(share * (codes != cheapest), ones).times(most),
+        COST: cells.ratio(share * (predicted != codes), unit).times(most),
+        BASELINE_COST: cells.ratio(share * (codes != cheapest), unit).times(most),
         COST_WINS: cells.ratio(won, won + lost),
     }
 
@@ -110,11 +110,11 @@ def right_side(scores: Floats, codes: Ints, weights: Floats) -> Floats:
     values, place = np.unique(scores, return_inverse=True)
     out = np.empty(scores.size)
     for code in (0, 1):
-        other = codes != code
-        mass = np.bincount(place[other], weights=weights[other], minlength=values.size)
+        opposite = codes != code
+        mass = np.bincount(place[opposite], weights=weights[opposite], minlength=values.size)
         below = np.cumsum(mass) - mass / 2.0
         share = below / max(float(mass.sum()), 1e-300)
-        out[~other] = (share if code == 1 else 1.0 - share)[place[~other]]
+        out[~opposite] = (share if code == 1 else 1.0 - share)[place[~opposite]]
     return out
 
 
@@ -127,7 +127,7 @@ def judged_by(objective: str) -> tuple[str, ...]:
     (('recall', 'precision'), ('cost',))
     """
     name = measure_of(objective)
-    return (name, *(other for other in TARGETS if name in TARGETS and other != name))
+    return (name, *(target for target in TARGETS if name in TARGETS and target != name))
 
 
 def beats_baseline(intervals: Mapping[str, Interval], key: str = WINS) -> bool | None:

@@ -25,10 +25,26 @@ from observal.problem.plan import ASKED, Answers, Plan
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 
-N_STRATA = 8
+N_STRATA = 8  # by propensity: fewer mix unlike rows, more leave some without labels
 GATED, FREE, RANDOM = (np.int8(code) for code in range(3))
 """Why a row was taken: uncertain where the log has few labels, uncertain, or at random."""
 MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
+
+
+def stratum_cuts(propensity: Floats) -> Floats:
+    """Return the distinct propensities that end all strata but the last: quantiles, so that strata are about equally large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stratum_cuts(np.repeat([0.1, 0.5], 8)).tolist()
+    [0.1, 0.3, 0.5]
+    """
+    shares = np.arange(1, N_STRATA) / N_STRATA
+    if isinstance(propensity, np.ndarray):
+        return np.unique(np.quantile(propensity, shares))
+    # Those of log and pool in parts are not copied.
+    return np.unique(quantiles(lambda: pieces_of(propensity), len(propensity), shares))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +57,7 @@ class Strata:
     @classmethod
     def of(cls, propensity: Floats, known: Floats) -> Self:
         """Group `propensity` at the quantiles of `known`; equal propensities stay together."""
-        shares = np.arange(1, N_STRATA) / N_STRATA
-        if isinstance(known, np.ndarray):
-            cuts = np.unique(np.quantile(known, shares))
-        else:  # of log and pool in parts no copy is made
-            cuts = np.unique(quantiles(lambda: pieces_of(known), len(known), shares))
+        cuts = stratum_cuts(known)
         of_row = [np.searchsorted(cuts, part, side="left").astype(np.int8) for part in pieces_of(propensity)]
         return cls(np.concatenate(of_row), cuts.size + 1)
 
@@ -55,8 +67,8 @@ class Strata:
         One is added to both T and t, so a weight is never infinite.
         """
         sizes = sum(np.bincount(self.of_row[part], minlength=self.count) for part in pieces(n_seen))
-        known = np.bincount(self.of_row[rows], minlength=self.count)
-        return np.asarray(((sizes + 1.0) / (known + 1.0))[self.of_row[rows]])
+        n_labelled = np.bincount(self.of_row[rows], minlength=self.count)
+        return np.asarray(((sizes + 1.0) / (n_labelled + 1.0))[self.of_row[rows]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +209,8 @@ class PoolState:
 
 def taken_rows(state: PoolState) -> Ints:
     """Return the pool rows that rounds took for their gap."""
-    taken = [np.empty(0, dtype=np.int64), *(taken_for_gap(plan) for plan in state.plans())]
-    return np.concatenate(taken)
+    parts = [np.empty(0, dtype=np.int64), *(taken_for_gap(plan) for plan in state.plans())]
+    return np.concatenate(parts)
 
 
 def taken_for_gap(plan: Plan) -> Ints:

@@ -49,8 +49,8 @@ def chances_of(estimator: Any, X: Any) -> Floats:
     if hasattr(estimator, "predict_proba"):
         return np.asarray(estimator.predict_proba(X), dtype=np.float32)
     classes = np.asarray(estimator.classes_)
-    said = np.asarray(estimator.predict(X))[:, None] == classes
-    return np.where(said, 0.75, 0.25 / max(1, classes.size - 1)).astype(np.float32)
+    is_predicted = np.asarray(estimator.predict(X))[:, None] == classes
+    return np.where(is_predicted, 0.75, 0.25 / max(1, classes.size - 1)).astype(np.float32)
 
 
 def gained(now: Floats, before: Floats, calibrated: bool = False) -> float:
@@ -73,9 +73,9 @@ def gained(now: Floats, before: Floats, calibrated: bool = False) -> float:
     >>> round(gained(*toss_up), 2), round(gained(*toss_up, calibrated=True), 2)
     (0.09, 0.02)
     """
-    said = before.argmax(axis=1)
-    gain = float(np.mean(now.max(axis=1) - now[np.arange(len(now)), said]))
-    return gain if calibrated else max(gain, LEAST_GAIN * float(np.mean(now.argmax(axis=1) != said)))
+    classes_before = before.argmax(axis=1)
+    gain = float(np.mean(now.max(axis=1) - now[np.arange(len(now)), classes_before]))
+    return gain if calibrated else max(gain, LEAST_GAIN * float(np.mean(now.argmax(axis=1) != classes_before)))
 
 
 def still_to_gain(gain: float, labels: int, labels_before: int, planned: int) -> float:

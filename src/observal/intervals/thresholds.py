@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints
 from observal.intervals.cells import Cells, make_cells
 from observal.intervals.state import PoolState, rows_for_cells, taken_rows
-from observal.learners.folds import dealt_folds
+from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.objectives import BALANCED, costs_of, measure_of, target_of
 from observal.problem.problem import Problem
 
-MOST_ROWS = 20_000  # of log and pool that are sorted into cells
-FOLDS = 30  # a threshold without a thirtieth of the rarer class is close to the one of all
+THRESHOLD_ROWS = (
+    20_000  # of log and pool that are sorted into cells: a threshold needs them less exactly than an interval
+)
 
 
 def label_weights(
@@ -49,13 +50,13 @@ def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], 
         The scores of the labelled rows by fits that have not seen them.
     """
     rows, _ = state.labelled(problem)
-    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, state.n_seen(problem), MOST_ROWS)
+    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, state.n_seen(problem), THRESHOLD_ROWS)
     scores = scores_of(frame)
     scores[where] = out_of_fold
     of_pool = frame - problem.n_logged
-    taken, bought, skipped = (np.isin(of_pool, part) for part in (taken_rows(state), state.bought, state.skipped))
+    for_gap, bought, skipped = (np.isin(of_pool, part) for part in (taken_rows(state), state.bought, state.skipped))
     target = problem.counts(frame)
-    return make_cells(problem.propensity[frame], taken, scores, where, bought, skipped, of_pool >= 0, counted, target)
+    return make_cells(problem.propensity[frame], for_gap, scores, where, bought, skipped, of_pool >= 0, counted, target)
 
 
 def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: str, otherwise: float) -> float:
@@ -86,14 +87,14 @@ def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: st
         return otherwise
     # Entry k: the k lowest values are predicted to be negative.
     missed, let_go = (np.append(0.0, np.cumsum(part)) for part in (positive, negative))
-    found, alarms = positive.sum() - missed, negative.sum() - let_go
+    hits, alarms = positive.sum() - missed, negative.sum() - let_go
     name = measure_of(objective)
     if name == "recall":
-        enough = np.flatnonzero(found >= (target_of(objective) - 1e-9) * positive.sum())
+        enough = np.flatnonzero(hits >= (target_of(objective) - 1e-9) * positive.sum())
         return _between(values, int(enough[-1]))
     if name == "precision":
-        said = np.maximum(found + alarms, 1e-300)
-        right = np.where(found > 0.0, found / said, 0.0)
+        positives = np.maximum(hits + alarms, 1e-300)
+        right = np.where(hits > 0.0, hits / positives, 0.0)
         enough = np.flatnonzero(right >= target_of(objective) - 1e-9)
         return _between(values, int(enough[0]) if enough.size else int(np.argmax(right)))
     costs = costs_of(objective)
@@ -128,14 +129,16 @@ def judged_by_others(
     threshold : float
         Chosen from all labels.
     """
-    said = (scores >= threshold).astype(np.int64)
+    predicted = (scores >= threshold).astype(np.int64)
     rarer = np.flatnonzero(codes == int(np.argmin(np.bincount(codes, minlength=2))))
     fold_of = np.full(codes.size, -1)
-    fold_of[rarer] = dealt_folds(codes[rarer], FOLDS)
-    for fold in range(min(FOLDS, rarer.size)):
-        rest, here = fold_of != fold, fold_of == fold
-        said[here] = scores[here] >= choose_threshold(scores[rest], codes[rest], weights[rest], objective, otherwise)
-    return said
+    fold_of[rarer] = dealt_folds(codes[rarer], FINE_FOLDS)
+    for fold in range(min(FINE_FOLDS, rarer.size)):
+        rest, fold_rows = fold_of != fold, fold_of == fold
+        predicted[fold_rows] = scores[fold_rows] >= choose_threshold(
+            scores[rest], codes[rest], weights[rest], objective, otherwise
+        )
+    return predicted
 
 
 @dataclass(frozen=True, eq=False)

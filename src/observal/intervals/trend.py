@@ -41,10 +41,10 @@ def trend_of(cell: Ints, n_cells: int, kind: Bools, scores: Floats, propensity: 
         Of each row; the lead is the size of the score and the side its sign.
     """
     lead, side, inside = ranks(np.abs(scores)), np.sign(scores), cell >= 0
-    here = cell[inside]
-    sizes = np.maximum(np.bincount(here, minlength=n_cells), 1)
+    inside_cell = cell[inside]
+    sizes = np.maximum(np.bincount(inside_cell, minlength=n_cells), 1)
     columns = (np.ones(cell.size), kind, lead, side, side * lead, ranks(propensity))
-    return np.stack([np.bincount(here, weights=c[inside], minlength=n_cells) / sizes for c in columns], axis=1)
+    return np.stack([np.bincount(inside_cell, weights=c[inside], minlength=n_cells) / sizes for c in columns], axis=1)
 
 
 def ranks(values: Floats) -> Floats:

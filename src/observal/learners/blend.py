@@ -18,10 +18,10 @@ from observal.checks import Floats, Ints, rows_to_predict
 from observal.errors import InvalidInput
 from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
-from observal.learners.blend_settings import DROPPED, EM_STEPS, FOLDS, LEARNERS, PRIOR_LABELS
+from observal.learners.blend_settings import DROPPED, EM_STEPS, LEARNERS, PRIOR_LABELS
 from observal.learners.calibration import bounded
 from observal.learners.features import FeatureMap
-from observal.learners.folds import spread_folds
+from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.kernel import KernelChances, LinearChances, fit_kernel
 from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
@@ -287,7 +287,11 @@ def fit_blend(
         return _one_class(population, codes[used], classes, out_of_fold)
     w = weights[used] if (weights > 0.0).any() else np.ones(used.size)
     labelled = Labelled(
-        population.feature_map(X[used]), codes[used], w / w.mean(), classes.size, spread_folds(codes[used], FOLDS)
+        population.feature_map(X[used]),
+        codes[used],
+        w / w.mean(),
+        classes.size,
+        spread_folds(codes[used], COARSE_FOLDS),
     )
     fitters = _fitters(population, learners, kept)
     with one_thread():

@@ -5,19 +5,16 @@ from __future__ import annotations
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 """One of each kind; every one of them is the best on some tables, and none on all."""
 
-FOLDS = 4
-"""Fits of each tree learner, and left-out quarters: more folds cost time and gained nothing."""
-
 # -- the population
 POPULATION_ROWS = 20_000
 """Rows from which ranks are read: more do not move a quantile by a hundredth of its share."""
 POPULATION_NUMBERS = 20_000_000
 """Most numbers that such a sample holds; with very many features it has fewer rows."""
 TYPICAL_ROWS = 2000
-"""Rows from whose distances to the boundary the linear fit reads the typical one."""
+"""Rows from whose distances to the boundary a linear fit reads the typical one."""
 KNOTS = 128
 """Points of the map from a feature to normal scores, equally far apart in the scores: straight between them."""
-WILD = 5.0
+KERNEL_LIMIT = 5.0
 """Standard deviations at which the kernel sees a value cut: beyond, a row would be far from every other."""
 
 # -- the kernel
@@ -32,7 +29,7 @@ RANK_LOST = 1e-6
 CONSTANT = 3.0
 """The column of the intercept: large, so that the ridge hardly shrinks it."""
 LEAST_LEFT = 0.01
-"""The least that a row leaves of itself when it is left out: one that determines the fit alone is not moved to infinity."""
+"""Floor for 1 − leverage where a row is left out: one that determines the fit alone is not moved to infinity."""
 
 # -- the linear learner
 LOGISTIC_RIDGES = tuple(10.0**power for power in range(-4, 1))
@@ -74,5 +71,5 @@ PRIOR_LABELS = 6.0
 """Labels' worth of equal weights: 3 to 12 were as good, 0 worse by 0.1 points in the first rounds."""
 EM_STEPS = 100
 """Steps to the weights; the likelihood is concave in them."""
-MOST_ROWS = 2000
-"""Labelled rows that ridges and widths are chosen on; the fits see all."""
+TUNING_ROWS = 2000
+"""Labelled rows that settings are chosen on; the fits see all."""

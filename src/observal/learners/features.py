@@ -17,8 +17,8 @@ Expansion = Literal["linear", "splines", "fourier"]
 N_FOURIER = 200
 N_KNOTS = 5
 ROWS_FOR_KNOTS = 50_000  # more rows than this do not move a quantile
-WILD = 3.0
-LARGEST = 1e100  # values beyond are cut: the sum of their squares would not be a number
+OUTLIER_REACH = 3.0  # widths of the middle 99.8 % of a feature, beyond which values are cut
+LARGEST_VALUE = 1e100  # values beyond are cut: the sum of their squares would not be a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +71,10 @@ class FeatureMap:
             nowhere = np.full(squares.size, np.inf)
             return cls(np.zeros(squares.size), np.sqrt(np.where(squares > 0, squares, 1.0)), -nowhere, nowhere)
         some = np.concatenate([block[:: 1 + n_rows // ROWS_FOR_KNOTS] for block in blocks]).astype(np.float64)
-        some = np.clip(some, -LARGEST, LARGEST)
+        some = np.clip(some, -LARGEST_VALUE, LARGEST_VALUE)
         low, middle, high = np.quantile(some, [0.001, 0.5, 0.999], axis=0)
-        reach = np.where(high > low, WILD * (high - low), np.inf)
-        low, high = np.maximum(low - reach, -LARGEST), np.minimum(high + reach, LARGEST)
+        reach = np.where(high > low, OUTLIER_REACH * (high - low), np.inf)
+        low, high = np.maximum(low - reach, -LARGEST_VALUE), np.minimum(high + reach, LARGEST_VALUE)
         mean, spread = _moments(blocks, low, high, middle)
         scale = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
         plain = cls(mean, scale, low, high)
@@ -118,8 +118,10 @@ def _sparse(block: Any) -> Any:
     from scipy.sparse import csr_array
 
     rows = csr_array(block)
-    if rows.nnz and max(rows.data.max(), -rows.data.min()) > LARGEST:
-        rows = csr_array((np.clip(rows.data, -LARGEST, LARGEST), rows.indices, rows.indptr), shape=rows.shape)
+    if rows.nnz and max(rows.data.max(), -rows.data.min()) > LARGEST_VALUE:
+        rows = csr_array(
+            (np.clip(rows.data, -LARGEST_VALUE, LARGEST_VALUE), rows.indices, rows.indptr), shape=rows.shape
+        )
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.learners.blend_settings import MOST_ROWS
+from observal.learners.blend_settings import TUNING_ROWS
 
 
 class Labelled(NamedTuple):
@@ -26,7 +26,7 @@ class Labelled(NamedTuple):
 
     def some(self) -> Labelled:
         """Return at most as many rows as a choice between settings needs, evenly spread."""
-        return self.taken(slice(None, None, 1 + (self.codes.size - 1) // MOST_ROWS))
+        return self.taken(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
 
     def taken(self, which: Any) -> Labelled:
         """Return some of the rows."""

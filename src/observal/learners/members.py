@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Ints
 from observal.problem.frames import rows_of
 
-ROWS_AT_ONCE = 4096  # of which all members are asked at once
-LEAST_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
+COMMITTEE_ROWS = 4096  # of which all members are asked at once
+MARGIN_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
 
 Shares = Callable[[Any], Floats]
 """From rows to what each member of a committee says of them: members × rows × classes."""
@@ -88,7 +88,7 @@ def gaps_of(shares: Shares, X: Any, unseen: Bools | None = None) -> Floats:
 
     With `unseen` (members × rows) each row is judged by the members that it marks.
     """
-    blocks = [slice(a, a + ROWS_AT_ONCE) for a in range(0, X.shape[0], ROWS_AT_ONCE)]
+    blocks = [slice(a, a + COMMITTEE_ROWS) for a in range(0, X.shape[0], COMMITTEE_ROWS)]
     margins = [margins_of(shares(rows_of(X, block)), True if unseen is None else unseen[:, block]) for block in blocks]
     return certainty(np.concatenate(margins, axis=1), True if unseen is None else unseen)
 
@@ -153,7 +153,7 @@ def certainty(margins: Floats, judges: Any = True) -> Floats:
     n_members = np.broadcast_to(judges, margins.shape).sum(axis=0)
     mean, variance = margins.mean(axis=0, where=judges), margins.var(axis=0, where=judges)
     variance = (n_members * variance + variance.mean()) / (n_members + 1)
-    return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, LEAST_VARIANCE)))
+    return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, MARGIN_VARIANCE)))
 
 
 def class_shares(fit: Any, X: Any) -> Floats:

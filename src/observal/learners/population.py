@@ -11,6 +11,7 @@ import numpy as np
 from observal.checks import Floats, Ints, stack_rows
 from observal.learners.blend_settings import (
     CONSTANT,
+    KERNEL_LIMIT,
     KNOTS,
     LANDMARKS,
     POPULATION_NUMBERS,
@@ -18,7 +19,6 @@ from observal.learners.blend_settings import (
     RANK_LOST,
     TYPICAL_ROWS,
     WIDTHS,
-    WILD,
 )
 from observal.learners.features import FeatureMap
 from observal.learners.tree_view import TreeView
@@ -68,7 +68,7 @@ class Space:
     def __call__(self, Z: Floats) -> Floats:
         """Return standardised rows as points of the space."""
         if not len(self.knots):
-            return np.clip(Z, -WILD, WILD)
+            return np.clip(Z, -KERNEL_LIMIT, KERNEL_LIMIT)
         columns = [np.interp(Z[:, j], self.knots[:, j], self.scores[:, j]) for j in range(Z.shape[1])]
         return np.column_stack(columns) if columns else np.empty(Z.shape)
 

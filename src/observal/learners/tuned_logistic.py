@@ -13,7 +13,7 @@ from observal.learners.folds import random_folds
 from observal.learners.newton_fit import NewtonFit, Objective, make_objective, solve
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
-FOLDS = 5
+RIDGE_FOLDS = 5  # in which a ridge is chosen
 STEPS = 50  # of Newton's method, at most
 NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
 
@@ -186,7 +186,7 @@ def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGE
     """
     order = np.argsort(ridges)[::-1]
     margins = np.zeros((len(ridges), signs.size))
-    folds = random_folds(signs, FOLDS, np.random.default_rng(0))
+    folds = random_folds(signs, RIDGE_FOLDS, np.random.default_rng(0))
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
         for i, fit in fit_ridges(X[inside], signs[inside], weights[inside], ridges, penalty, tol=1e-5):

@@ -24,7 +24,8 @@ from observal.intervals.thresholds import (
     odds_at,
 )
 from observal.learners.blend import Blend, BlendFit, Chosen, check_learners, fit_blend, lead, leaning
-from observal.learners.folds import dealt_folds
+from observal.learners.blend_settings import LEARNERS
+from observal.learners.folds import INTERVAL_FOLDS, dealt_folds
 from observal.learners.population import Population
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.fitter import Labels, anchor_after
@@ -40,11 +41,8 @@ FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while littl
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
 MEASURING = {"accuracy": 0.0, "balanced": 0.25, "measure": 0.5}
 """The least share of a batch that is picked at random, by what labels are for."""
-LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 PRIOR = 4.0  # labels that the record of surprises begins with, none of them a surprise
 UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
-# With the blend's own four folds, estimates are half a point too high at 150 labels; 20 folds change little more.
-INTERVAL_FOLDS = 10
 MANY_LABELS = 2000  # from here on the blend's own folds are close enough
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
-from observal.intervals.error import COARSE_FOLDS, STILL, JudgedLabels, intervals_of, judge_labels, left_out
+from observal.intervals.error import STILL, JudgedLabels, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState, as_near
+from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
 from observal.learners.members import (
     Shares,
     averaged,
@@ -31,7 +32,6 @@ from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 
-COMMITTEE_FOLDS = 10  # for the intervals; some estimators are too slow for more
 # Times the standard error of independent mistakes: an estimator that overfits makes more of them together.
 COMMITTEE_CORRELATED = 1.2
 
@@ -190,7 +190,7 @@ class CommitteeVC(Method[PoolState]):
             gaps,
             lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
             out_of_fold,
-            folds=COMMITTEE_FOLDS,
+            folds=INTERVAL_FOLDS,
             correlated=COMMITTEE_CORRELATED,
         )
         if labels is None:
@@ -234,9 +234,9 @@ class CommitteeVC(Method[PoolState]):
             return own, trees
         members = []
         for member in range(self.members):
-            drawn = resampled(weights, y, rng)
+            sample = resampled(weights, y, rng)
             members.append(
-                self._fit(rows_of(X, drawn), y[drawn], np.ones(drawn.size), classes, random_state=1 + member)
+                self._fit(rows_of(X, sample), y[sample], np.ones(sample.size), classes, random_state=1 + member)
             )
         return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
@@ -245,17 +245,17 @@ class CommitteeVC(Method[PoolState]):
         from sklearn.base import clone
 
         used = weights > 0.0
-        seen = np.unique(y[used])
-        if seen.size < 2:
-            return ConstantClassifier(classes, seen[0] if seen.size else _plain(classes)[0])
+        labels = np.unique(y[used])
+        if labels.size < 2:
+            return ConstantClassifier(classes, labels[0] if labels.size else _plain(classes)[0])
         fit = clone(self.estimator)
         unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
         fit.set_params(**dict.fromkeys(unseeded, random_state))
         try:
             # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
             equal = np.ptp(weights[used]) == 0.0
-            given = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
-            return fit.fit(rows_of(X, used), y[used], **given)
+            weight_argument = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
+            return fit.fit(rows_of(X, used), y[used], **weight_argument)
         except ValueError as error:
             given_as = "" if hasattr(type(X), "columns") else ", each an array of numbers without column names"
             raise InvalidInput(

@@ -132,30 +132,30 @@ def draw(
     open_[taken_gate] = False
     taken_free = _smallest(gaps, size - taken_gate.size, open_)
     open_[taken_gate] = True
-    taken = np.concatenate([taken_gate, taken_free])
+    asked = np.concatenate([taken_gate, taken_free])
     if choice.to_measure and doubt is not None:
-        wanted = choice.explore_share * (state.n_taken + size)
+        n_random = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
         measuring = np.zeros(open_.size)
-        measuring[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, wanted)
-        measuring[taken] += 1.0 - choice.explore_share
+        measuring[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, n_random)
+        measuring[asked] += 1.0 - choice.explore_share
         chance: Floats | Chances = np.minimum(measuring, 1.0, out=measuring)
     else:
-        chance = _chances(passing, choice.explore_share * size * (1.0 / max(1, n_passing)), taken, choice)
+        chance = _chances(passing, choice.explore_share * size * (1.0 / max(1, n_passing)), asked, choice)
     if n_passing == n_open:  # if every row passes, the gate is no reason to choose a row
-        taken_gate, taken_free = taken[:0], taken
+        taken_gate, taken_free = asked[:0], asked
     return Draw(chance, taken_gate, taken_free)
 
 
-def _chances(passing: Bools, at_random: float, taken: Ints, choice: Choice) -> Chances:
+def _chances(passing: Bools, at_random: float, asked: Ints, choice: Choice) -> Chances:
     """Return the chances of rows that pass the gate, that are taken, that do both, and of all others; `passing` is used up."""
     of_row = passing.view(np.uint8)
-    of_row[taken] += 2
+    of_row[asked] += 2
     by_gap = 1.0 - choice.explore_share
     return Chances(of_row, np.minimum([0.0, at_random, by_gap, at_random + by_gap], 1.0))
 
 
-def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
+def measuring_weights(doubt: Floats, log_rate: Floats, n_random: float) -> Floats:
     """Return weights, which add up to 1, by which rows are picked at random so that the error is measured well.
 
     Labels measure an error best where their density is in proportion to √(d·(1 − d)), d being the chance of a mistake. The log
@@ -168,7 +168,7 @@ def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
         d of each row.
     log_rate : array
         λ = m·Q0/N of each row.
-    wanted : float
+    n_random : float
         Labels picked at random so far, with this round's.
 
     Examples
@@ -181,10 +181,10 @@ def measuring_weights(doubt: Floats, log_rate: Floats, wanted: float) -> Floats:
     # Rows ordered by the c at which each begins to get labels: the sum is a broken line in c, so c is found exactly.
     begins = log_rate / spread
     order = np.argsort(begins, kind="stable")
-    slope, taken = np.cumsum(spread[order]), np.cumsum(log_rate[order])
-    enough = slope * begins[order] - taken <= wanted
+    slope, log_sum = np.cumsum(spread[order]), np.cumsum(log_rate[order])
+    enough = slope * begins[order] - log_sum <= n_random
     last = int(np.flatnonzero(enough)[-1])
-    c = (wanted + taken[last]) / slope[last]
+    c = (n_random + log_sum[last]) / slope[last]
     pool_rate = np.maximum(c * spread - log_rate, 0.0)
     return np.asarray((1.0 - EVENLY) * pool_rate / pool_rate.sum() + EVENLY / doubt.size)
 
@@ -200,9 +200,9 @@ def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice
     open_ = np.ones(propensity.size, dtype=bool) if open_ is None else open_
     if choice.gate_share == 0.0 or not open_.any():
         return open_.copy()
-    seen = n_bought + choice.batch
+    n_labels = n_bought + choice.batch
     passing = np.concatenate(
-        [open_[part] & query_policy(propensity[part], n_logged, seen) for part in pieces(open_.size)]
+        [open_[part] & query_policy(propensity[part], n_logged, n_labels) for part in pieces(open_.size)]
     )
     enough = int(passing.sum()) >= min(choice.batch, int(open_.sum()))
     return passing if enough else open_.copy()
@@ -227,19 +227,19 @@ def _smallest(values: Floats, count: int, among: Bools, also: Bools | None = Non
     return np.asarray(rows[np.argsort(values[rows], kind="stable")[:count]])
 
 
-def draw_plan(drawn: Draw, rng: np.random.Generator) -> Plan:
+def draw_plan(draw: Draw, rng: np.random.Generator) -> Plan:
     """Draw the rows of a round with their chances, in random order."""
-    chance, end = drawn.chance, 0
+    chance, end = draw.chance, 0
     count = sum(np.count_nonzero(chance[part]) for part in pieces(chance.size))
     rows = np.empty(count, dtype=_small_int(chance.size))  # filled in place: a pool may have many rows
     for part in pieces(chance.size):
-        here = part.start + np.flatnonzero(chance[part])
-        rows[end : end + here.size] = here
-        end += here.size
+        places = part.start + np.flatnonzero(chance[part])
+        rows[end : end + places.size] = places
+        end += places.size
     positions = rng.permutation(systematic(chance, rng, rows))
     reason = np.full(positions.size, RANDOM)
-    reason[np.isin(positions, drawn.taken_free)] = FREE
-    reason[np.isin(positions, drawn.taken_gate)] = GATED
+    reason[np.isin(positions, draw.taken_free)] = FREE
+    reason[np.isin(positions, draw.taken_gate)] = GATED
     return Plan(
         positions,
         chance[positions],
@@ -296,7 +296,7 @@ def systematic(chance: Floats | Chances, rng: np.random.Generator, rows: NDArray
     points = np.arange(round(length)) + rng.random()
     places = []
     for first, begin, ended in ends():
-        here = points[(points >= begin) & (points < ended[-1])]
-        places.append(first + np.searchsorted(ended, here, side="right"))
+        stops = points[(points >= begin) & (points < ended[-1])]
+        places.append(first + np.searchsorted(ended, stops, side="right"))
     beyond = np.full(int((points >= length).sum()), order.size - 1)  # rounding may leave a point beyond the end
     return np.asarray(order[np.unique(np.concatenate([*places, beyond]))], dtype=np.int64)

@@ -27,10 +27,12 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep, rows_to_predict
 from observal.errors import InvalidInput
 from observal.intervals.cells import Cells
-from observal.intervals.error import FOLDS, JudgedLabels, Scores, intervals_of, judge_labels, left_out
+from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState
 from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others, label_cells
+from observal.learners.blend_settings import LEAST_LEFT, TUNING_ROWS, TYPICAL_ROWS
 from observal.learners.features import FeatureMap
+from observal.learners.folds import FINE_FOLDS
 from observal.learners.newton_fit import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
@@ -48,9 +50,6 @@ from observal.threads import one_thread
 FEATURES = ("linear", "splines", "fourier", "auto")
 TEMPERED = 0.5  # a little bias costs less than the variance it saves
 SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
-LEAST_LEFT = 0.01  # floor for 1 − c·φ''·h, so a row that determines the fit alone does not move to infinity
-MOST_ROWS_TO_CHOOSE = 2000  # labelled rows used in cross-validation
-ROWS_FOR_TYPICAL = 2000  # rows from which the typical distance to the boundary is computed
 EARLIER_CONFIDENCE = 0.975  # that the classifier of the log alone makes fewer mistakes, to return it
 # Times the standard error of independent mistakes. A larger one returns the earlier classifier less often.
 EARLIER_CORRELATED = 1.1
@@ -356,7 +355,7 @@ class NewtonFitter:
 
     def _choose(self, labels: Labels) -> Chosen:
         """Choose features, ridge and tempering by weighted cross-validation."""
-        some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // MOST_ROWS_TO_CHOOSE)
+        some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         rows = self.problem.take(labels.rows)
         inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
@@ -452,7 +451,7 @@ class NewtonModel:
     def left_out_scores(self) -> Floats:
         """The margin of each labelled row by a fit that has not seen it."""
         with one_thread():
-            return left_out(self.labels.codes, self.out_of_fold, FOLDS)[0]
+            return left_out(self.labels.codes, self.out_of_fold, FINE_FOLDS)[0]
 
     @cached_property
     def label_cells(self) -> Cells:
@@ -484,7 +483,7 @@ class NewtonModel:
     def _population(self) -> Any:
         """Some rows of log and pool, evenly spread; of the log alone if the pool is a stream."""
         n_rows = self.problem.n_logged if self.method.order == "stream" else self.problem.n_rows
-        return self.feature_map(self.problem.take(np.arange(0, n_rows, 1 + (n_rows - 1) // ROWS_FOR_TYPICAL)))
+        return self.feature_map(self.problem.take(np.arange(0, n_rows, 1 + (n_rows - 1) // TYPICAL_ROWS)))
 
     def gaps(self, X: Any) -> Floats:
         """Return how much worse the fit must get before the sign of each row flips."""
@@ -620,7 +619,7 @@ def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
     if earlier is state or np.unique(earlier.labelled(problem)[1]).size < 2:
         return None
     rows, codes = state.labelled(problem)
-    fitted, before = (each.model.scores_of(rows)[1] != codes for each in (state, earlier))
+    fitted, before = (one_state.model.scores_of(rows)[1] != codes for one_state in (state, earlier))
     # The last fit has seen all labels. If it looks better even so, it may be; if it looks worse, both are judged fairly.
     if state.importance(problem, rows, None)[0] @ (fitted.astype(float) - before) <= 0.0:
         return None

@@ -17,7 +17,7 @@ from observal.problem.problem import Problem
 
 STREAM_REASONS = (*REASONS, "the prediction is certain enough", "uncertain, but the log has enough labels here")
 CERTAIN, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
-ROWS_AT_ONCE = 4096
+STREAM_ROWS = 4096  # that are judged at once; a round may end within them
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def stream_plan(rule: StreamRule, problem: Problem, state: StreamState, rng: np.
     The state's model says how large the gaps of rows are.
     """
     parts, asked = [], 0
-    for begin in range(state.looked, len(problem.pool), ROWS_AT_ONCE):
-        rows = np.arange(begin, min(begin + ROWS_AT_ONCE, len(problem.pool)))
+    for begin in range(state.looked, len(problem.pool), STREAM_ROWS):
+        rows = np.arange(begin, min(begin + STREAM_ROWS, len(problem.pool)))
         gaps, propensity = state.model.gaps(problem.pool.X[rows]), problem.pool.propensity[rows]
         chance, uncertain, gate = stream_chances(rule, gaps, propensity, problem.n_logged, begin + 1)
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)

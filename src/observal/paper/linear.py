@@ -21,7 +21,7 @@ from observal.checks import Bools, Floats, Ints, Signs, rows_to_predict
 from observal.paper.epochs import EpochState, fit_epochs
 from observal.paper.risk import clipped
 from observal.paper.weights import passive_clip_threshold, plain_importance
-from observal.problem.interval import Interval
+from observal.problem.interval import CONFIDENCE, Interval
 from observal.problem.method import TwoClassPredictions
 from observal.problem.plan import ASKED, INFERRED, PASSED, Answers, Plan
 from observal.problem.problem import Problem
@@ -39,7 +39,6 @@ ACTIONS = np.array([ASKED, INFERRED, PASSED, ASKED, PASSED], dtype=np.int8)
 
 LABELS_BEFORE_TEST = 3
 """Until that many labels are bought, every row is in the disagreement region."""
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 
 from observal.errors import InvalidInput
 
+CONFIDENCE = 0.95
+"""Of every interval that does not say otherwise: the usual one."""
+
 
 @dataclass(frozen=True)
 class Interval:

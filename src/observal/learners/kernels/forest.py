@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-CONSTANT = np.float32(1e-7)
+NO_SPREAD = np.float32(1e-7)
 """A feature that varies by no more within a node is constant there."""
 ROUNDING = 1e-9
 """Scores that differ by no more, as a share of the node's weight, are equal."""
@@ -87,7 +87,7 @@ def grow_trees(X: Any, codes: Any, weights: Any, n_classes: int, n_trees: int, n
                     low, high = X[order[begin], one], X[order[begin], one]
                     for i in range(begin + 1, end):
                         low, high = min(low, X[order[i], one]), max(high, X[order[i], one])
-                    if high <= low + CONSTANT:
+                    if high <= low + NO_SPREAD:
                         continue
                     tried += 1
                     cut = float(low) + uniform(state) * (float(high) - float(low))
