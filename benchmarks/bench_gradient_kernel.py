@@ -24,8 +24,7 @@ import numpy as np
 from commands import best_seconds
 from numba import njit
 
-from observal.paper.kernels.gradient import descend
-from observal.paper.kernels.gradient_dense import LOOK_AHEAD, _fetch
+from observal.paper.kernels.gradient import LOOK_AHEAD, _fetch, descend
 
 PASSES = 3
 SETTINGS = ("--sgd", "")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from observal.paper.kernels.gradient import HEAVY_ROWS, _heaviest, descend, flip_gaps, second_moment_sums
-from observal.paper.kernels.gradient_dense import one_minus_exp
+from observal.paper.kernels.gradient import HEAVY_ROWS, _heaviest, descend, flip_gaps, one_minus_exp, second_moment_sums
 from tests.reference import gradient as slow
 
 
