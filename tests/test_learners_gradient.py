@@ -8,14 +8,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from observal.errors import InvalidInput, InvalidLabel
-from observal.paper.gradient import GradientClassifier
+from observal.paper.gradient_classifier import GradientClassifier
 from tests.estimator_checks import EXCUSED, failed_checks
 from tests.reference.gradient import train_epoch
 
 
 def test_check_estimator_passes_with_two_checks_excused():
     settings = {}, {"second_moment": 0.5, "exact_invariance": True, "fit_intercept": False}
-    for failed in failed_checks("observal.paper.gradient", "GradientClassifier", *settings):
+    for failed in failed_checks("observal.paper.gradient_classifier", "GradientClassifier", *settings):
         assert failed.keys() == EXCUSED
 
 

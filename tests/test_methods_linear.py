@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel
-from observal.paper import linear
+from observal.paper import linear_methods as linear
 from observal.paper.active18 import Active18
 from observal.paper.active_vc import ActiveVC
 from observal.paper.passive import Passive

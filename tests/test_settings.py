@@ -15,7 +15,7 @@ from observal.diagnosis import diagnose, propensity
 from observal.errors import InvalidInput
 from observal.learners.logged import LoggedClassifier
 from observal.paper import bounds, risk, weights
-from observal.paper.gradient import GradientClassifier
+from observal.paper.gradient_classifier import GradientClassifier
 from observal.problem.goals import Goals
 from observal_research.ablated_newton import AblatedNewtonVC
 from observal_research.datasets import (

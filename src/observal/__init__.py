@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from observal.learners.logged import LoggedClassifier
     from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
     from observal.paper import label_complexity
-    from observal.paper.gradient import GradientClassifier
+    from observal.paper.gradient_classifier import GradientClassifier
     from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
     from observal.problem.data import LoggedData, Pool
     from observal.problem.interval import Interval
@@ -92,7 +92,7 @@ _HOMES = {
     "learners.blend_classifier": ("BlendClassifier",),
     "learners.logged": ("LoggedClassifier",),
     "methods": ("Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"),
-    "paper.gradient": ("GradientClassifier",),
+    "paper.gradient_classifier": ("GradientClassifier",),
     "paper.hypotheses": ("FiniteClass", "HalfPlanes", "Rectangles", "Stumps", "Thresholds"),
     "problem.data": ("LoggedData", "Pool"),
     "problem.interval": ("Interval",),

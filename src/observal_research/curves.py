@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, frozen
 from observal.errors import InvalidInput
-from observal.paper.linear import LinearClassifier, growing_epochs
+from observal.paper.linear_methods import LinearClassifier, growing_epochs
 from observal.problem.data import Pool
 from observal.problem.labels import encode_labels
 from observal.problem.method import Method

@@ -9,7 +9,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, check_number, check_whole, keep
 from observal.paper.epochs import check_epochs, check_importance
-from observal.paper.linear import (
+from observal.paper.linear_methods import (
     LABELS_BEFORE_TEST,
     State,
     flip_weights,

@@ -9,7 +9,7 @@ import numpy as np
 
 from observal.checks import check_number, check_whole, keep
 from observal.paper.epochs import check_epochs
-from observal.paper.linear import State, linear_error_interval, make_plan
+from observal.paper.linear_methods import State, linear_error_interval, make_plan
 from observal.paper.weights import plain_importance
 from observal.problem.interval import Interval
 from observal.problem.method import Method
