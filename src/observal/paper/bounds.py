@@ -56,7 +56,7 @@ class Bound:
 
 
 def check_reading(reading: str) -> None:
-    """Refuse anything but the two readings."""
+    """Raise an error unless it is one of the two readings."""
     if reading not in ("printed", "derived"):
         raise InvalidInput(f"The reading must be 'printed' or 'derived', but is {reading!r}; name one of the two.")
 
@@ -325,8 +325,8 @@ def safe_erm_bound(
     log = log_term(4 * n_hypotheses, delta)
     check_number(clip, "The clip threshold", 1.0)
     check_number(n_logged, "The number of logged rows", 1)
-    chosen = 4.0 * log_term(n_hypotheses, delta) if penalty is None else penalty
-    weight = check_number(chosen, "The penalty", 2.0 * log, fix="give one of at least 2·log(4|H|/δ)")
+    penalty = 4.0 * log_term(n_hypotheses, delta) if penalty is None else penalty
+    weight = check_number(penalty, "The penalty", 2.0 * log, fix="give one of at least 2·log(4|H|/δ)")
     return Bound(
         {
             "clipped_mass": check_number(clipped_mass, "The clipped mass", 0.0, 1.0),

@@ -13,7 +13,7 @@ from observal.errors import InvalidInput
 
 Bytes = NDArray[np.uint8]
 
-CHUNK_BYTES = 2**24  # what unpacked predictions may take at a time
+CHUNK_BYTES = 2**24  # memory for unpacked predictions at a time
 
 
 def pack(bits: Bools) -> Bytes:
@@ -21,8 +21,8 @@ def pack(bits: Bools) -> Bytes:
     return np.packbits(bits, axis=-1, bitorder="little")
 
 
-def packed_in_chunks(n_members: int, n_rows: int, piece: Callable[[slice], Bytes]) -> Bytes:
-    """Gather ``piece(slice of members)`` into one array stored column by column.
+def packed_in_chunks(n_members: int, n_rows: int, pack_members: Callable[[slice], Bytes]) -> Bytes:
+    """Gather ``pack_members(slice of members)`` into one array stored column by column.
 
     A slice has as many members as fit into ``CHUNK_BYTES`` at a byte for each of the `n_rows` rows.
     """
@@ -30,7 +30,7 @@ def packed_in_chunks(n_members: int, n_rows: int, piece: Callable[[slice], Bytes
     step = max(1, CHUNK_BYTES // max(1, n_rows))
     for start in range(0, n_members, step):
         members = slice(start, min(start + step, n_members))
-        packed[members] = piece(members)
+        packed[members] = pack_members(members)
     return packed
 
 
@@ -95,22 +95,23 @@ class Dichotomies:
                 f"Predictions must have two dimensions, classifiers × rows, and at least one classifier, but have shape "
                 f"{signs.shape}; give one row of predictions per classifier."
             )
-        seen = {"zero": False, "minus": False}
+        has_zero = has_minus = False
 
-        def piece(some: slice) -> Bytes:
-            part = signs[some]
+        def pack_members(members: slice) -> Bytes:
+            nonlocal has_zero, has_minus
+            part = signs[members]
             positive, zero, minus = part == 1, part == 0, part == -1
-            known = positive | zero | minus
-            if not known.all():
+            valid = positive | zero | minus
+            if not valid.all():
                 raise InvalidInput(
-                    f"Predictions must be −1/+1, 0/1 or booleans, but {part[~known][0]!r} was seen; map the classes first."
+                    f"Predictions must be −1/+1, 0/1 or booleans, but {part[~valid][0]!r} was seen; map the classes first."
                 )
-            seen["zero"] |= bool(zero.any())
-            seen["minus"] |= bool(minus.any())
+            has_zero |= bool(zero.any())
+            has_minus |= bool(minus.any())
             return pack(positive)
 
-        packed = packed_in_chunks(signs.shape[0], signs.shape[1], piece)
-        if seen["zero"] and seen["minus"]:
+        packed = packed_in_chunks(signs.shape[0], signs.shape[1], pack_members)
+        if has_zero and has_minus:
             raise InvalidInput("Predictions must be −1/+1 or 0/1, but −1 and 0 were both seen; use one of the two.")
         return cls(packed, signs.shape[1])
 
@@ -130,8 +131,8 @@ class Dichotomies:
 
     def signs(self, members: int | ArrayLike) -> Signs:
         """Return the −1/+1 predictions of one member, or of several as a matrix."""
-        chosen = self._members(np.atleast_1d(np.asarray(members)))
-        bits = np.unpackbits(self.packed[chosen], axis=1, count=self.n_rows, bitorder="little")
+        rows = self._members(np.atleast_1d(np.asarray(members)))
+        bits = np.unpackbits(self.packed[rows], axis=1, count=self.n_rows, bitorder="little")
         signs = 2 * bits.astype(np.int8) - np.int8(1)
         return signs if np.ndim(members) else signs[0]
 

@@ -70,7 +70,7 @@ class EpochState:
         }
 
     def as_round(self, **fields: Any) -> Round:
-        """Return the round as people see it; `fields` are those known only to the method."""
+        """Return the round for users; `fields` are those that only the method knows."""
         asked, inferred, passed, skipped = self.last
         return Round(
             index=len(self.epochs),
@@ -84,8 +84,8 @@ class EpochState:
         )
 
 
-def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
-    """Return as many of the wanted epochs as the pool has rows for; leftover rows join the last one.
+def fit_epochs(requested: Iterable[int], n_pool: int) -> tuple[int, ...]:
+    """Return as many of the requested epochs as the pool has rows for; leftover rows join the last one.
 
     A shorter last epoch would break the closed form of the query policy, which needs epochs that never shrink.
 
@@ -95,7 +95,7 @@ def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
     ((2, 4, 14), (20,))
     """
     sizes: list[int] = []
-    for size in wanted:
+    for size in requested:
         if sum(sizes) + size > n_pool:
             break
         sizes.append(size)
@@ -106,7 +106,7 @@ def fit_epochs(wanted: Iterable[int], n_pool: int) -> tuple[int, ...]:
 
 
 def check_epochs(epochs: tuple[int, ...] | None) -> None:
-    """Refuse epochs that shrink."""
+    """Raise an error if epochs shrink."""
     if epochs is not None and not (
         isinstance(epochs, tuple)
         and epochs
@@ -120,7 +120,7 @@ def check_epochs(epochs: tuple[int, ...] | None) -> None:
 
 
 def check_importance(bias_correction: bool, multiple_importance: bool) -> None:
-    """Refuse plain importance sampling together with bias correction."""
+    """Raise an error for plain importance sampling together with bias correction."""
     if bias_correction and not multiple_importance:
         raise InvalidInput(
             "multiple_importance=False needs bias_correction=False too, because a row that its epoch would never "

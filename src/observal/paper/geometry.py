@@ -275,18 +275,18 @@ def rectangles(rows: Floats) -> RectangleTable:
 def _lower_ends(occupied: Bools, a: int) -> tuple[NDArray[np.int32], Bools]:
     """Return, for every upper end (rows) and slab from column a (columns), how many lower ends fit; and which these are.
 
-    A slab holds a y value from the first column, a or later, that has a point there. Lower ends are the held values
+    A slab holds a y value from the first column, a or later, that has a point there. Lower ends are these values
     that are not above all points of column a or all points of column b; n choices are the lowest n of them.
     """
-    mine, theirs = occupied[a][:, None], occupied[a:].T
-    nearest = np.where(theirs.any(axis=1), theirs.argmax(axis=1), len(theirs.T))
-    held = nearest[:, None] <= np.arange(theirs.shape[1])
-    rank = np.cumsum(held, axis=0, dtype=np.int32)
-    last_mine, last_their = np.where(mine, rank, 0), np.where(theirs, rank, 0)
-    np.maximum.accumulate(last_mine, axis=0, out=last_mine)
-    np.maximum.accumulate(last_their, axis=0, out=last_their)
-    most = np.minimum(last_mine, last_their)
-    return np.where(held, most, 0), held & (rank <= most[-1])
+    first_column, columns = occupied[a][:, None], occupied[a:].T
+    nearest = np.where(columns.any(axis=1), columns.argmax(axis=1), len(columns.T))
+    inside = nearest[:, None] <= np.arange(columns.shape[1])
+    rank = np.cumsum(inside, axis=0, dtype=np.int32)
+    last_of_a, last_of_b = np.where(first_column, rank, 0), np.where(columns, rank, 0)
+    np.maximum.accumulate(last_of_a, axis=0, out=last_of_a)
+    np.maximum.accumulate(last_of_b, axis=0, out=last_of_b)
+    most = np.minimum(last_of_a, last_of_b)
+    return np.where(inside, most, 0), inside & (rank <= most[-1])
 
 
 def _boxes(choices: NDArray[np.int32], lower: Bools, a: int) -> Ints:

@@ -57,13 +57,13 @@ def convergence_bound(
     (0.0528, 0.0318)
     """
     chance, weight = _mixture_weights(propensity, n_logged, n_online, None)
-    wrong = check_shares(mistakes, chance.size, "The chance of a mistake")
+    mistake = check_shares(mistakes, chance.size, "The chance of a mistake")
     share = check_mass(mass, chance.size)
     check_number(constant, "The constant", 0.0, open_low=True)
     n_rows = n_logged + n_online
-    kept = weight <= check_number(clip, "The clip threshold", 1.0)
+    unclipped = weight <= check_number(clip, "The clip threshold", 1.0)
     log = log_term(n_hypotheses, delta if n_epochs is None else epoch_confidence(delta, n_epochs))
-    moment = float(np.sum(share[kept] * wrong[kept] * weight[kept])) / n_rows
+    moment = float(np.sum(share[unclipped] * mistake[unclipped] * weight[unclipped])) / n_rows
     return Bound(
         {
             "second_moment": constant * root_term(log, moment),
@@ -82,10 +82,12 @@ def _mixture_weights(
     if n_logged + n_online < 1:
         raise InvalidInput("A bound needs data, but there are no logged and no online rows; give at least one row.")
     chance = check_propensity(propensity, np.size(propensity), "The distribution")
-    asked = 1.0 if query_probability is None else check_shares(query_probability, chance.size, "The query probability")
-    seen = n_logged * chance + n_online * asked
+    query = 1.0 if query_probability is None else check_shares(query_probability, chance.size, "The query probability")
+    expected_labels = n_logged * chance + n_online * query
     with np.errstate(over="ignore"):  # next to 0 the weight is as good as infinite
-        weights = np.divide(n_logged + n_online, seen, out=np.full(chance.size, np.inf), where=seen > 0.0)
+        weights = np.divide(
+            n_logged + n_online, expected_labels, out=np.full(chance.size, np.inf), where=expected_labels > 0.0
+        )
     return chance, weights
 
 
@@ -130,16 +132,16 @@ def query_policy_bound(
     check_reading(reading)
     log = log_term(2 * n_hypotheses, delta)
     chance, weight = _mixture_weights(propensity, n_logged, n_online, query_probability)
-    differ = check_shares(disagreement, chance.size, "The disagreement")
+    difference = check_shares(disagreement, chance.size, "The disagreement")
     share = check_mass(mass, chance.size)
-    held = share > 0.0
+    support = share > 0.0
     n_rows = n_logged + n_online
-    largest = float(weight[held].max()) / n_rows
+    largest = float(weight[support].max()) / n_rows
     if reading == "printed":
-        least = n_logged * float(chance[held].min()) + n_online
+        least = n_logged * float(chance[support].min()) + n_online
         largest = 1.0 / least if least > 0.0 else math.inf
-    apart = held & (differ > 0.0)
-    moment = float(np.sum(share[apart] * differ[apart] * weight[apart])) / n_rows
+    apart = support & (difference > 0.0)
+    moment = float(np.sum(share[apart] * difference[apart] * weight[apart])) / n_rows
     return Bound({"range": 4.0 / 3.0 * log * largest, "second_moment": math.sqrt(4.0 * log * moment)})
 
 
