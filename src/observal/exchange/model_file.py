@@ -103,7 +103,7 @@ def records() -> Mapping[type, Mapping[str, Field]]:
     from observal.methods.newton import NewtonClassifier
     from observal.paper import hypotheses as h
     from observal.paper.exact import FiniteClassifier
-    from observal.paper.linear import LinearClassifier
+    from observal.paper.linear_methods import LinearClassifier
     from observal.tables.columns import ColumnRule, Kind
     from observal.tables.encoding import TableEncoder
     from observal.tables.written import Decimal, Order
