@@ -22,7 +22,7 @@ from observal.campaign import Campaign
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
 from observal.journal.sql import in_place as storing
 from observal.tables import TableRoles, load_problem
-from observal.tables.in_place import load_in_place
+from observal.tables.load_in_place import load_in_place
 from tests.clusters import without_dask
 from tests.command import observal as run
 from tests.command import research
@@ -201,14 +201,14 @@ def test_both_ways_note_the_same(small, id):
 def test_what_is_said_of_how_tables_are_written_needs_a_copy(small, monkeypatch):
     with pytest.raises(InvalidInput, match="are used as they are in the files"):
         create(small, "a.db", in_place=True, missing=("?",))
-    monkeypatch.setattr("observal.tables.in_place.LARGE", 1)
+    monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1)
     made = create(small, "a.db", missing=("?",)).settings
     assert "in_place" not in made
     assert made["revealed"] == 40
 
 
 def test_large_tables_with_one_number_as_their_propensity_are_copied(small, monkeypatch):
-    monkeypatch.setattr("observal.tables.in_place.LARGE", 1)
+    monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1)
     rewrite(small, y=["0", "1", None] * 20)
     assert "in_place" not in create(small, "a.db", propensity=0.4).settings
 
@@ -278,7 +278,7 @@ def test_a_column_that_gives_the_label_away_is_named(made):
 
 def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
     folder, _ = made
-    monkeypatch.setattr("observal.tables.in_place.LARGE", 1000)
+    monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1000)
     assert create(folder, "a.db").settings["in_place"]
     assert "in_place" not in create(folder, "b.db", in_place=False).settings
 

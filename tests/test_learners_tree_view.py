@@ -18,7 +18,7 @@ from observal.learners.tree_view import TreeView
 from observal.learners.trees import from_lightgbm
 from observal.problem.column_groups import ColumnGroups
 from observal.tables import TableEncoder, TableRoles, load_problem
-from observal.tables.in_place import load_in_place
+from observal.tables.load_in_place import load_in_place
 from tests.reference.tree_view import seen
 
 GROUPS = ColumnGroups(categories=(tuple(range(2, 32)), (33, 34, 35)), gaps=((0, 1),))

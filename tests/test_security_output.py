@@ -28,7 +28,7 @@ from observal.errors import CampaignExists, InvalidInput, ObservalError
 from observal.journal.answers import read_answers
 from observal.report.campaign_report import write_campaign_report
 from observal.report.html import ReportContent, render_report, write_report
-from observal.tables.spreadsheets import csv_rows, csv_text, guarded, restored
+from observal.tables.spreadsheets import csv_rows, csv_text, guard_cell, restore_cell
 from observal_research.figures import Line, draw_curves
 from tests.campaigns import METHOD, make_campaign
 
@@ -404,15 +404,15 @@ def test_no_spreadsheet_finds_a_formula(attack, separator):
 
 def test_numbers_stay_numbers():
     assert csv_text([[-3.5, -2, "-5", "-5.25", True, None]]) == "-3.5,-2,-5,-5.25,True,\n"
-    assert guarded("+5") == "'+5"
-    assert guarded("-0x") == "'-0x"
-    assert guarded("-5\n") == "'-5\n"
+    assert guard_cell("+5") == "'+5"
+    assert guard_cell("-0x") == "'-0x"
+    assert guard_cell("-5\n") == "'-5\n"
 
 
 @given(TEXT, TEXT)
 def test_guarded_text_comes_back_and_stays_different(a, b):
-    assert restored(guarded(a)) == a
-    assert (guarded(a) == guarded(b)) == (a == b)
+    assert restore_cell(guard_cell(a)) == a
+    assert (guard_cell(a) == guard_cell(b)) == (a == b)
 
 
 @given(
@@ -429,7 +429,7 @@ def test_any_id_and_any_column_comes_back_from_the_file(columns, ids, label, sav
     answers, blank = read_answers("l.csv", id_name, label_name, text)
     if label.strip():
         assert [answer.id for answer in answers] == ids
-        assert {restored(answer.label) for answer in answers} == {label}
+        assert {restore_cell(answer.label) for answer in answers} == {label}
     else:
         assert (answers, blank) == ([], len(ids))
 
@@ -500,7 +500,7 @@ def test_asked_filled_in_and_told(nasty):
         header, *rows = [row for _, row in csv_rows(text, ",")]
         assert header[0] == "'=id"
         assert header[-1] == "'@label;x"
-        written = [[*row[:-1], truth[restored(row[0])]] for row in rows]  # classes as a person writes them
+        written = [[*row[:-1], truth[restore_cell(row[0])]] for row in rows]  # classes as a person writes them
         quoted = [['"' + cell.replace('"', '""') + '"' for cell in row] for row in [header, *written]]
         file.write_bytes("".join(",".join(row) + "\r\n" for row in quoted).encode("utf-8-sig"))
         assert observal("tell", where, file, "--annotator", "[/ann]").startswith("8 labels stored.")

@@ -13,7 +13,7 @@ import observal as ob
 from observal.cli import start
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.objectives import canonical
-from observal.tables.positive import obvious_positive, positive_last
+from observal.tables.classes import obvious_positive, order_classes
 from tests.command import observal
 
 
@@ -41,16 +41,16 @@ def test_what_is_obvious(classes, positive):
 
 @given(st.lists(st.sampled_from(["paid", "default"]), min_size=1))
 def test_otherwise_the_rarer_class_is_taken_and_named(labels):
-    classes, notes = positive_last(["default", "paid"], Counter(labels))
+    classes, notes = order_classes(["default", "paid"], Counter(labels))
     assert labels.count(classes[1]) <= labels.count(classes[0])
     assert repr(classes[1]) in notes[0]
 
 
 def test_a_named_class_wins_and_a_wrong_one_is_refused():
-    assert positive_last([0, 1], {0: 1, 1: 1}, 0) == ([1, 0], [])
-    assert positive_last([0, 1], {0: 1, 1: 1}, "0") == ([1, 0], [])
+    assert order_classes([0, 1], {0: 1, 1: 1}, 0) == ([1, 0], [])
+    assert order_classes([0, 1], {0: 1, 1: 1}, "0") == ([1, 0], [])
     with pytest.raises(InvalidLabel, match=r"must be one of 0, 1, but is 'x'; name one of them"):
-        positive_last([0, 1], {0: 1, 1: 1}, "x")
+        order_classes([0, 1], {0: 1, 1: 1}, "x")
 
 
 def tables(tmp_path, classes=("paid", "default")):
@@ -73,7 +73,7 @@ def test_init_takes_the_positive_class_and_says_which(tmp_path, options, last, n
 
 def test_more_than_two_classes_have_no_positive_one():
     with pytest.raises(InvalidLabel, match="two classes, but there are 3"):
-        positive_last(["cat", "cow", "dog"], {}, "cat")
+        order_classes(["cat", "cow", "dog"], {}, "cat")
     with pytest.raises(InvalidInput, match="two classes, but there are 3"):
         canonical({"cat": 10}, ["cat", "cow", "dog"])
 

@@ -129,7 +129,7 @@ def changed(table, **columns):
         (lambda: load_problem([], pa.table(POOL), ROLES), "must be a log"),
         (lambda: load_problem([pa.table(LOG).slice(0, 0)], pa.table(POOL), ROLES), "log is empty"),
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL).slice(0, 0), ROLES), "pool is empty"),
-        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles(label="bad")), "was not said"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles(label="bad")), "No propensity source"),
         (
             lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles("nope", "q0")),
             "no column 'nope' for the label",

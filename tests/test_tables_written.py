@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import json
 
 import openpyxl
 import pandas as pd
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 
 from observal.errors import InvalidInput, ObservalError
 from observal.tables import TableEncoder, TableRoles, load_problem, read_table
-from observal.tables.formats import format_of
-from observal.tables.reading import read_tables
-from observal.tables.settling import settle
-from observal.tables.written import Written, guess, number_of
+from observal.tables.column_format import ColumnFormat, guess_format, number_of
+from observal.tables.read import read_tables
+from observal.tables.table_format import TableFormat, reading_of
+from observal.tables.text_columns import convert_text
 from tests.test_tables import write
 
 EUROPEAN = "Größe;Zins;Betrag;Datum;Ort\r\n1,75;8,02 %;1.234,50 €;31.12.2024;Köln\r\n0,5;11 %;12,00 €;01.02.2025;\r\n"
@@ -77,10 +78,10 @@ def test_what_cannot_be_told_is_refused_or_told(tmp_path):
     assert read_table(path, decimal=".").column("a").to_pylist() == [1.2, 3.4]
     dates = read_table(write(tmp_path, "d.csv", "a,b\n03/04/2024,1\n05/06/2024,2\n"))
     assert dates.column("a").to_pylist() == ["03/04/2024", "05/06/2024"]
-    assert "day or the month" in format_of(dates).notes[0]
+    assert "day or the month" in reading_of(dates).notes[0]
     tabs = read_table(write(tmp_path, "a.tsv", "a\tb\n1.200\t1\n3.400\t2\n"))
     assert tabs.column("a").to_pylist() == [1.2, 3.4]
-    assert "--decimal ," in format_of(tabs).notes[0]
+    assert "--decimal ," in reading_of(tabs).notes[0]
 
 
 def test_another_table_settles_what_one_leaves_open(tmp_path):
@@ -91,15 +92,15 @@ def test_another_table_settles_what_one_leaves_open(tmp_path):
 
 def test_other_columns_settle_what_one_leaves_open():
     rows = pa.table({"paid": ["$11,687", "$2,500"], "rate": ["6.42 %", "7.1 %"]})
-    assert settle([rows])[0].column("paid").to_pylist() == [11687.0, 2500.0]
+    assert convert_text([rows])[0].column("paid").to_pylist() == [11687.0, 2500.0]
     mixed = pa.table({"paid": ["11,687"], "rate": ["6.42 %"], "tax": ["7,1"]})
     with pytest.raises(InvalidInput, match=r"which may mean 11\.687 or 11687"):
-        settle([mixed])
+        convert_text([mixed])
 
 
 def test_words_for_missing(tmp_path):
     path = write(tmp_path, "a.csv", "id,age,y,q\n1,30,yes,0.5\n2,?,no,0.5\n3,50,?,0.5\n4,60,-,0.5\n")
-    assert "use --missing '?'" in format_of(read_table(path)).notes[0]
+    assert "use --missing '?'" in reading_of(read_table(path)).notes[0]
     table = read_table(path, missing=["?", "-"])
     assert table.column("age").to_pylist() == [30, None, 50, 60]
     roles = TableRoles("y", "q", "id")
@@ -128,15 +129,20 @@ def test_what_was_learned_reads_text_later(tmp_path):
         encoder.encode(pd.DataFrame({**READ, "Betrag": ["viel", "1"]}))
 
 
-def test_encoders_of_older_versions_still_work():
+def test_encoder_of_numbers_and_dates_accepts_text():
     encoder = TableEncoder.learn([pa.table({"x": [1.0, 2.0], "d": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]})])
-    record = encoder.to_dict()
-    del record["missing"]
-    for column in record["columns"]:
-        del column["decimal"], column["order"]
-    assert TableEncoder.from_dict(record).encode(pd.DataFrame({"x": ["1.5"], "d": ["2024-01-02"]})).tolist() == [
-        [1.5, 19724.0]
-    ]
+    assert encoder.encode(pd.DataFrame({"x": ["1.5"], "d": ["2024-01-02"]})).tolist() == [[1.5, 19724.0]]
+    assert encoder.encode(pd.DataFrame({"x": ["1.5"], "d": ["2.1.2024 12:00"]})).tolist() == [[1.5, 19724.5]]
+
+
+def test_formats_of_several_tables_combine():
+    """The pool's format counts, but a comma in any table proves decimal commas."""
+    log = TableFormat(";", ",", "cp1252", ("?",), {"rate": ColumnFormat(","), "since": ColumnFormat(date="%d/%m/%Y")})
+    pool = TableFormat("\t", ".", "utf-8", ("-",), {"rate": ColumnFormat("."), "since": ColumnFormat(date="%d.%m.%Y")})
+    columns = {"rate": ColumnFormat(","), "since": ColumnFormat(date="%d.%m.%Y")}
+    assert TableFormat.combine([log, pool]) == TableFormat("\t", ",", "utf-8", ("?", "-"), columns)
+    assert TableFormat.combine([log, TableFormat()]) == log
+    assert TableFormat.from_dict(json.loads(json.dumps(log.to_dict()))) == log
 
 
 def test_excel_in(tmp_path):
@@ -161,7 +167,7 @@ def test_excel_in(tmp_path):
         "note": [None, None],
         "text": [0.0802, 0.11],
     }
-    assert "has 2 sheets; the first, 'Sheet', was read" in format_of(table).notes[0]
+    assert "has 2 sheets; the first, 'Sheet', was read" in reading_of(table).notes[0]
 
 
 def test_a_file_cannot_claim_how_it_was_written(tmp_path):
@@ -182,14 +188,16 @@ def test_wrong_options_get_one_clear_sentence(tmp_path, options, message):
 
 
 @given(st.floats(-1e9, 1e9), st.sampled_from([".", ","]))
-def test_numbers_are_spelled_as_they_are_read(value, decimal):
-    assert float(number_of(str(Written(decimal).spell(value)), decimal)) == value
+def test_numbers_are_written_as_they_are_read(value, decimal):
+    assert float(number_of(str(ColumnFormat(decimal).write(value)), decimal)) == value
     grouped = f"{value:,.2f}".replace(",", "_").replace(".", decimal).replace("_", "." if decimal == "," else ",")
     assert number_of(grouped, decimal) == round(value, 2)
 
 
 @given(st.dates(dt.date(1900, 1, 1)), st.sampled_from(["dmy", "mdy"]), st.sampled_from("./-"))
-def test_dates_are_spelled_as_they_are_read(day, order, mark):
-    way = Written(".", order, mark)
-    assert way.read(way.spell(day)) == day
-    assert way in guess([way.spell(day)]).ways or (mark == "." and order == "mdy")
+def test_dates_are_written_as_they_are_read(day, order, mark):
+    format = ColumnFormat(date=mark.join([*(("%d", "%m") if order == "dmy" else ("%m", "%d")), "%Y"]))
+    assert format.order == order
+    assert format.read(format.write(day)) == day
+    is_unclear = day.day == day.month or mark == "."  # then the day is taken to come first
+    assert format in guess_format([format.write(day)]).formats or (is_unclear and order == "mdy")

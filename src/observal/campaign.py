@@ -36,6 +36,7 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.problem import Problem
 from observal.session import Session
+from observal.tables.encoder import TableEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +154,7 @@ class Campaign(Labelling[SqlTransaction]):
         [7, 8]
         """
         from observal.tables import TableRoles
-        from observal.tables.formats import Format
+        from observal.tables.table_format import TableFormat
 
         refuse_existing(where)
         if progress:
@@ -164,7 +165,7 @@ class Campaign(Labelling[SqlTransaction]):
             logs,
             pool,
             roles,
-            Format(sep, decimal, encoding, tuple(missing)),
+            TableFormat(sep, decimal, encoding, tuple(missing)),
             propensity=propensity,
             classes=classes,
             positive=positive,
@@ -297,6 +298,7 @@ class Campaign(Labelling[SqlTransaction]):
             rows, name = transaction.pool_rows(assignment.positions), settings["id"]
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
+            encoder = settings["encoder"]
             return Batch(
                 ids=tuple(assignment.ids),
                 round=max(assignment.rounds, default=len(engine.ledger.plans)),
@@ -308,7 +310,7 @@ class Campaign(Labelling[SqlTransaction]):
                 classes=tuple(settings["classes"]),
                 rounds=tuple(assignment.rounds),
                 label=settings["label"],
-                written=settings.get("written"),
+                table_format=None if encoder is None else TableEncoder.from_dict(encoder).format,
             )
 
     def tell_file(

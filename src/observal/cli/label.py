@@ -23,11 +23,11 @@ from observal.cli.options import (
 )
 from observal.cli.output import (
     count_rows,
+    format_cells,
     print_json,
     print_table,
     progress_bar,
     say,
-    spelled,
     write_csv,
     write_excel,
 )
@@ -74,7 +74,6 @@ def ask(
     if out is not None and out.exists():
         raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
     from observal.files import check_target
-    from observal.tables.formats import format_from
 
     if out is not None:
         check_target(out)
@@ -82,7 +81,7 @@ def ask(
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
         rows = open_campaign(campaign, dask, progress).ask(n, annotator)
     names, records = rows.to_fill_in(split_list(columns))
-    like = None if rows.written is None else format_from(rows.written)
+    like = rows.table_format
     if as_json:
         about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": [*rows.classes, "skip"]}
         print_json({**about, "rows": [{k: v for k, v in r.items() if k != names[-2]} for r in records]}, out)
@@ -95,7 +94,7 @@ def ask(
     elif rows:
         raw = names[1:-4] if columns else names[1:-4][:MOST_COLUMNS]
         header = [names[0], *raw, *names[-4:-2]]
-        print_table(header, [["" if v is None else v for v in row] for row in spelled(header, records, like)])
+        print_table(header, [["" if v is None else v for v in row] for row in format_cells(header, records, like)])
         if hidden := len(names) - len(header) - 2:
             say(f"{hidden} more columns are not shown; use --columns, --csv or --json to see them.")
         say(f"Allowed answers: {rows.allowed}")

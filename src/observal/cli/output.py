@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from observal.tables.formats import Format
+    from observal.tables.table_format import TableFormat
 
 # What a terminal obeys and does not show: control characters, marks that change the writing direction, lone surrogates.
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -132,7 +132,9 @@ def print_json(content: object, path: Path | None = None) -> None:
     _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda match: f"\\u{ord(match[0]):04x}", text), path)
 
 
-def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]], like: Format | None = None) -> None:
+def write_csv(
+    path: Path | None, names: list[str], records: list[dict[str, Any]], like: TableFormat | None = None
+) -> None:
     """Print records as CSV without formulas, or write them to a new file; `like` says how the user's own tables are written.
 
     Columns are separated as in those tables. If they were not in UTF-8, a mark at the beginning tells spreadsheets that this file is.
@@ -140,35 +142,32 @@ def write_csv(path: Path | None, names: list[str], records: list[dict[str, Any]]
     from observal.tables.spreadsheets import csv_text
 
     sep = like.sep if like is not None and like.sep in (";", "\t") else ","
-    text = csv_text([names, *spelled(names, records, like)], sep)
+    text = csv_text([names, *format_cells(names, records, like)], sep)
     if path is not None and like is not None and like.encoding not in (None, "utf-8"):
         text = "\ufeff" + text
     _put(printable(text, lines=True) if path is None and sys.stdout.isatty() else text, path)
 
 
-def spelled(names: list[str], records: list[dict[str, Any]], like: Format | None) -> list[list[Any]]:
+def format_cells(names: list[str], records: list[dict[str, Any]], like: TableFormat | None) -> list[list[Any]]:
     """Return the values of records, numbers and dates written as in the user's own tables."""
     if like is None:
         return [[record[name] for name in names] for record in records]
-    from observal.tables.written import Written
+    from observal.tables.column_format import ColumnFormat
 
-    usual = Written(",") if like.decimal == "," and like.sep != "," else None
-    ways = [like.columns.get(name, usual) for name in names]
-    return [
-        [record[name] if way is None else way.spell(record[name]) for way, name in zip(ways, names, strict=True)]
-        for record in records
-    ]
+    usual = ColumnFormat(",") if like.decimal == "," and like.sep != "," else None
+    formats = [(name, like.columns.get(name, usual)) for name in names]
+    return [[record[name] if f is None else f.write(record[name]) for name, f in formats] for record in records]
 
 
 def write_excel(
-    path: Path, names: list[str], records: list[dict[str, Any]], choices: list[Any], like: Format | None
+    path: Path, names: list[str], records: list[dict[str, Any]], choices: list[Any], like: TableFormat | None
 ) -> None:
     """Write records to a new Excel workbook; the last column has a drop-down of the choices."""
     from observal.files import writing
-    from observal.tables.workbooks import write_workbook
+    from observal.tables.spreadsheets import write_workbook
 
-    ways = {} if like is None else like.columns
-    shown = {name: way.excel_format for name, way in ways.items()}
+    columns = {} if like is None else like.columns
+    shown = {name: column.excel_format for name, column in columns.items()}
     with writing(path) as file:
         write_workbook(file, names, [[record[name] for name in names] for record in records], choices, shown)
 

@@ -36,7 +36,7 @@ from observal.cli.results import print_status
 if TYPE_CHECKING:
     from observal.problem.data import LoggedData, Pool
     from observal.tables import LoadedProblem, TableRoles
-    from observal.tables.formats import Format
+    from observal.tables.table_format import TableFormat
 
 FIRST_ROUND = 10  # rows of a round where --batch is not given
 TOLERANCE = 0.002  # as in observal.intervals.stopping, which --help must not wait for
@@ -224,10 +224,10 @@ def init(
     """
     from observal.campaign import Campaign
     from observal.methods import AutoVC, NewtonVC
-    from observal.tables.formats import Format
+    from observal.tables.table_format import TableFormat
 
     chances = _propensity_source(propensity, estimate_propensity)
-    format_ = Format(sep, decimal, encoding, tuple(missing or ()))
+    format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
     _check_dask(dask, logged, pool, chances, format_, in_place)
     values = split_list(classes)
     with progress_bar("reading", hidden=as_json) as progress:
@@ -308,7 +308,7 @@ def diagnose(
 
     with progress_bar("reading", hidden=as_json) as progress:
         if pool is None or label is None:
-            from observal.tables.reading import SUFFIXES
+            from observal.tables.read import SUFFIXES
 
             is_table = logged[0].name.lower().endswith(SUFFIXES)
             if len(logged) > 1 or pool is not None or label is not None or is_table:
@@ -316,12 +316,12 @@ def diagnose(
             subject = _campaign_subject(str(logged[0]), dask, progress)
         else:
             from observal.tables import TableRoles
-            from observal.tables.formats import Format
+            from observal.tables.table_format import TableFormat
 
             chances = _propensity_source(propensity, estimate_propensity)
             names = split_list(features)
             roles = TableRoles(label, id=id, features=None if names is None else tuple(names))
-            format_ = Format(sep, decimal, encoding, tuple(missing or ()))
+            format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
             _check_dask(dask, logged, pool, chances, format_, in_place=True)
             loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)
             encoder = loaded.encoder
@@ -357,15 +357,15 @@ def _load_tables(
     pool: Path,
     roles: TableRoles,
     propensity: str | list[str],
-    format_: Format,
+    format_: TableFormat,
     seed: int,
     dask: str | None,
     progress: Callable[..., None] | None,
 ) -> LoadedProblem:
     """Return log and pool; they stay in their files if these are large, or if a cluster reads them."""
     from observal.tables import load_problem
-    from observal.tables.in_place import can_stay, is_large, load_in_place
-    from observal.tables.reading import read_tables
+    from observal.tables.load_in_place import can_stay, is_large, load_in_place
+    from observal.tables.read import read_tables
 
     tables = [*logged, pool]
     if dask is not None or (can_stay(logged, propensity, format_) and is_large(tables)):
@@ -375,11 +375,11 @@ def _load_tables(
 
 
 def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None] | None) -> _Subject:
-    from observal.tables.encoding import date_names
+    from observal.tables import TableEncoder
 
     campaign = open_campaign(where, dask, progress)
     problem, settings = campaign.problem, campaign.settings
-    dates = date_names(settings["encoder"])
+    dates = () if settings["encoder"] is None else TableEncoder.from_dict(settings["encoder"]).dates
     return _Subject(problem.logged, problem.pool, settings["features"], dates, campaign.status().notes)
 
 
@@ -397,13 +397,13 @@ def _check_dask(
     logged: list[Path],
     pool: Path,
     propensity: str | list[str],
-    format_: Format,
+    format_: TableFormat,
     in_place: bool | None,
 ) -> None:
     """Refuse a cluster for tables that cannot stay in place or will be copied: nothing would be computed on it."""
     if dask is None:
         return
-    from observal.tables.in_place import can_stay, is_large, is_parquet
+    from observal.tables.load_in_place import can_stay, is_large, is_parquet
 
     if not (can_stay(logged, propensity, format_) and is_parquet([*logged, pool])):
         raise typer.BadParameter(

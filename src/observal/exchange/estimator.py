@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
-from observal.tables.encoding import TableEncoder
+from observal.tables.encoder import TableEncoder
 from observal.tables.transformer import TableTransformer
 
 

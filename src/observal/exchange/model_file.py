@@ -64,14 +64,21 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of some texts."""
+class Named:
+    """Records of some kinds by their names."""
 
-    texts: tuple[str, ...]
+    kinds: tuple[type, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some texts, or maybe none."""
+
+    texts: tuple[str | None, ...]
 
 
 Scalar = Literal["number", "count", "sign", "flag", "text", "texts", "point", "labels", "label"]
-Field = Array | Part | Parts | Choice | Scalar
+Field = Array | Part | Parts | Named | Choice | Scalar
 
 
 @dataclass(frozen=True)
@@ -104,9 +111,10 @@ def records() -> Mapping[type, Mapping[str, Field]]:
     from observal.paper import hypotheses as h
     from observal.paper.exact import FiniteClassifier
     from observal.paper.linear_methods import LinearClassifier
-    from observal.tables.columns import ColumnRule, Kind
-    from observal.tables.encoding import TableEncoder
-    from observal.tables.written import Decimal, Order
+    from observal.tables.column_format import DATE_FORMATS, ColumnFormat, Decimal
+    from observal.tables.columns import Kind
+    from observal.tables.encoder import ColumnRule, TableEncoder
+    from observal.tables.table_format import TableFormat
 
     vector = Array("f8", "features")
     members = (h.Constant, h.Threshold, h.HalfPlane, h.TangentHalfPlane, h.Rectangle, h.KnownPredictions)
@@ -180,10 +188,18 @@ def records() -> Mapping[type, Mapping[str, Field]]:
             "categories": "texts",
             "indicator": "flag",
             "value": "flag",
-            "decimal": Choice(get_args(Decimal)),
-            "order": Choice(get_args(Order)),
         },
-        TableEncoder: {"rules": Parts((ColumnRule,)), "notes": "texts", "missing": "texts"},
+        ColumnFormat: {
+            "decimal": Choice(get_args(Decimal)),
+            "date": Choice((None, *DATE_FORMATS)),
+            "percent": "flag",
+        },
+        TableFormat: {
+            "decimal": Choice((None, *get_args(Decimal))),
+            "missing": "texts",
+            "columns": Named((ColumnFormat,)),
+        },
+        TableEncoder: {"rules": Parts((ColumnRule,)), "notes": "texts", "format": Part((TableFormat,))},
     }
 
 
@@ -219,6 +235,8 @@ def _encode_field(kind: Field, value: Any, arrays: list[NDArray[Any]]) -> Any:
         return encode(value, arrays)
     if isinstance(kind, Parts):
         return [encode(item, arrays) for item in value]
+    if isinstance(kind, Named):
+        return {name: encode(item, arrays) for name, item in value.items()}
     if kind == "labels":
         return _encode_labels(value)
     if kind == "label":
@@ -267,7 +285,7 @@ def save_model(path: str | Path, classifier: object, encoder: Mapping[str, Any] 
     force : bool
         Whether to replace a file.
     """
-    from observal.tables.encoding import TableEncoder
+    from observal.tables.encoder import TableEncoder
 
     arrays: list[NDArray[Any]] = []
     try:
@@ -333,7 +351,7 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     ['good', 'bad']
     """
     from observal.exchange.estimator import make_model
-    from observal.tables.encoding import TableEncoder
+    from observal.tables.encoder import TableEncoder
 
     if isinstance(trusted, str):
         raise InvalidInput(f"trusted must be a list of type names, but is the text {trusted!r:.60}; put it in a list.")
@@ -385,6 +403,8 @@ class _Reader:
             return self.read(value, kind.kinds)
         if isinstance(kind, Parts):
             return tuple(self.read(item, kind.kinds) for item in _require(value, list))
+        if isinstance(kind, Named):
+            return {name: self.read(item, kind.kinds) for name, item in _require(value, dict).items()}
         if kind == "labels":
             labels = _read_labels(_require(value, dict))
             self._compare("classes", labels.size, sizes)

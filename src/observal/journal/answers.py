@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -15,9 +15,9 @@ import numpy as np
 
 from observal.errors import InvalidInput
 from observal.problem.labels import is_missing
-from observal.tables.formats import Format, encoding_of
-from observal.tables.spreadsheets import csv_rows, restored
-from observal.tables.workbooks import cell_text, read_workbook
+from observal.tables.classes import ClassFinder, Label
+from observal.tables.spreadsheets import cell_text, csv_rows, read_workbook, restore_cell
+from observal.tables.table_format import TableFormat, detect_encoding, detect_separator
 
 SKIP = "skip"
 _NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
@@ -38,69 +38,30 @@ class WrittenAnswer:
 
 
 class LabelReader:
-    """Finds the class that a label means.
-
-    A label means a class if it equals the class or is the same text. Otherwise upper and lower case are ignored, then numbers are
-    compared by value, and true and false are read as 1 and 0. A comparison that cannot tell two of the classes apart is not used.
+    """Finds the class that an answer means, by the rule of :class:`~observal.tables.classes.ClassFinder`.
 
     Examples
     --------
     >>> read = LabelReader([0, 1])
     >>> read("1"), read("1.0"), read("True"), read(" skip "), read(None)
     (1, 1, 1, None, None)
-    >>> LabelReader(["bad", "good"])("Good")
-    1
     """
 
-    def __init__(self, classes: Sequence[Any]) -> None:
+    def __init__(self, classes: Sequence[Label]) -> None:
         self.classes = list(classes)
-        self._code_of = {value: code for code, value in enumerate(classes)}
-        self._ways: list[tuple[Callable[[str], str], dict[str, int]]] = []
-        for way in (str.strip, _plain, _number):
-            codes = {way(str(value)): code for code, value in enumerate(classes)}
-            if len(codes) == len(self.classes):
-                self._ways.append((way, codes))
+        self._finder = ClassFinder(classes)
 
-    def __call__(self, label: Any) -> int | None:
+    def __call__(self, label: object) -> int | None:
         """Return the class's code, or None for a skip; raise LookupError if it is neither."""
         if label is None:
             return None
-        if (code := lookup(self._code_of, label)) is not None:
-            return code
         text = str(label)
-        for written_as in (text, restored(text)):  # the name of a class may look like a formula
-            for way, codes in self._ways:
-                if way(written_as) in codes:
-                    return codes[way(written_as)]
-        if _plain(text) == SKIP:
+        for value in (label, restore_cell(text)):  # the name of a class may look like a formula
+            if (code := self._finder.find(value)) is not None:
+                return code
+        if text.strip().casefold() == SKIP:
             return None
         raise LookupError(text)
-
-
-def _plain(text: str) -> str:
-    return text.strip().casefold()
-
-
-def _number(text: str) -> str:
-    plain = {"true": "1", "false": "0"}.get(_plain(text), _plain(text))
-    try:
-        return repr(float(plain.replace(",", ".")))
-    except ValueError:
-        return plain
-
-
-def lookup(known: Mapping[Any, int], key: Any) -> int | None:
-    """Return the value of a key, or None; also None for a key that cannot be hashed, such as a list.
-
-    Examples
-    --------
-    >>> lookup({"a": 3}, "a"), lookup({"a": 3}, ["a"])
-    (3, None)
-    """
-    try:
-        return known.get(key)
-    except TypeError:
-        return None
 
 
 class ChangedIds:
@@ -179,7 +140,7 @@ def read_answers(
     id_name: str,
     label_name: str,
     text: str | bytes | None = None,
-    given: Format | None = None,
+    given: TableFormat | None = None,
 ) -> tuple[list[WrittenAnswer], int]:
     r"""Return the answers in a CSV, Excel or JSON file, each with its line, and the number of rows that are blank.
 
@@ -192,7 +153,7 @@ def read_answers(
         The two columns; if a file has no column of that name, "id" or "label" is used.
     text : str or bytes, optional
         The content, if it has already been read.
-    given : Format, optional
+    given : TableFormat, optional
         What the user said about the separator, the encoding and words that mean "not yet".
 
     Examples
@@ -201,7 +162,7 @@ def read_answers(
     >>> [(answer.id, answer.label, answer.where) for answer in answers], blank
     ([('L7', 'yes', 'labels.csv, line 2')], 1)
     """
-    content, given = Path(source).read_bytes() if text is None else text, given or Format()
+    content, given = Path(source).read_bytes() if text is None else text, given or TableFormat()
     if isinstance(content, bytes) and (
         str(source).lower().endswith((".xlsx", ".xlsm")) or content.startswith(b"PK\3\4")
     ):
@@ -218,7 +179,7 @@ def read_answers(
 
 
 def _decoded(source: str | Path, content: bytes, encoding: str | None) -> str:
-    encoding = encoding or encoding_of(content, whole=True)
+    encoding = encoding or detect_encoding(content, whole=True)
     try:
         return content.decode(encoding)
     except UnicodeDecodeError:
@@ -241,7 +202,8 @@ def _read_csv(
     source: str | Path, text: str, id_name: str, label_name: str, sep: str | None = None
 ) -> list[WrittenAnswer]:
     wanted = ((id_name, "id"), (label_name, "label"))
-    separator = sep or _separator(text, id_name, label_name)
+    # In a file that ask wrote or a spreadsheet saved, the id is first and the label last.
+    separator = sep or detect_separator(text, ends=(id_name, label_name))
     try:
         rows = list(csv_rows(text, separator))
     except InvalidInput as error:
@@ -257,25 +219,8 @@ def _read_csv(
                 f"{source}, line {line}: the row has {len(row)} cells, but the header has {len(header)}; complete the row."
             )
         cell = row[id_at]
-        answers.append(WrittenAnswer(restored(cell, separator), row[label_at], f"{source}, line {line}", cell))
+        answers.append(WrittenAnswer(restore_cell(cell, separator), row[label_at], f"{source}, line {line}", cell))
     return answers
-
-
-def _separator(text: str, id_name: str, label_name: str) -> str:
-    """Return the separator of a file's columns, even if names and cells contain other separators.
-
-    In a file that ask wrote or a spreadsheet saved, the id is first and the label last. That is so for one separator only.
-    """
-    headers = {}
-    for separator in ",;\t":
-        try:
-            headers[separator] = next(csv_rows(text, separator), (0, []))[1]
-        except InvalidInput:
-            continue
-    for separator, header in headers.items():
-        if header and (restored(header[0]), restored(header[-1])) == (id_name, label_name):
-            return separator
-    return max(headers, key=lambda separator: len(headers[separator]), default=",")
 
 
 def _read_json(source: str | Path, text: str, id_name: str, label_name: str) -> list[WrittenAnswer]:
@@ -307,7 +252,7 @@ def _entry(row: dict[str, Any], wanted: tuple[str, str], where: str) -> Any:
 def _column(header: list[str], wanted: tuple[str, str], source: str | Path) -> int:
     """Return the position of a column in a CSV header, as ask writes it or as a person does."""
     for name in wanted:
-        for form in (restored, str, str.strip):
+        for form in (restore_cell, str, str.strip):
             for place, cell in enumerate(header):
                 if form(cell) == name:
                     return place

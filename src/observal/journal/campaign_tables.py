@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
     from observal.tables import TableRoles
-    from observal.tables.formats import Format
+    from observal.tables.table_format import TableFormat
 
 
 class CampaignTables(NamedTuple):
@@ -27,7 +26,7 @@ def load_tables(
     logs: list[Any],
     pool: Any,
     roles: TableRoles,
-    given: Format,
+    given: TableFormat,
     *,
     propensity: Any,
     classes: Sequence[Any] | None,
@@ -45,7 +44,7 @@ def load_tables(
     `shown` are the folder of images, the column of images and the shape of pixels; the other parameters are those of
     :meth:`observal.Campaign.create`.
     """
-    from observal.tables.in_place import can_stay, is_large
+    from observal.tables.load_in_place import can_stay, is_large
 
     simple = not kept_only_labelled and not any(shown) and can_stay(logs, propensity, given)
     chosen = {
@@ -70,7 +69,7 @@ def load_tables(
 
 
 def _in_place(log: Any, pool: Any, roles: TableRoles, executor: Any, chosen: dict[str, Any]) -> CampaignTables:
-    from observal.tables.in_place import load_in_place
+    from observal.tables.load_in_place import load_in_place
 
     here = load_in_place(log, pool, roles, executor=executor, **chosen)
     files, propensity = [source_name(log), source_name(pool)], [chosen["propensity"]]
@@ -82,15 +81,15 @@ def _copied(
     logs: list[Any],
     pool: Any,
     roles: TableRoles,
-    given: Format,
+    given: TableFormat,
     shown: tuple[Any, Any, Any],
     chosen: dict[str, Any],
     estimated: dict[str, Any],
 ) -> CampaignTables:
     from observal.journal.display import shown_as, without_columns
     from observal.tables import load_problem
-    from observal.tables.formats import format_of, unattached
-    from observal.tables.reading import read_tables
+    from observal.tables.read import read_tables
+    from observal.tables.table_format import without_reading
 
     *tables, rows = read_tables([*logs, pool], roles.id, roles.label, given)
     show, image_column = shown_as(rows, *shown), shown[1]
@@ -101,7 +100,6 @@ def _copied(
     about = {
         **_about(loaded, roles, rows.column_names),
         "files": [source_name(table) for table in (*logs, pool)],
-        "written": asdict(replace(format_of(rows), notes=(), unsettled=())),
         "propensity": _columns_of(propensity, rows.column_names),
         "pool_from": {
             "number": float(propensity) if isinstance(propensity, int | float) else None,
@@ -113,7 +111,7 @@ def _copied(
         },
         "show": show,
     }
-    return CampaignTables(Problem(loaded.logged, loaded.pool), unattached(rows), about)
+    return CampaignTables(Problem(loaded.logged, loaded.pool), without_reading(rows), about)
 
 
 def source_name(table: Any) -> str:

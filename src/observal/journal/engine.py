@@ -38,7 +38,8 @@ from observal.problem.plan import ACTION_NAMES, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Recorded, RunResult
 from observal.problem.table import Table
-from observal.tables.formats import Format
+from observal.tables.encoder import TableEncoder
+from observal.tables.table_format import TableFormat
 
 
 class Transaction(Protocol):
@@ -305,11 +306,12 @@ class Engine(Generic[T]):
         annotator: str,
         correct: bool,
         text: str | bytes | None,
-        format_: Format,
+        format_: TableFormat,
     ) -> Receipt:
         """Store the answers in a file, or in its content `text`; an empty label means "not yet"."""
         settings = self.ledger.settings
-        blank_words = (settings.get("written") or {}).get("missing", ())
+        encoder = settings["encoder"]
+        blank_words = () if encoder is None else TableEncoder.from_dict(encoder).format.missing
         format_ = replace(format_, missing=(*blank_words, *format_.missing))
         answers, blank = read_answers(path, settings["id"], settings["label"], text, format_)
         receipt = self.tell(transaction, answers, annotator, correct)

@@ -36,7 +36,7 @@ from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
-from observal.tables.formats import format_from
+from observal.tables.encoder import TableEncoder
 
 OBSERVAL = "observal"
 """The actor of entries that no person caused."""
@@ -170,7 +170,6 @@ def _check_recorded(recorded: Any) -> None:
 def _check_created(payload: Mapping[str, Any]) -> None:
     for name, kind in _CREATED.items():
         require(type(payload[name]) is kind, f"its {name} is not valid")
-    require(payload["encoder"] is None or isinstance(payload["encoder"], dict), "its encoder is not valid")
     budget, classes = payload["label_budget"], payload["classes"]
     require(budget is None or (type(budget) is int and budget >= 0), "its label_budget is not valid")
     counts = (payload["seed"], payload["overlap"] - 1, payload["log_rows"] - 1, payload["pool_rows"] - 1)
@@ -192,11 +191,11 @@ def _check_created(payload: Mapping[str, Any]) -> None:
     require(
         groups is None or groups.n_columns <= len(payload["features"]), "a group names a column that does not exist"
     )
-    if payload.get("written") is not None:
+    if payload["encoder"] is not None:
         try:
-            format_from(payload["written"])
+            TableEncoder.from_dict(payload["encoder"])
         except (InvalidInput, KeyError, TypeError, AttributeError) as error:
-            raise ValueError("how its tables were written is not valid") from error
+            raise ValueError("its encoder is not valid") from error
 
 
 def goals_of(settings: Mapping[str, Any]) -> Goals:

@@ -18,7 +18,7 @@ from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.problem import Problem
 from observal.problem.result import Round, RunResult
-from observal.tables.formats import Format
+from observal.tables.table_format import TableFormat
 
 
 class Labelling(Generic[T]):
@@ -97,7 +97,7 @@ class Labelling(Generic[T]):
         missing : sequence of str
             Words that mean "not yet", besides those that the campaign was made with.
         """
-        format_ = Format(sep, None, encoding, tuple(missing))
+        format_ = TableFormat(sep, None, encoding, tuple(missing))
         with self.engine.writing() as transaction:
             return self.engine.tell_file(transaction, path, annotator, correct, text, format_)
 

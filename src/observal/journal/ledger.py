@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from observal.errors import NotACampaign
-from observal.journal.answers import lookup
 from observal.journal.events import Event, extended
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
+from observal.tables.classes import find_key
 
 
 class Ledger:
@@ -169,7 +169,7 @@ class Ledger:
         """
         text = str(id_)
         forms = (id_, text, text.strip(), text.strip().removesuffix(".0"))
-        found = (lookup(self._position_of, form) for form in forms)
+        found = (find_key(self._position_of, form) for form in forms)
         return next((position for position in found if position is not None), None)
 
     def response(self, position: int, annotator: str) -> tuple[bool, int | None]:

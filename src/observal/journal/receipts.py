@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from observal.errors import InvalidInput
 from observal.journal.answers import SKIP
+from observal.tables.table_format import TableFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +58,8 @@ class Batch:
         The round of each row.
     label : str
         The name of the label.
-    written : mapping, optional
-        How the user's own tables were written, if the rows are from tables.
+    table_format : TableFormat, optional
+        How the user's own tables are written, if the rows are from tables.
     """
 
     ids: tuple[Any, ...]
@@ -71,7 +72,7 @@ class Batch:
     classes: tuple[Any, ...] = ()
     rounds: tuple[int, ...] = ()
     label: str = "label"
-    written: Mapping[str, Any] | None = field(default=None, repr=False)
+    table_format: TableFormat | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)

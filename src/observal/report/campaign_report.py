@@ -17,8 +17,6 @@ from observal.report.content import ReportContent
 from observal.report.html import write_report
 from observal.report.verdict import MORE_LABELS
 from observal.tables import TableEncoder
-from observal.tables.encoding import date_names
-from observal.tables.formats import format_from
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 POINTS = 8  # rounds on the error curve; each takes a cross-fit
@@ -56,11 +54,9 @@ def write_campaign_report(
         campaign.recorded_result(),
         campaign.problem,
     )
-    encoder = settings.get("encoder")
-    names, dates = settings["features"], date_names(encoder)
-    sources = None if encoder is None else TableEncoder.from_dict(encoder).sources
-    ways = format_from(settings["written"]).columns if settings.get("written") else {}
-    percents = [name for name in names if name in ways and ways[name].mark == "%"]
+    encoder = None if settings["encoder"] is None else TableEncoder.from_dict(settings["encoder"])
+    names = settings["features"]
+    dates, percents, sources = ((), (), None) if encoder is None else (encoder.dates, encoder.percents, encoder.sources)
     return write_report(
         path,
         ReportContent(

@@ -20,7 +20,7 @@ from observal.journal.sql.stored_problem import ROWS
 from observal.parquet import Parts
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
-from observal.tables.encoding import TableEncoder
+from observal.tables.encoder import TableEncoder
 
 KEPT_VALUES = 20_001  # of each column, to say where a number stands: more would not show
 SHORT = 40  # characters; a column with longer values is text, not a category

@@ -6,19 +6,22 @@
 
 from typing import TYPE_CHECKING, Any
 
-from observal.tables.columns import ColumnRule
-from observal.tables.encoding import TableEncoder
-from observal.tables.problem import LoadedProblem, TableRoles, load_problem
-from observal.tables.reading import read_table
-from observal.tables.roles import read_ids, read_labels, read_numbers
+from observal.tables.column_format import ColumnFormat
+from observal.tables.encoder import ColumnRule, TableEncoder
+from observal.tables.load import LoadedProblem, load_problem
+from observal.tables.read import read_table
+from observal.tables.roles import TableRoles, read_ids, read_labels, read_numbers
+from observal.tables.table_format import TableFormat
 
 if TYPE_CHECKING:
     from observal.tables.transformer import TableTransformer
 
 __all__ = [
+    "ColumnFormat",
     "ColumnRule",
     "LoadedProblem",
     "TableEncoder",
+    "TableFormat",
     "TableRoles",
     "TableTransformer",
     "load_problem",

@@ -1,19 +1,20 @@
-"""One Arrow column: what it holds, its values as floats or text, and the rule that encodes it."""
+"""One Arrow column: what kind of values it holds, and its values as floats or text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from observal.checks import Floats
-from observal.tables.written import Decimal, Order
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Kind = Literal["number", "date", "duration", "category", "nothing", "other"]
 
 _UNITS_PER_DAY = {"s": 86_400.0, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
-_WORDS: dict[str, str] = {
+KIND_WORDS: dict[Kind, str] = {
     "number": "numbers",
     "date": "dates",
     "duration": "durations",
@@ -23,7 +24,7 @@ _WORDS: dict[str, str] = {
 }
 
 
-def column_kind(type_: Any) -> Kind:
+def column_kind(type_: pa.DataType) -> Kind:
     """Return what a column of an Arrow type holds; "other" cannot be a feature.
 
     Examples
@@ -50,19 +51,7 @@ def column_kind(type_: Any) -> Kind:
     return "other"
 
 
-def kind_words(kind: str) -> str:
-    """Return a kind in words.
-
-    Examples
-    --------
-    >>> from observal.tables.columns import kind_words
-    >>> kind_words("category")
-    'text'
-    """
-    return _WORDS[kind]
-
-
-def to_floats(column: Any) -> Floats:
+def to_floats(column: pa.ChunkedArray) -> Floats:
     """Return a column of numbers, dates (days since 1970-01-01) or durations (days) as floats, NaN where missing.
 
     Examples
@@ -91,7 +80,7 @@ def to_floats(column: Any) -> Floats:
     return np.asarray(whole.to_numpy(), dtype=np.float64) / _UNITS_PER_DAY[unit]
 
 
-def text_column(column: Any) -> Any:
+def text_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of text or of Arrow's dictionary type as plain text.
 
     Examples
@@ -107,73 +96,3 @@ def text_column(column: Any) -> Any:
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column if kinds.is_large_string(column.type) else column.cast(pa.large_string())
-
-
-@dataclass(frozen=True)
-class ColumnRule:
-    """How one column of a table becomes columns of numbers.
-
-    Parameters
-    ----------
-    source : str
-        The column.
-    kind : {"number", "date", "duration", "category"}
-        What it holds. Dates become days since 1970-01-01, durations and times of day become days.
-    fill : float
-        The median over the learning tables, written where a number is missing.
-    categories : tuple of str
-        The values with a column of their own, the most frequent first.
-    indicator : bool
-        Whether a column says where the value is missing.
-    value : bool
-        Whether the value itself is used: False where only missing or not tells rows apart.
-    decimal : {".", ","}
-        What separates decimals where the numbers come as text.
-    order : {"dmy", "mdy"}
-        Whether the day or the month comes first where dates come as text.
-
-    Examples
-    --------
-    >>> from observal.tables import ColumnRule
-    >>> ColumnRule("region", "category", categories=("north", "south"), indicator=True).names
-    ('region=north', 'region=south', 'region is missing')
-    """
-
-    source: str
-    kind: Kind
-    fill: float = 0.0
-    categories: tuple[str, ...] = ()
-    indicator: bool = False
-    value: bool = True
-    decimal: Decimal = "."
-    order: Order = "dmy"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the encoded columns."""
-        values = [f"{self.source}={c}" for c in self.categories] if self.kind == "category" else [self.source]
-        return (*(values if self.value else ()), *([f"{self.source} is missing"] if self.indicator else ()))
-
-    def fill_block(self, column: Any, out: Floats) -> None:
-        """Write the encoded rows of `column` into `out`, which holds zeros."""
-        if self.kind == "category":
-            missing = self._fill_categories(column, out)
-        else:
-            values = to_floats(column)
-            missing = ~np.isfinite(values)
-            if self.value:
-                out[:, 0] = values
-                out[missing, 0] = self.fill
-        if self.indicator:
-            out[:, -1] = missing
-
-    def _fill_categories(self, column: Any, out: Floats) -> Any:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        column = text_column(column)
-        if self.value:
-            positions = pc.index_in(column, value_set=pa.array(self.categories, column.type))
-            found = pc.is_valid(positions).to_numpy()
-            out[np.flatnonzero(found), positions.drop_null().to_numpy()] = 1.0
-        return pc.is_null(column).to_numpy()

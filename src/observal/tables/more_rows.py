@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,28 @@ from observal.errors import InvalidInput
 from observal.problem.data import Pool
 from observal.problem.problem import Problem
 from observal.tables.columns import column_kind
-from observal.tables.encoding import TableEncoder, usable_column
-from observal.tables.formats import Format, format_from
-from observal.tables.reading import read_raw
+from observal.tables.encoder import TableEncoder
+from observal.tables.read import read_raw
 from observal.tables.roles import read_ids, read_numbers
-from observal.tables.settling import settle
+from observal.tables.table_format import TableFormat
+from observal.tables.text_columns import convert_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from observal.tables.read import TableSource
 
 WHAT = "The table of new rows"
 _HOW = "name a column of the new rows, or a number for all of them, with --propensity (propensity=)"
 
 
 def read_more_rows(
-    source: Any, settings: Mapping[str, Any], known: Problem, raw: Any, propensity: str | float | None = None
-) -> tuple[Pool, Any]:
+    source: TableSource,
+    settings: Mapping[str, Any],
+    problem: Problem,
+    raw: pa.Table,
+    propensity: str | float | None = None,
+) -> tuple[Pool, pa.Table]:
     """Return new rows for a pool, encoded, and as they are in the table, in the columns of the stored rows.
 
     Parameters
@@ -35,27 +44,27 @@ def read_more_rows(
         Whatever :func:`observal.read_table` takes.
     settings : mapping
         Those of the campaign: names of columns, the encoder, where propensities came from.
-    known : Problem
+    problem : Problem
         The log and the pool so far.
     raw : pyarrow.Table
         Some rows of the pool as they are stored; only their columns and types count.
     propensity : str or float, optional
         A column of the new rows, or one number for all of them; by default where those of the pool came from.
     """
-    stored = settings.get("written")
-    written = Format() if stored is None else format_from(stored)
     encoder = TableEncoder.from_dict(settings["encoder"])
     has_ids = settings["id"] in raw.column_names
-    as_text = read_raw(source, settings["id"], Format(decimal=written.decimal, missing=written.missing))
+    as_text = read_raw(
+        source, settings["id"], TableFormat(decimal=encoder.format.decimal, missing=encoder.format.missing)
+    )
     if as_text.num_rows == 0:
         raise InvalidInput(f"{WHAT} is empty, it has columns but no rows; give a table with rows.")
-    table = settle([as_text], keep=(settings["id"], settings["label"]))[0]
+    table = convert_text([as_text], keep=(settings["id"], settings["label"]))[0]
     X = encoder.encode(as_text)
     cost = None
-    if known.pool.cost is not None:
+    if problem.pool.cost is not None:
         cost = read_numbers(table, _cost_column(settings), "cost", WHAT)
-    q = _propensities(table, settings, known, X, propensity)
-    ids = _new_ids(table, settings["id"] if has_ids else None, known)
+    q = _propensities(table, settings, problem, X, propensity)
+    ids = _new_ids(table, settings["id"] if has_ids else None, problem)
     return Pool(X, q, ids, cost), _in_stored_columns(as_text, table, raw.schema, encoder)
 
 
@@ -69,7 +78,7 @@ def _cost_column(settings: Mapping[str, Any]) -> str:
 
 
 def _propensities(
-    table: Any, settings: Mapping[str, Any], known: Problem, X: Floats, given: str | float | None
+    table: pa.Table, settings: Mapping[str, Any], problem: Problem, X: Floats, given: str | float | None
 ) -> Floats:
     """Return the propensity of each new row, from where those of the pool came from."""
     columns, origin = settings.get("propensity"), settings.get("pool_from") or {}
@@ -81,26 +90,26 @@ def _propensities(
     elif given is not None:
         q = chances.known(given, table.num_rows)
     elif origin.get("estimated"):
-        logged = known.logged
+        logged = problem.logged
         q = np.asarray(chances.estimate(logged.X, logged.revealed, X, random_state=settings["seed"]).pool)
     else:
-        raise InvalidInput(f"The propensities of the new rows are not known; {_HOW}.")
+        raise InvalidInput(f"No propensities were given for the new rows; {_HOW}.")
     floor = origin.get("floor")
     return q if floor is None else chances.apply_floor(q, floor, WHAT).propensity
 
 
-def _new_ids(table: Any, name: str | None, known: Problem) -> NDArray[Any]:
+def _new_ids(table: pa.Table, name: str | None, problem: Problem) -> NDArray[Any]:
     """Return the ids of the new rows, of the same kind as the pool's and different from all of them."""
-    others = {"the log": known.logged.ids.tolist(), "the pool": known.pool.ids.tolist()}
+    others = {"the log": problem.logged.ids.tolist(), "the pool": problem.pool.ids.tolist()}
     if name is None:
         first = 1 + max(*others["the log"], *others["the pool"])
         return np.arange(first, first + table.num_rows)
     ids = read_ids([table], name, [WHAT])[0]
-    if known.pool.ids.dtype.kind in "iu" and ids.dtype == object:
+    if problem.pool.ids.dtype.kind in "iu" and ids.dtype == object:
         raise InvalidInput(
             f"The ids of the pool are whole numbers, but {WHAT.lower()} has {ids[0]!r} in {name!r}; write whole numbers."
         )
-    if known.pool.ids.dtype == object:
+    if problem.pool.ids.dtype == object:
         ids = np.array([str(value) for value in ids.tolist()], dtype=object)
     for where, values in others.items():
         if twice := {str(value) for value in values} & {str(value) for value in ids.tolist()}:
@@ -110,7 +119,7 @@ def _new_ids(table: Any, name: str | None, known: Problem) -> NDArray[Any]:
     return ids
 
 
-def _in_stored_columns(as_text: Any, settled: Any, schema: Any, encoder: TableEncoder) -> Any:
+def _in_stored_columns(as_text: pa.Table, table: pa.Table, schema: pa.Schema, encoder: TableEncoder) -> pa.Table:
     """Return the new rows in the columns and types of the stored ones; a column that they do not have is empty."""
     import pyarrow as pa
 
@@ -121,7 +130,7 @@ def _in_stored_columns(as_text: Any, settled: Any, schema: Any, encoder: TableEn
             columns.append(pa.nulls(as_text.num_rows, field.type))
             continue
         rule = rules.get(field.name)
-        column = settled.column(field.name) if rule is None else usable_column(as_text, rule)
+        column = table.column(field.name) if rule is None else encoder.usable_column(as_text, rule)
         try:
             columns.append(column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,24 +1,71 @@
-"""Columns that are not features: labels, ids and numbers such as propensities and costs."""
+"""Which column plays which role, and columns that are not features: labels, ids, propensities and costs."""
 
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.labels import missing_mask, plain_label
+from observal.tables.classes import Label, as_label
 from observal.tables.columns import column_kind, text_column, to_floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _INT64 = 2**63
 
 
-def column_of(table: Any, name: str, role: str, what: str) -> Any:
+@dataclass(frozen=True)
+class TableRoles:
+    """Which column plays which role.
+
+    Parameters
+    ----------
+    label : str
+        The label, missing where it was not revealed.
+    propensity : str, optional
+        The chance that the row's label was revealed.
+    id : str, optional
+        Distinct names of the rows; positions by default.
+    cost : str, optional
+        What a mistake on the row costs, in [0, 1].
+    features : tuple of str, optional
+        The features; by default all other columns that every table has.
+    exclude : tuple of str
+        Columns that are not to be used.
+
+    Examples
+    --------
+    >>> from observal.tables import TableRoles
+    >>> TableRoles(label="defaulted", propensity="q0", id="loan").named
+    ('defaulted', 'q0', 'loan')
+    """
+
+    label: str
+    propensity: str | None = None
+    id: str | None = None
+    cost: str | None = None
+    features: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are not features."""
+        return tuple(
+            name for name in (self.label, self.propensity, self.id, self.cost, *self.exclude) if name is not None
+        )
+
+
+def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:
     """Return a column of an Arrow table, which must be there.
 
     Examples
@@ -35,7 +82,7 @@ def column_of(table: Any, name: str, role: str, what: str) -> Any:
     return table.column(name)
 
 
-def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
+def read_numbers(table: pa.Table, name: str, role: str, what: str) -> Floats:
     """Return a column that must have a finite number in every row.
 
     Examples
@@ -60,7 +107,9 @@ def read_numbers(table: Any, name: str, role: str, what: str) -> Floats:
     return values
 
 
-def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Bools]:
+def read_labels(
+    values: pa.ChunkedArray | pa.Array | ArrayLike, classes: Sequence[Label] | None = None
+) -> tuple[NDArray[Any], Bools]:
     """Return labels as Python values, None where missing, and where they are missing.
 
     Whole floats become integers, because a column of 0 and 1 with missing values is often stored as 0.0 and 1.0. Spaces around text
@@ -71,8 +120,7 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
     values : Arrow column or sequence
         Booleans, numbers or text.
     classes : sequence, optional
-        The two label values. A label that is written like one of them becomes that one: the text ``"1"`` becomes the
-        class 1.
+        The label values. A label that means one of them becomes that one: the text ``"1"`` becomes the class 1.
 
     Examples
     --------
@@ -95,48 +143,19 @@ def read_labels(values: Any, classes: Sequence[Any] | None = None) -> tuple[NDAr
         positions = np.asarray(column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False), dtype=np.int64)
     else:
         listed = [plain_label(value) for value in np.asarray(values, dtype=object).ravel().tolist()]
-        found: dict[Any, int] = {}
+        places: dict[tuple[type, Label], int] = {}
         try:
-            positions = np.array([found.setdefault((type(v), v), len(found)) for v in listed], dtype=np.int64)
+            positions = np.array([places.setdefault((type(v), v), len(places)) for v in listed], dtype=np.int64)
         except TypeError:
             raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
-        distinct = [value for _, value in found]
+        distinct = [value for _, value in places]
     lookup = np.empty(len(distinct) + 1, dtype=object)
     lookup[:-1] = [as_label(value, classes) for value in distinct]
     labels = lookup[positions]
     return labels, missing_mask(labels)
 
 
-def as_label(value: Any, classes: Sequence[Any] | None = None) -> Any:
-    """Return a label without spaces around it, None if nothing is left; if classes are named, the one that it is written like.
-
-    Examples
-    --------
-    >>> as_label(" yes"), as_label(" "), as_label("1", [0, 1])
-    ('yes', None, 1)
-    """
-    if isinstance(value, str) and value not in (() if classes is None else classes):
-        value = value.strip() or None
-    return value if value is None or classes is None else _as_class(value, classes)
-
-
-def _as_class(value: Any, classes: Sequence[Any]) -> Any:
-    exact = [one for one in classes if one == value and isinstance(one, str) == isinstance(value, str)]
-    alike = [one for one in classes if _text(one) == _text(value)]
-    if exact or alike:
-        return (exact or alike)[0]
-    raise InvalidLabel(
-        f"A label must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or name all "
-        "classes with classes=."
-    )
-
-
-def _text(value: Any) -> str:
-    value = plain_label(value)
-    return str(value).strip().lower() if isinstance(value, bool | str) else str(value)
-
-
-def read_ids(tables: Sequence[Any], name: str, whats: Sequence[str]) -> list[NDArray[Any]]:
+def read_ids(tables: Sequence[pa.Table], name: str, whats: Sequence[str]) -> list[NDArray[Any]]:
     """Return the ids of each table: all integers, or all text, and none of them twice.
 
     Parameters
@@ -158,10 +177,10 @@ def read_ids(tables: Sequence[Any], name: str, whats: Sequence[str]) -> list[NDA
     columns = [_id_values(column_of(t, name, "id", what), name, what) for t, what in zip(tables, whats, strict=True)]
     if any(ids.dtype == object for ids in columns):
         columns = [np.array([str(value) for value in ids.tolist()], dtype=object) for ids in columns]
-    seen: dict[Any, int] = {}
+    place_of: dict[int | str, int] = {}
     for place, ids in enumerate(columns):
         for value in ids.tolist():
-            first = seen.setdefault(value, place)
+            first = place_of.setdefault(value, place)
             if first != place:
                 raise InvalidInput(
                     f"Every row needs an id of its own, but {value!r} is in {_lower(whats[first])} and in "
@@ -170,7 +189,7 @@ def read_ids(tables: Sequence[Any], name: str, whats: Sequence[str]) -> list[NDA
     return columns
 
 
-def _id_values(column: Any, name: str, what: str) -> NDArray[Any]:
+def _id_values(column: pa.ChunkedArray, name: str, what: str) -> NDArray[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -190,15 +209,14 @@ def _id_values(column: Any, name: str, what: str) -> NDArray[Any]:
             ids = ids.astype(np.int64)
     values = ids.tolist()
     if len(set(values)) < len(values):
-        once: set[Any] = set()
-        repeated = next(v for v in values if v in once or once.add(v))  # type: ignore[func-returns-value]
+        repeated = Counter(values).most_common(1)[0][0]
         raise InvalidInput(
             f"{what} must have distinct ids, but {repeated!r} occurs more than once; drop or rename the duplicates."
         )
     return ids
 
 
-def _id_value(value: Any, row: int, name: str, what: str) -> int | str:
+def _id_value(value: object, row: int, name: str, what: str) -> int | str:
     value = plain_label(value)
     if value is None:
         raise InvalidInput(

@@ -1,20 +1,29 @@
-"""CSV without formulas, which reads back unchanged.
+"""Files for spreadsheets: CSV without formulas, and Excel workbooks with a drop-down of the allowed answers.
 
-A spreadsheet treats a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula. Such text gets a ``'`` in front, which
-:func:`restored` removes.
+A spreadsheet treats a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula. In CSV such text gets a ``'`` in front, which
+:func:`restore_cell` removes.
 """
 
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import numbers
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from observal.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from openpyxl.cell import Cell
 
 _FORMULA = "=+\\-@＝＋－＠"
 # At the start of a cell, and where a spreadsheet with another separator, or one that splits lines within quotes, would start a
@@ -28,19 +37,22 @@ _ESCAPED = {
     commas: re.compile(rf"(?:\A'(?=[' ]*[{_FORMULA}\t\r\n])|(?<=[{breaks}])'(?=[' ]*[{_FORMULA}]))")
     for commas, breaks in _BREAKS.items()
 }
-_NUMBER = r"-(0|[1-9][0-9]*)([.,][0-9]+)?( %)?"
-_QUOTED = re.compile(r'[",;|\t\r\n\ufeff]|\A\s|\s\Z')
+_NUMBER = r"-(0|[1-9][0-9]*)([.,][0-9]+)?"
+_NEEDS_QUOTES = re.compile(r'[",;|\t\r\n\ufeff]|\A\s|\s\Z')
 _LONGEST_CELL = 2**31 - 1
+_LARGEST_WORKBOOK = 1 << 30  # bytes when unpacked
+_LONGEST_EXCEL_CELL = 32_767
+_FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32)])  # control characters that a workbook cannot hold
 
 
-def guarded(value: Any, separator: str = ",") -> str:
+def guard_cell(value: object, separator: str = ",") -> str:
     """Return a value as a cell that no spreadsheet treats as a formula; different values give different cells.
 
     Numbers are unchanged, including negative numbers that are text.
 
     Examples
     --------
-    >>> guarded("=1+1"), guarded("'=1+1"), guarded("north"), guarded("-3.5"), guarded(-3.5), guarded(None)
+    >>> guard_cell("=1+1"), guard_cell("'=1+1"), guard_cell("north"), guard_cell("-3.5"), guard_cell(-3.5), guard_cell(None)
     ("'=1+1", "''=1+1", 'north', '-3.5', '-3.5', '')
     """
     if value is None:
@@ -51,18 +63,18 @@ def guarded(value: Any, separator: str = ",") -> str:
     return _STARTS[separator == ","].sub("'", text)
 
 
-def restored(cell: str, separator: str = ",") -> str:
-    """Return the text that :func:`guarded` turned into a cell.
+def restore_cell(cell: str, separator: str = ",") -> str:
+    """Return the text that :func:`guard_cell` turned into a cell.
 
     Examples
     --------
-    >>> restored("'=1+1"), restored("''=1+1"), restored("=1+1"), restored("'tis")
+    >>> restore_cell("'=1+1"), restore_cell("''=1+1"), restore_cell("=1+1"), restore_cell("'tis")
     ('=1+1', "'=1+1", '=1+1', "'tis")
     """
     return _ESCAPED[separator == ","].sub("", cell)
 
 
-def csv_text(rows: Iterable[Sequence[Any]], separator: str = ",") -> str:
+def csv_text(rows: Iterable[Sequence[object]], separator: str = ",") -> str:
     r"""Return rows as CSV, each cell guarded.
 
     Examples
@@ -70,7 +82,7 @@ def csv_text(rows: Iterable[Sequence[Any]], separator: str = ",") -> str:
     >>> csv_text([["id", "note"], [7, "=1+1"], [8, "two\rlines"]])
     'id,note\n7,\'=1+1\n8,"two\rlines"\n'
     """
-    return "".join(separator.join(_quoted(guarded(value, separator)) for value in row) + "\n" for row in rows)
+    return "".join(separator.join(_quote(guard_cell(value, separator)) for value in row) + "\n" for row in rows)
 
 
 def csv_rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -104,5 +116,157 @@ def _cells_of_any_length() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if _QUOTED.search(cell) else cell
+def _quote(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if _NEEDS_QUOTES.search(cell) else cell
+
+
+class Sheet(NamedTuple):
+    """The first sheet of a workbook: the header, the rows below it, the row of the sheet each is in, and sentences."""
+
+    names: list[str]
+    rows: list[list[object]]
+    numbers: list[int]
+    notes: tuple[str, ...]
+
+
+def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
+    """Return the first sheet of an Excel file; the first row that is not empty is the header.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    content : bytes, optional
+        What is in it, if it has already been read.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> write_workbook(file, ["id", "age", "paid"], [["007", 30, None]], ["no", "yes"])
+    >>> sheet = read_workbook("labels.xlsx", file.getvalue())
+    >>> sheet.names, sheet.rows, sheet.numbers
+    (['id', 'age', 'paid'], [['007', 30, None]], [2])
+    """
+    openpyxl = _openpyxl()
+    source = io.BytesIO(Path(path).read_bytes() if content is None else content)
+    try:
+        with zipfile.ZipFile(source) as parts:
+            if sum(part.file_size for part in parts.infolist()) > _LARGEST_WORKBOOK:
+                raise InvalidInput(f"{path} is larger than 1 GB when unpacked; save the table as CSV or Parquet.")
+        book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # some programs write wrong ones
+        rows = [(number, list(row)) for number, row in enumerate(sheet.iter_rows(values_only=True), start=1)]
+    except InvalidInput:
+        raise
+    except Exception as error:  # openpyxl raises whatever its parts raise
+        reason = " ".join(str(error).split())[:100].rstrip(".")
+        raise InvalidInput(
+            f"{path} cannot be read as an Excel workbook ({reason}); check that it is complete."
+        ) from None
+    filled = [(number, row) for number, row in rows if any(value is not None for value in row)]
+    notes = (
+        (f"{Path(path).name} has {len(book.worksheets)} sheets; the first, {sheet.title!r}, was read.",)
+        if sum(sheet.sheet_state == "visible" for sheet in book.worksheets) > 1
+        else ()
+    )
+    if not filled:
+        return Sheet([], [], [], notes)
+    header = filled[0][1]
+    width = max(k for k, value in enumerate(header) if value is not None) + 1
+    names = [cell_text(value) if value is not None else f"column {k + 1}" for k, value in enumerate(header[:width])]
+    body = [(number, (row + [None] * width)[:width]) for number, row in filled[1:]]
+    return Sheet(names, [row for _, row in body], [number for number, _ in body], notes)
+
+
+def cell_text(value: object) -> str:
+    """Return the value of a cell as text: whole numbers without decimals, dates as 2024-12-31.
+
+    Examples
+    --------
+    >>> cell_text(820.0), cell_text(dt.datetime(2024, 12, 31)), cell_text(True)
+    ('820', '2024-12-31', 'True')
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        return value.date().isoformat()
+    return str(value)
+
+
+def write_workbook(
+    file: BinaryIO,
+    names: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    choices: Sequence[object],
+    formats: Mapping[str, str] | None = None,
+) -> None:
+    """Write rows to fill in as an Excel workbook; the last column has a drop-down of the choices.
+
+    Text stays text: an id such as 000820 keeps its zeros, and nothing becomes a formula.
+
+    Parameters
+    ----------
+    file : binary file
+        Where to write.
+    names : sequence of str
+        The header; the last is the label.
+    rows : sequence of sequences
+        One value for each name.
+    choices : sequence
+        The allowed answers.
+    formats : mapping, optional
+        How Excel is to show the numbers and dates of some columns, such as ``dd.mm.yyyy``.
+    """
+    openpyxl = _openpyxl()
+    from openpyxl.styles import Font
+    from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "labels"
+    for at, row in enumerate([list(names), *rows], start=1):
+        for place, value in enumerate(row, start=1):
+            _put(sheet.cell(at, place), value, (formats or {}).get(names[place - 1], "") if at > 1 else "")
+    for place, name in enumerate(names, start=1):
+        sheet.cell(1, place).font = Font(bold=True)
+        longest = max(len(str(row[place - 1])) if row[place - 1] is not None else 0 for row in [names, *rows])
+        sheet.column_dimensions[get_column_letter(place)].width = min(40, max(len(str(name)), longest) + 2)
+    sheet.freeze_panes = "B2"
+    allowed = book.create_sheet("answers")
+    allowed.sheet_state = "hidden"
+    for at, choice in enumerate(choices, start=1):
+        _put(allowed.cell(at, 1), choice)
+    rule = DataValidation("list", formula1=f"answers!$A$1:$A${max(1, len(choices))}", allow_blank=True)
+    rule.error, rule.errorTitle = "Choose one of the answers in the list.", "Not an answer"
+    rule.prompt, rule.showInputMessage, rule.showErrorMessage = "Choose an answer.", True, True
+    letter = get_column_letter(len(names))
+    rule.add(f"{letter}2:{letter}{max(2, len(rows) + 1)}")
+    sheet.add_data_validation(rule)
+    book.save(file)
+
+
+def _put(cell: Cell, value: object, shown: str = "") -> None:
+    """Write a value; text is marked as text, so that a spreadsheet neither computes nor shortens it."""
+    if value is None:
+        return
+    plain = isinstance(value, bool | float | dt.date | dt.time | dt.timedelta) or (
+        isinstance(value, int) and abs(value) < 10**15
+    )
+    if isinstance(value, dt.datetime):
+        value = value.replace(tzinfo=None)
+    cell.value = value if plain else str(value).translate(_FORBIDDEN)[:_LONGEST_EXCEL_CELL]
+    if not plain:
+        cell.data_type = "s"
+    if shown or not plain:
+        cell.number_format = "@" if not plain else shown
+
+
+def _openpyxl() -> ModuleType:
+    try:
+        return import_module("openpyxl")
+    except ImportError:
+        raise InvalidInput(
+            'Excel files need the package openpyxl; install it with pip install "observal[excel]", or use CSV.'
+        ) from None

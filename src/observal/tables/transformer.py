@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from observal.checks import Floats
-from observal.tables.encoding import TableEncoder
+from observal.tables.encoder import TableEncoder
+
+if TYPE_CHECKING:
+    from observal.tables.read import TableSource
 
 
 class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,11 +38,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, encoder: TableEncoder) -> None:
         self.encoder = encoder
 
-    def fit(self, X: Any = None, y: Any = None) -> Self:
+    def fit(self, X: TableSource | None = None, y: ArrayLike | None = None) -> Self:
         """Do nothing: the encoder has learned already."""
         return self
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: TableSource) -> Floats:
         """Return the rows of a pandas, polars or pyarrow table (or file) as numbers."""
         return self.encoder.encode(X)
 
@@ -48,7 +51,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The columns of a table that are used."""
         return np.array([rule.source for rule in self.encoder.rules], dtype=object)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the encoded columns."""
         return np.asarray(self.encoder.names, dtype=object)
 

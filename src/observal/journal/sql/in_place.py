@@ -24,8 +24,8 @@ from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import class_array
 from observal.problem.problem import Problem
-from observal.tables.encoding import TableEncoder
-from observal.tables.in_place import encoded
+from observal.tables.encoder import TableEncoder
+from observal.tables.load_in_place import encode_in_place
 
 WHERE = "parts"
 ARRAYS = {"log.codes", "log.propensity", "pool.propensity"}
@@ -94,9 +94,15 @@ def read_in_place(
     labels = CodedLabels(arrays["log.codes"], class_array(classes))
     return Problem(
         LoggedData(
-            encoded(log, learned), labels, arrays["log.propensity"], log_ids, None, arrays.get("log.cost"), groups
+            encode_in_place(log, learned),
+            labels,
+            arrays["log.propensity"],
+            log_ids,
+            None,
+            arrays.get("log.cost"),
+            groups,
         ),
-        Pool(encoded(pool, learned), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost"), groups),
+        Pool(encode_in_place(pool, learned), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost"), groups),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -15,19 +15,34 @@ from observal.parquet import Executor, Parts, executor_of
 from observal.parquet.files import PARQUET, name_of
 from observal.parquet.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
 from observal.problem.data import LoggedData, Pool
-from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
-from observal.tables.encoding import TableEncoder
-from observal.tables.formats import Format
-from observal.tables.learning import learn_rules
-from observal.tables.positive import Positive, positive_last
-from observal.tables.problem import ESTIMATE, LoadedProblem, TableRoles
-from observal.tables.reading import SUFFIXES
-from observal.tables.roles import as_label
+from observal.tables.classes import Label, Positive, as_label, check_classes, order_classes
+from observal.tables.encoder import TableEncoder, learn_rules
+from observal.tables.load import (
+    ESTIMATE,
+    LoadedProblem,
+    Propensity,
+    check_excluded,
+    describe_row_numbers,
+    find_doubts,
+    raise_to_floor,
+)
+from observal.tables.read import SUFFIXES
+from observal.tables.roles import TableRoles
+from observal.tables.table_format import TableFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from distributed import Client
+
+    from observal.tables.read import TableSource
+
+    ParquetSource: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    """A path, glob or URL of Parquet, or a list of them."""
 
 WHATS = ("The log", "The pool")
 _NOT_PARQUET = tuple(suffix for suffix in SUFFIXES if suffix not in PARQUET)
 LARGE = 1 << 30
-"""Bytes of Parquet from which on a campaign leaves its tables where they are by default."""
+"""Bytes of Parquet above which a campaign leaves its tables where they are by default."""
 
 
 class ColumnTable:
@@ -57,7 +72,7 @@ class ColumnTable:
         """The columns that every file has."""
         return list(self._rows.names)
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str, /) -> pa.ChunkedArray:
         """Return a column of all rows."""
         import pyarrow as pa
 
@@ -65,24 +80,24 @@ class ColumnTable:
         try:
             return pa.concat_tables(tables, promote_options="permissive").column(0)
         except pa.ArrowException as error:
-            said = " ".join(str(error).split())[:120].rstrip(".")
+            reason = " ".join(str(error).split())[:120].rstrip(".")
             raise InvalidInput(
-                f"Column {name!r} cannot be put together from the row groups ({said}); make its type the same everywhere."
+                f"Column {name!r} cannot be put together from the row groups ({reason}); make its type the same everywhere."
             ) from None
 
 
-def can_stay(logs: Sequence[Any], propensity: Any, given: Format) -> bool:
-    """Tell whether tables can stay in place: one log, a column of propensities, and nothing is said of how they are written.
+def can_stay(logs: Sequence[TableSource], propensity: Propensity, given: TableFormat) -> bool:
+    """Tell whether tables can stay in place: one log, a column of propensities, and no options for how they are written.
 
     Examples
     --------
-    >>> can_stay(["log.parquet"], "q0", Format()), can_stay(["log.parquet"], 0.4, Format())
+    >>> can_stay(["log.parquet"], "q0", TableFormat()), can_stay(["log.parquet"], 0.4, TableFormat())
     (True, False)
     """
-    return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and given == Format()
+    return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and given == TableFormat()
 
 
-def is_parquet(source: Any) -> bool:
+def is_parquet(source: TableSource | Sequence[TableSource]) -> bool:
     """Tell whether a table can be Parquet: a path, pattern or URL, or several, none of which names another kind of file.
 
     Examples
@@ -91,11 +106,11 @@ def is_parquet(source: Any) -> bool:
     (True, False)
     """
     if isinstance(source, list | tuple):
-        return all(is_parquet(one) for one in source)
+        return all(is_parquet(path) for path in source)
     return isinstance(source, str | os.PathLike) and not str(os.fspath(source)).lower().endswith(_NOT_PARQUET)
 
 
-def is_large(sources: Sequence[Any]) -> bool:
+def is_large(sources: Sequence[TableSource]) -> bool:
     """Tell whether tables are Parquet files on this machine, together large enough to stay where they are.
 
     Examples
@@ -103,24 +118,23 @@ def is_large(sources: Sequence[Any]) -> bool:
     >>> is_large(["log.csv"])
     False
     """
-    if not all(isinstance(one, str | os.PathLike) and os.path.isfile(one) for one in sources):
+    paths = [os.fspath(source) for source in sources if isinstance(source, str | os.PathLike)]
+    if len(paths) < len(sources) or not all(os.path.isfile(p) and p.lower().endswith(PARQUET) for p in paths):
         return False
-    if not all(os.fspath(one).lower().endswith(PARQUET) for one in sources):
-        return False
-    return sum(os.path.getsize(one) for one in sources) >= LARGE
+    return sum(os.path.getsize(path) for path in paths) >= LARGE
 
 
 def load_in_place(
-    logged: Any,
-    pool: Any,
+    logged: ParquetSource,
+    pool: ParquetSource,
     roles: TableRoles,
     *,
-    propensity: Any,
-    classes: Sequence[Any] | None = None,
+    propensity: Propensity,
+    classes: Sequence[Label] | None = None,
     positive: Positive = None,
     propensity_floor: float | None = None,
     max_categories: int = 50,
-    executor: Any = None,
+    executor: Executor | Client | str | None = None,
 ) -> LoadedProblem:
     """Make a log and a pool over Parquet; features and ids stay in the files, each part with a checksum.
 
@@ -137,39 +151,53 @@ def load_in_place(
     executor : optional
         What reads and computes: see :func:`observal.parquet.executor_of`.
     """
-    _require_stays(logged, pool, propensity)
-    rows = _found(logged, pool, roles, propensity, executor_of(executor))
-    tables = [ColumnTable(one) for one in rows]
+    column = _check_sources(logged, pool, propensity)
+    rows = _open_parts(logged, pool, roles, column, executor_of(executor))
+    tables = [ColumnTable(parts) for parts in rows]
     check_excluded(tables, roles.exclude)
-    labels, guessed = _labels(rows[0], roles.label, classes, positive)
-    rules, notes = learn_rules(tables, roles.features, (*roles.named, propensity), max_categories)
-    encoder = TableEncoder(tuple(rules), tuple(notes))
+    labels, notes = _read_label_column(rows[0], roles.label, classes, positive)
+    rules, encoder_notes = learn_rules(tables, roles.features, (*roles.named, column), max_categories)
+    encoder = TableEncoder(tuple(rules), tuple(encoder_notes))
     q_log, q_pool = (
-        check_propensity(read_floats(one, propensity, "propensity", what), len(one), what)
-        for one, what in zip(rows, WHATS, strict=True)
+        check_propensity(read_floats(parts, column, "propensity", what), len(parts), what)
+        for parts, what in zip(rows, WHATS, strict=True)
     )
-    q_log, q_pool, raised = floored(q_log, q_pool, propensity_floor)
+    q_log, q_pool, warnings = raise_to_floor(q_log, q_pool, propensity_floor)
     cost_log, cost_pool = (
-        None if roles.cost is None else read_floats(one, roles.cost, "cost", what)
-        for one, what in zip(rows, WHATS, strict=True)
+        None if roles.cost is None else read_floats(parts, roles.cost, "cost", what)
+        for parts, what in zip(rows, WHATS, strict=True)
     )
-    X_log, X_pool = (encoded(one, encoder) for one in rows)
+    X_log, X_pool = (encode_in_place(parts, encoder) for parts in rows)
     ids = LazyIds(X_log, roles.id, len(X_pool) if roles.id is None else 0), LazyIds(X_pool, roles.id)
-    _require_own_ids(*ids)
-    made = LoggedData(X_log, labels, q_log, ids[0], None, cost_log, encoder.groups)
-    said = [
-        *guessed,
+    _check_ids(*ids)
+    log = LoggedData(X_log, labels, q_log, ids[0], None, cost_log, encoder.groups)
+    notes = [
         *notes,
-        *([numbered(len(X_pool))] if roles.id is None else []),
-        *raised,
-        *doubts(made, tables[1], roles.label),
+        *encoder_notes,
+        *([describe_row_numbers(len(X_pool))] if roles.id is None else []),
+        *warnings,
+        *find_doubts(log, tables[1], roles.label),
         f"The tables stay where they are ({len(X_log.parts)} and {len(X_pool.parts)} row groups): keep the files, the campaign reads "
         "them and notices if they change.",
     ]
-    return LoadedProblem(made, Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups), encoder, tuple(said))
+    return LoadedProblem(log, Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups), encoder, tuple(notes))
 
 
-def _require_stays(logged: Any, pool: Any, propensity: Any) -> None:
+def encode_in_place(rows: Parts, encoder: TableEncoder) -> Parts:
+    """Return rows whose features are encoded columns; these are finite, whatever is in the columns."""
+    return replace(
+        rows,
+        columns=tuple(rule.source for rule in encoder.rules),
+        width=len(encoder.names),
+        dtype=np.dtype(np.float64),
+        decode=encoder.encode,
+        is_finite=True,
+        _kept={},
+    )
+
+
+def _check_sources(logged: ParquetSource, pool: ParquetSource, propensity: Propensity) -> str:
+    """Refuse tables that cannot stay in place; return the column of propensities."""
     for source in (logged, pool):
         if not is_parquet(source):
             name = repr(os.fspath(source)) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
@@ -181,54 +209,38 @@ def _require_stays(logged: Any, pool: Any, propensity: Any) -> None:
             f"Tables that stay in place need a column with propensities, but {propensity!r} was given; write estimated propensities "
             "into a column first."
         )
+    return propensity
 
 
-def _found(logged: Any, pool: Any, roles: TableRoles, propensity: str, executor: Executor) -> tuple[Parts, Parts]:
+def _open_parts(
+    logged: ParquetSource, pool: ParquetSource, roles: TableRoles, propensity: str, executor: Executor
+) -> tuple[Parts, Parts]:
     """Return log and pool with checksums and without features; they have the columns that play a role."""
     of_both = (propensity, roles.id, roles.cost)
-    found = [Parts.of(_absolute(source), [], executor=executor) for source in (logged, pool)]
-    for rows, names, what in zip(found, ((roles.label, *of_both), of_both), WHATS, strict=True):
+    parts = [Parts.of(_absolute(source), [], executor=executor) for source in (logged, pool)]
+    for rows, names, what in zip(parts, ((roles.label, *of_both), of_both), WHATS, strict=True):
         rows.require_columns(what, names)
         rows.require_columns(what, rows.names)  # people see rows from several files together
-    return found[0].with_checksums(), found[1].with_checksums()
+    return parts[0].with_checksums(), parts[1].with_checksums()
 
 
-def _labels(
-    rows: Parts, label: str, classes: Sequence[Any] | None, positive: Positive
+def _read_label_column(
+    rows: Parts, label: str, classes: Sequence[Label] | None, positive: Positive
 ) -> tuple[CodedLabels, list[str]]:
     """Return the labels of the log with the positive class last, and a note if it had to be guessed."""
     labels = read_coded_labels(rows, label, classes, as_label)
-    check_classes(labels.classes.tolist(), label, int(labels.revealed.sum()), classes is not None)
+    values = labels.classes.tolist()
+    check_classes(values, label, int(labels.revealed.sum()), classes is not None)
     if classes is not None and (positive is None or callable(positive)):
         return labels, []
-    return _positive_last(labels, positive)
+    counts = np.bincount(labels.codes[labels.revealed], minlength=len(values))
+    ordered, notes = order_classes(values, dict(zip(values, counts.tolist(), strict=True)), positive)
+    new_codes = np.array([*(list(ordered).index(value) for value in values), -1], dtype=np.int8)
+    classes_in_order = labels.classes[[values.index(value) for value in ordered]]
+    return CodedLabels(frozen(new_codes[labels.codes]), classes_in_order), notes
 
 
-def encoded(rows: Parts, encoder: TableEncoder) -> Parts:
-    """Return rows whose features are encoded columns; these are finite, whatever is in the columns."""
-    columns = tuple(rule.source for rule in encoder.rules)
-    return replace(
-        rows,
-        columns=columns,
-        width=len(encoder.names),
-        dtype=np.dtype(np.float64),
-        decode=encoder.encode,
-        is_finite=True,
-        _kept={},
-    )
-
-
-def _positive_last(labels: CodedLabels, positive: Positive) -> tuple[CodedLabels, list[str]]:
-    """Return labels with the code of the positive class last, and a note if it had to be guessed."""
-    known = labels.classes.tolist()
-    counts = np.bincount(labels.codes[labels.revealed], minlength=len(known))
-    classes, said = positive_last(known, dict(zip(known, counts.tolist(), strict=True)), positive)
-    moved = np.array([*(list(classes).index(value) for value in known), -1], dtype=np.int8)
-    listed = labels.classes[[known.index(value) for value in classes]]
-    return CodedLabels(frozen(moved[labels.codes]), listed), said
-
-
-def _require_own_ids(log: LazyIds, pool: LazyIds) -> None:
+def _check_ids(log: LazyIds, pool: LazyIds) -> None:
     """Refuse ids that two rows of log and pool have; what is compared is not kept."""
     if _share_any(log.require_distinct("The log"), pool.require_distinct("The pool")):
         raise InvalidInput(
@@ -245,8 +257,9 @@ def _share_any(a: Ints, b: Ints) -> bool:
     )
 
 
-def _absolute(source: Any) -> Any:
-    if isinstance(source, list | tuple):
-        return [_absolute(one) for one in source]
-    name = name_of(source)
-    return name if "://" in name else os.path.abspath(name)
+def _absolute(source: ParquetSource) -> str | list[str]:
+    """Return absolute paths, because a campaign may be opened from another folder; a URL stays as it is."""
+    if isinstance(source, str | os.PathLike):
+        name = name_of(source)
+        return name if "://" in name else os.path.abspath(name)
+    return [path for entry in source for path in [_absolute(entry)] if isinstance(path, str)]

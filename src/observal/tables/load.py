@@ -3,72 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, check_propensity
 from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
-from observal.tables.common import check_classes, check_excluded, doubts, floored, numbered
-from observal.tables.encoding import TableEncoder
-from observal.tables.formats import format_of
-from observal.tables.positive import Positive, positive_last
-from observal.tables.reading import read_tables
-from observal.tables.roles import column_of, read_ids, read_labels, read_numbers
+from observal.tables.classes import Label, Positive, check_classes, order_classes
+from observal.tables.encoder import ColumnSource, TableEncoder
+from observal.tables.read import read_tables
+from observal.tables.roles import TableRoles, column_of, read_ids, read_labels, read_numbers
+from observal.tables.table_format import reading_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from observal.tables.read import TableSource
 
 ESTIMATE = "estimate"
+_IMPROBABLE = -10.0  # a log-probability that is no accident
 _HOW = (
     "name a column, give a policy, or estimate them with propensity='estimate'; "
     "a propensity is the chance that a row's label was revealed"
 )
 
 
-@dataclass(frozen=True)
-class TableRoles:
-    """Which column plays which role.
+class RevealClassifier(Protocol):
+    """A fitted classifier of whether a row's label was revealed."""
 
-    Parameters
-    ----------
-    label : str
-        The label, missing where it was not revealed.
-    propensity : str, optional
-        The chance that the row's label was revealed.
-    id : str, optional
-        Distinct names of the rows; positions by default.
-    cost : str, optional
-        What a mistake on the row costs, in [0, 1].
-    features : tuple of str, optional
-        The features; by default all other columns that every table has.
-    exclude : tuple of str
-        Columns that are not to be used.
+    def predict_proba(self, X: Floats) -> Floats:
+        """Return the chances of the classifier's classes."""
 
-    Examples
-    --------
-    >>> from observal.tables import TableRoles
-    >>> TableRoles(label="defaulted", propensity="q0", id="loan").named
-    ('defaulted', 'q0', 'loan')
-    """
 
-    label: str
-    propensity: str | None = None
-    id: str | None = None
-    cost: str | None = None
-    features: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] = ()
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """The columns that are not features."""
-        return tuple(
-            name for name in (self.label, self.propensity, self.id, self.cost, *self.exclude) if name is not None
-        )
+Policy = Callable[[Floats], ArrayLike] | RevealClassifier
+"""What revealed the labels of a log: a function from its rows to chances, or a classifier."""
+PropensitySource = str | float | Policy
+"""Where the propensities of one log come from: a column, a number, a policy, or ``"estimate"``."""
+Propensity = PropensitySource | Sequence[PropensitySource] | None
+"""The same, or a list with one for each log."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +72,12 @@ class LoadedProblem:
 
 
 def load_problem(
-    logged_tables: Sequence[Any],
-    pool_table: Any,
+    logged_tables: Sequence[TableSource],
+    pool_table: TableSource,
     roles: TableRoles,
     *,
-    propensity: Any = None,
-    classes: Sequence[Any] | None = None,
+    propensity: Propensity = None,
+    classes: Sequence[Label] | None = None,
     positive: Positive = None,
     propensity_floor: float | None = None,
     kept_only_labelled: bool = False,
@@ -150,49 +129,81 @@ def load_problem(
     >>> loaded.pool.propensity.tolist(), loaded.logged.classes.tolist()
     ([0.5, 0.4], ['no', 'yes'])
     """
-    *logs, pool = read_tables([*logged_tables, pool_table], roles.id, roles.label)
+    *logs, pool = tables = read_tables([*logged_tables, pool_table], roles.id, roles.label)
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
-    columns = tuple(source for source in sources if isinstance(source, str) and source != ESTIMATE)
-    check_excluded([*logs, pool], roles.exclude)
-    labels, missing, found = _labels_of(logs, roles.label, classes, names)
+    columns = [source for source in sources if isinstance(source, str) and source != ESTIMATE]
+    check_excluded(tables, roles.exclude)
+    labels, missing, labels_seen = _read_label_columns(logs, roles.label, classes, names)
+    class_values, notes = labels_seen, list[str]()
     if classes is None or not (positive is None or callable(positive)):
-        found, guessed = positive_last(found, Counter(labels[~missing].tolist()), positive)
-    else:
-        guessed = []
-    encoder = TableEncoder.learn([*logs, pool], roles.features, (*roles.named, *columns), max_categories)
-    X_pool, X_log = encoder.encode(pool), _joined([encoder.encode(log) for log in logs])
-    ids, notes = _ids_of([*logs, pool], roles.id, names)
+        class_values, notes = order_classes(labels_seen, Counter(labels[~missing].tolist()), positive)
+    encoder = TableEncoder.learn(tables, roles.features, (*roles.named, *columns), max_categories)
+    notes = [*notes, *_describe_readings(tables, names), *encoder.notes]
+    X_log, X_pool = _join([encoder.encode(log) for log in logs]), encoder.encode(pool)
+    ids = _read_id_columns(tables, roles.id, names)
+    notes += [describe_row_numbers(pool.num_rows)] if roles.id is None else []
+    cost_log, cost_pool = None, None
     if roles.cost is not None:
-        costs = [read_numbers(t, roles.cost, "cost", what) for t, what in zip([*logs, pool], names, strict=True)]
-    cost_log, cost_pool = (None, None) if roles.cost is None else (_joined(costs[:-1]), costs[-1])
+        costs = [read_numbers(t, roles.cost, "cost", what) for t, what in zip(tables, names, strict=True)]
+        cost_log, cost_pool = _join(costs[:-1]), costs[-1]
     if sources == [ESTIMATE]:
         estimated = chances.estimate(X_log, ~missing, X_pool, random_state=random_state)
         q_log, q_pool = estimated.logged, np.asarray(estimated.pool)
         notes += estimated.notes
     else:
-        given = [_given_propensity(source, [*logs, pool], X_log, X_pool, names) for source in sources]
-        sizes = _log_sizes(given, [log.num_rows for log in logs], kept_only_labelled)
-        mixed = chances.mixture_propensity(given, sizes) if len(given) > 1 else given[0]
-        q_log, q_pool = mixed[: X_log.shape[0]], mixed[X_log.shape[0] :]
-    q_log, q_pool, raised = floored(q_log, q_pool, propensity_floor)
-    notes += raised
-    logged = LoggedData(X_log, labels, q_log, _joined(ids[:-1]), found, cost_log, encoder.groups)
+        by_log = [_propensity_of(source, tables, X_log, X_pool, names) for source in sources]
+        sizes = _log_sizes(by_log, [log.num_rows for log in logs], kept_only_labelled)
+        mixture = chances.mixture_propensity(by_log, sizes) if len(by_log) > 1 else by_log[0]
+        q_log, q_pool = mixture[: X_log.shape[0]], mixture[X_log.shape[0] :]
+    q_log, q_pool, warnings = raise_to_floor(q_log, q_pool, propensity_floor)
+    notes += warnings
+    logged = LoggedData(X_log, labels, q_log, _join(ids[:-1]), class_values, cost_log, encoder.groups)
     loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups)
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
-    notes = [
-        *guessed,
-        *_reading_notes([*logs, pool], names),
-        *encoder.notes,
-        *notes,
-        *doubts(logged, pool, roles.label),
-    ]
-    return LoadedProblem(logged, loaded_pool, encoder, tuple(notes))
+    return LoadedProblem(logged, loaded_pool, encoder, (*notes, *find_doubts(logged, pool, roles.label)))
 
 
-def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
+def check_excluded(tables: Sequence[ColumnSource], exclude: Sequence[str]) -> None:
+    """Refuse a column to exclude that no table has."""
+    columns = {name for table in tables for name in table.column_names}
+    unknown = next((name for name in exclude if name not in columns), None)
+    if unknown is not None:
+        raise InvalidInput(
+            f"There is no column {unknown!r} to exclude, the columns are {sorted(columns)}; name existing ones."
+        )
+
+
+def describe_row_numbers(n_pool: int) -> str:
+    """Return how rows without ids are numbered, in a sentence."""
+    return f"No id column was named: pool rows are numbered from 0 in their order, and log rows from {n_pool} on."
+
+
+def raise_to_floor(log: Floats, pool: Floats, floor: float | None) -> tuple[Floats, Floats, list[str]]:
+    """Return the propensities of log and pool, raised to a floor where there is one, and how many were raised."""
+    if floor is None:
+        return log, pool, []
+    floored = [chances.apply_floor(log, floor, "The log"), chances.apply_floor(pool, floor, "The pool")]
+    warnings = [result.warning for result in floored if result.warning is not None]
+    return floored[0].propensity, floored[1].propensity, warnings
+
+
+def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]:
+    """Return what looks wrong, in sentences: labels in the pool's table, a log in which every row has a label."""
+    doubts = []
+    if label in pool.column_names and pool.column(label).null_count < pool.num_rows:
+        doubts.append(f"The pool's column {label!r} was not used: labels of pool rows are bought and not read.")
+    if logged.revealed.all() and float(np.log(logged.propensity).sum()) < _IMPROBABLE:
+        doubts.append(
+            f"Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
+            "kept only its labelled rows, say so, because the missing rows must be counted."
+        )
+    return doubts
+
+
+def _table_names(logs: Sequence[pa.Table], pool: pa.Table) -> list[str]:
     """Return what the tables are called in messages; refuse empty ones."""
     if not logs:
         raise InvalidInput("There must be a log, but none was given; give the rows that the old policy looked at.")
@@ -203,29 +214,29 @@ def _table_names(logs: Sequence[Any], pool: Any) -> list[str]:
     return names
 
 
-def _reading_notes(tables: Sequence[Any], names: Sequence[str]) -> list[str]:
+def _describe_readings(tables: Sequence[pa.Table], names: Sequence[str]) -> list[str]:
     """Return how the tables were read, where that is not the usual way; one sentence for each column."""
-    formats = [format_of(table) for table in tables]
-    words = [found.words() for found in formats]
-    if len(set(words)) == 1:
-        notes = [f"The tables were read as {words[0]}."] if words[0] else []
+    readings = [reading_of(table) for table in tables]
+    descriptions = [reading.format.describe() for reading in readings]
+    if len(set(descriptions)) == 1:
+        notes = [f"The tables were read as {descriptions[0]}."] if descriptions[0] else []
     else:
-        notes = [f"{name} was read as {said}." for name, said in zip(names, words, strict=True) if said]
-    about: dict[str, str] = {}
-    for note in (note for found in formats for note in found.notes):
+        notes = [f"{name} was read as {words}." for name, words in zip(names, descriptions, strict=True) if words]
+    by_column: dict[str, str] = {}
+    for note in (note for reading in readings for note in reading.notes):
         column = note.split("'")[1] if note.startswith("Column '") else note
-        about.setdefault(column, note)
-    return [*notes, *about.values()]
+        by_column.setdefault(column, note)
+    return [*notes, *by_column.values()]
 
 
-def _propensity_sources(propensity: Any, roles: TableRoles, n_logs: int) -> list[Any]:
+def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int) -> list[PropensitySource]:
     source = roles.propensity if propensity is None else propensity
     if source is None:
-        raise InvalidInput(f"Where the propensities come from was not said; {_HOW}.")
+        raise InvalidInput(f"No propensity source was given; {_HOW}.")
     if isinstance(source, str) and source == ESTIMATE and propensity is not None:
         return [ESTIMATE]
-    if isinstance(source, list | tuple):
-        if len(source) != n_logs or any(one is None for one in source):
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        if len(source) != n_logs or any(entry is None for entry in source):
             raise InvalidInput(
                 f"Each of the {n_logs} logs needs a propensity of its own, but {len(source)} were given; {_HOW}."
             )
@@ -238,7 +249,9 @@ def _propensity_sources(propensity: Any, roles: TableRoles, n_logs: int) -> list
     return [source]
 
 
-def _given_propensity(source: Any, tables: Sequence[Any], X_log: Any, X_pool: Any, names: Sequence[str]) -> Floats:
+def _propensity_of(
+    source: PropensitySource, tables: Sequence[pa.Table], X_log: Floats, X_pool: Floats, names: Sequence[str]
+) -> Floats:
     """Return one policy's propensity at every row: of the logs first, then of the pool."""
     if isinstance(source, float | int):
         return chances.known(source, X_log.shape[0] + X_pool.shape[0])
@@ -251,36 +264,34 @@ def _given_propensity(source: Any, tables: Sequence[Any], X_log: Any, X_pool: An
     return np.concatenate(parts)
 
 
-def _log_sizes(given: Sequence[Floats], rows: Sequence[int], kept_only_labelled: bool) -> list[int]:
+def _log_sizes(by_log: Sequence[Floats], rows: Sequence[int], kept_only_labelled: bool) -> list[int]:
     """Return how many rows each log's policy saw, which is more than a log has that kept only its labelled rows."""
-    if not kept_only_labelled or len(given) == 1:
+    if not kept_only_labelled or len(by_log) == 1:
         return list(rows)
     ends = np.cumsum([0, *rows])
-    own = [q[start:end] for q, start, end in zip(given, ends[:-1], ends[1:], strict=True)]
+    own = [q[start:end] for q, start, end in zip(by_log, ends[:-1], ends[1:], strict=True)]
     return [chances.count_logged_rows(q).n_logged_rows for q in own]
 
 
-def _labels_of(
-    logs: Sequence[Any], label: str, classes: Sequence[Any] | None, names: Sequence[str]
-) -> tuple[NDArray[Any], Bools, Sequence[Any]]:
+def _read_label_columns(
+    logs: Sequence[pa.Table], label: str, classes: Sequence[Label] | None, names: Sequence[str]
+) -> tuple[NDArray[Any], Bools, Sequence[Label]]:
     columns = [column_of(log, label, "label", name) for log, name in zip(logs, names, strict=False)]
     parts = [read_labels(column, classes) for column in columns]
-    labels, missing = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-    named = classes is not None
-    if classes is None:
-        classes = distinct_labels(labels[~missing]).tolist()
-    check_classes(classes, label, int((~missing).sum()), named)
-    return labels, missing, classes
+    labels, missing = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    values = distinct_labels(labels[~missing]).tolist() if classes is None else classes
+    check_classes(values, label, int((~missing).sum()), classes is not None)
+    return labels, missing, values
 
 
-def _ids_of(tables: Sequence[Any], id: str | None, names: Sequence[str]) -> tuple[list[NDArray[Any]], list[str]]:
+def _read_id_columns(tables: Sequence[pa.Table], id: str | None, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Return the ids of each table; without a column of ids, pool rows are numbered first."""
     if id is not None:
-        return read_ids(tables, id, names), []
+        return read_ids(tables, id, names)
     n_pool = tables[-1].num_rows
     ends = np.cumsum([n_pool, *(log.num_rows for log in tables[:-1])])
-    ids = [np.arange(start, end) for start, end in pairwise(ends)]
-    return [*ids, np.arange(n_pool)], [numbered(n_pool)]
+    return [*(np.arange(start, end) for start, end in pairwise(ends)), np.arange(n_pool)]
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

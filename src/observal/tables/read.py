@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import numbers
 import os
 from collections import Counter
@@ -10,15 +11,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from observal.errors import InvalidInput
 from observal.parquet.files import PARQUET
 from observal.problem.labels import is_absent
-from observal.tables.formats import WINDOWS, Format, Sniffed, attached, sniff, unattached
-from observal.tables.settling import settle, with_missing
-from observal.tables.workbooks import cell_text, read_workbook
-from observal.tables.written import MISSING
+from observal.tables.column_format import MISSING
+from observal.tables.spreadsheets import cell_text, read_workbook
+from observal.tables.table_format import (
+    WINDOWS,
+    CsvFormat,
+    Reading,
+    TableFormat,
+    detect_csv,
+    with_reading,
+    without_reading,
+)
+from observal.tables.text_columns import convert_text, replace_missing
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import pyarrow as pa
+    from narwhals.typing import IntoFrame, IntoSeries
+
+    TableSource: TypeAlias = str | os.PathLike[str] | pa.Table | pa.RecordBatch | IntoFrame
+    """A file, or a table of pandas, polars, pyarrow or another library that speaks Arrow."""
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _ARROW = (".arrow", ".feather", ".ipc")
@@ -26,15 +43,22 @@ _EXCEL = (".xlsx", ".xlsm")
 SUFFIXES = (*_CSV, *_EXCEL, *PARQUET, *_ARROW)
 
 
+@runtime_checkable
+class _ArrowStream(Protocol):
+    """A table of any library that speaks Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
 def read_table(
-    source: Any,
+    source: TableSource,
     id: str | None = None,
     *,
     sep: str | None = None,
     decimal: Literal[".", ","] | None = None,
     encoding: str | None = None,
     missing: Sequence[str] = (),
-) -> Any:
+) -> pa.Table:
     """Return a file or a frame as a ``pyarrow.Table``.
 
     Text that holds only numbers or dates as people write them (``1.234,50 €``, ``8.02 %``, ``31.12.2024``) becomes numbers or
@@ -62,14 +86,16 @@ def read_table(
     >>> read_table(pd.DataFrame({"rate": ["8,02 %", "11,5 %"], "since": ["31.12.2024", "01.02.2025"]})).to_pydict()
     {'rate': [0.0802, 0.115], 'since': [datetime.date(2024, 12, 31), datetime.date(2025, 2, 1)]}
     """
-    given = Format(sep, decimal, encoding, tuple(missing))
-    return read_tables([source], id, given=given)[0]
+    return read_tables([source], id, given=TableFormat(sep, decimal, encoding, tuple(missing)))[0]
 
 
 def read_tables(
-    sources: Sequence[Any], id: str | None = None, label: str | None = None, given: Format | None = None
-) -> list[Any]:
-    """Return tables that belong together, as :func:`read_table` does; what one leaves open may be settled by another.
+    sources: Sequence[TableSource],
+    id: str | None = None,
+    label: str | None = None,
+    given: TableFormat | None = None,
+) -> list[pa.Table]:
+    """Return tables that belong together, as :func:`read_table` does; what is ambiguous in one may be clear in another.
 
     Parameters
     ----------
@@ -77,36 +103,36 @@ def read_tables(
         The tables.
     id, label : str, optional
         Columns whose text stays text.
-    given : Format, optional
+    given : TableFormat, optional
         What the user said about how the tables are written.
     """
-    tables = [read_raw(source, id, given or Format()) for source in sources]
-    return settle(tables, keep=tuple(name for name in (id, label) if name is not None))
+    tables = [read_raw(source, id, given or TableFormat()) for source in sources]
+    return convert_text(tables, keep=[name for name in (id, label) if name is not None])
 
 
-def read_raw(source: Any, id: str | None, given: Format) -> Any:
+def read_raw(source: TableSource, id: str | None, given: TableFormat) -> pa.Table:
     """Return a file or a frame as an Arrow table in which text is still text."""
     import pyarrow as pa
 
     if isinstance(source, str | os.PathLike):
-        return _distinct_names(_read_file(Path(source), id, given), f"File {str(source)!r}")
+        return _check_names(_read_file(Path(source), id, given), f"File {str(source)!r}")
     if isinstance(source, pa.Table):
-        table = _distinct_names(source, "The table")
+        table = _check_names(source, "The table")
     elif isinstance(source, pa.RecordBatch):
-        table = _distinct_names(pa.Table.from_batches([source]), "The table")
+        table = _check_names(pa.Table.from_batches([source]), "The table")
     else:
         table = _read_frame(source)
-    return with_missing(table, given.missing)
+    return replace_missing(table, given.missing)
 
 
-def _read_file(path: Path, id: str | None, given: Format) -> Any:
+def _read_file(path: Path, id: str | None, given: TableFormat) -> pa.Table:
     import pyarrow as pa
 
     name = path.name.lower()
     suffix = next((s for s in SUFFIXES if name.endswith(s)), None)
     if suffix is None:
         raise InvalidInput(
-            f"The kind of file {str(path)!r} cannot be told from its name; use one that ends in {', '.join(SUFFIXES)}."
+            f"Unrecognised file extension in {str(path)!r}; use a file that ends in {', '.join(SUFFIXES)}."
         )
     if not path.exists():
         raise InvalidInput(f"There is no file {str(path)!r}; check the path.")
@@ -118,32 +144,33 @@ def _read_file(path: Path, id: str | None, given: Format) -> Any:
         if suffix in _CSV:
             return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, given)
         if suffix in _EXCEL:
-            return with_missing(_read_excel(path, id), given.missing)
+            return replace_missing(_read_excel(path, id), given.missing)
         if suffix in PARQUET:
             import pyarrow.parquet as pq
 
-            return with_missing(unattached(pq.read_table(path)), given.missing)
-        return with_missing(unattached(_read_arrow(path)), given.missing)
+            return replace_missing(without_reading(pq.read_table(path)), given.missing)
+        return replace_missing(without_reading(_read_arrow(path)), given.missing)
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise
         kind = "CSV" if suffix in _CSV else "Parquet" if suffix in PARQUET else "Arrow"
+        reason = " ".join(str(error).split())[:160].rstrip(".")
         raise InvalidInput(
-            f"File {str(path)!r} cannot be read as {kind} ({_one_line(error)}); check that it is complete and of that kind."
+            f"File {str(path)!r} cannot be read as {kind} ({reason}); check that it is complete and of that kind."
         ) from None
 
 
-def _read_csv(path: Path, usual: str, id: str | None, given: Format) -> Any:
+def _read_csv(path: Path, usual_sep: str, id: str | None, given: TableFormat) -> pa.Table:
     import pyarrow as pa
 
-    sniffed = sniff(path, usual, given)
-    table = _parse_csv(path, sniffed, id)
+    detected = detect_csv(path, usual_sep, given)
+    table = _parse_csv(path, detected, id)
     if any(pa.types.is_binary(field.type) for field in table.schema) and given.encoding is None:
         # Text further down is not UTF-8.
-        sniffed = replace(sniffed, format=replace(sniffed.format, encoding=WINDOWS))
-        table = _parse_csv(path, sniffed, id)
+        detected = replace(detected, format=replace(detected.format, encoding=WINDOWS))
+        table = _parse_csv(path, detected, id)
     names = table.column_names
-    if len(names) == 1 and any(other in names[0] for other in ",;\t|"):
+    if len(names) == 1 and any(separator in names[0] for separator in ",;\t|"):
         raise InvalidInput(
             f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; say what separates "
             "columns with --sep (sep=)."
@@ -151,39 +178,39 @@ def _read_csv(path: Path, usual: str, id: str | None, given: Format) -> Any:
     for position, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             raise InvalidInput(
-                f"Column {field.name!r} of file {str(path)!r} is not text in {sniffed.format.encoding}; name its encoding with "
+                f"Column {field.name!r} of file {str(path)!r} is not text in {detected.format.encoding}; name its encoding with "
                 "--encoding (encoding=)."
             )
         if field.name == id:
             table = table.set_column(position, field.name, _whole_numbers(table.column(position)))
-    return attached(table, sniffed.format)
+    return with_reading(table, Reading(detected.format, detected.notes))
 
 
-def _parse_csv(path: Path, sniffed: Sniffed, id: str | None) -> Any:
+def _parse_csv(path: Path, detected: CsvFormat, id: str | None) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    found = sniffed.format
-    as_text = (*sniffed.as_text, *(() if id is None else (id,)))
+    format = detected.format
+    text_columns = (*detected.text_columns, *(() if id is None else (id,)))
     try:
         return csv.read_csv(
             path,
-            read_options=csv.ReadOptions(encoding=found.encoding, skip_rows=sniffed.skip),
-            parse_options=csv.ParseOptions(delimiter=found.sep, newlines_in_values=True),
+            read_options=csv.ReadOptions(encoding=format.encoding, skip_rows=detected.skip),
+            parse_options=csv.ParseOptions(delimiter=format.sep, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 strings_can_be_null=True,
-                null_values=list(found.absent),
-                column_types={name: pa.string() for name in as_text},
-                decimal_point=found.decimal or ".",
+                null_values=list(format.missing_words),
+                column_types={name: pa.string() for name in text_columns},
+                decimal_point=format.decimal or ".",
             ),
         )
     except UnicodeError:
         raise InvalidInput(
-            f"File {str(path)!r} is not text in {found.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
+            f"File {str(path)!r} is not text in {format.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
         ) from None
 
 
-def _read_excel(path: Path, id: str | None) -> Any:
+def _read_excel(path: Path, id: str | None) -> pa.Table:
     import pyarrow as pa
 
     sheet = read_workbook(path)
@@ -193,14 +220,14 @@ def _read_excel(path: Path, id: str | None) -> Any:
     columns = [
         _excel_column([row[place] for row in sheet.rows], as_text=name == id) for place, name in enumerate(sheet.names)
     ]
-    return attached(pa.table(columns, names=sheet.names), Format(notes=sheet.notes))
+    return with_reading(pa.table(columns, names=sheet.names), Reading(notes=sheet.notes))
 
 
-def _excel_column(values: list[Any], as_text: bool) -> Any:
+def _excel_column(cells: Sequence[object], as_text: bool) -> pa.Array:
     """Return cells as an Arrow column: numbers, dates and yes-or-no as they are, anything mixed as text."""
     import pyarrow as pa
 
-    values = [None if isinstance(value, str) and value.strip() in MISSING else value for value in values]
+    values = [None if isinstance(cell, str) and cell.strip() in MISSING else cell for cell in cells]
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int} or (kinds <= {int, float} and not as_text):
         try:
@@ -208,14 +235,14 @@ def _excel_column(values: list[Any], as_text: bool) -> Any:
         except OverflowError:
             pass
     if kinds <= {dt.datetime, dt.date}:
-        midnight = all(value is None or type(value) is dt.date or value.time() == dt.time() for value in values)
-        return pa.array(values, pa.timestamp("us")).cast(pa.date32() if midnight else pa.timestamp("us"))
+        has_time = any(isinstance(value, dt.datetime) and value.time() != dt.time() for value in values)
+        return pa.array(values, pa.timestamp("us")).cast(pa.timestamp("us") if has_time else pa.date32())
     if kinds in ({bool}, {dt.time}, {dt.timedelta}):
         return pa.array(values)
     return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
 
 
-def _whole_numbers(column: Any) -> Any:
+def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return text as whole numbers where every value is written as its number is."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -228,7 +255,7 @@ def _whole_numbers(column: Any) -> Any:
     return numeric if same is not False else column
 
 
-def _read_arrow(path: Path) -> Any:
+def _read_arrow(path: Path) -> pa.Table:
     import pyarrow as pa
     from pyarrow import feather
 
@@ -240,25 +267,22 @@ def _read_arrow(path: Path) -> Any:
         return pa.ipc.open_stream(source).read_all()
 
 
-def _read_frame(frame: Any) -> Any:
+def _read_frame(frame: IntoFrame) -> pa.Table:
     import narwhals as nw
     import pyarrow as pa
 
-    if type(frame).__name__ == "DataFrame":  # asked before narwhals, whose own refusal is longer than a sentence
-        _refuse_duplicates([str(name) for name in getattr(frame, "columns", ())], "The table")
-    try:
-        table = nw.from_native(frame)
-    except TypeError:
-        table = None
+    if nw.dependencies.is_pandas_like_dataframe(frame):  # before narwhals refuses it in more than a sentence
+        _refuse_duplicates([str(name) for name in frame.columns], "The table")
+    table = nw.from_native(frame, pass_through=True)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
     if isinstance(table, nw.DataFrame):
         names = [str(name) for name in table.columns]
         columns = [_arrow_column(series, name) for series, name in zip(table.iter_columns(), names, strict=True)]
-        return _distinct_names(pa.table(columns, names=names), "The table")
+        return _check_names(pa.table(columns, names=names), "The table")
     try:
-        if hasattr(frame, "__arrow_c_stream__"):  # any other library that speaks Arrow
-            return _distinct_names(pa.table(frame), "The table")
+        if isinstance(frame, _ArrowStream):
+            return _check_names(pa.table(frame), "The table")
     except pa.ArrowException:
         pass  # one column only, say
     raise InvalidInput(
@@ -266,7 +290,7 @@ def _read_frame(frame: Any) -> Any:
     )
 
 
-def _arrow_column(series: Any, name: str) -> Any:
+def _arrow_column(series: nw.Series[IntoSeries], name: str) -> pa.ChunkedArray | pa.Array:
     """Return a column of a frame as Arrow; values of mixed kinds become numbers if all are, and text otherwise."""
     import narwhals as nw
     import pyarrow as pa
@@ -287,14 +311,14 @@ def _arrow_column(series: Any, name: str) -> Any:
     raise InvalidInput(f"Column {name!r} has values that are neither numbers nor text; correct it or leave it out.")
 
 
-def _to_float(value: Any) -> float:
+def _to_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+        return math.inf if value > 0 else -math.inf
 
 
-def _distinct_names(table: Any, what: str) -> Any:
+def _check_names(table: pa.Table, what: str) -> pa.Table:
     _refuse_duplicates(table.column_names, what)
     if not table.column_names:
         raise InvalidInput(f"{what} has no columns; give one with named columns.")
@@ -305,7 +329,3 @@ def _refuse_duplicates(names: list[str], what: str) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidInput(f"{what} has more than one column named {repeated[0]!r}; rename or drop the duplicates.")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160].rstrip(".")
