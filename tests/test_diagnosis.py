@@ -9,12 +9,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import chdtrc
-from scipy.stats import mannwhitneyu
 
 import observal as ob
 from observal.diagnosis import Diagnosis, confounded_range, diagnose
 from observal.diagnosis.calibration_check import check_calibration, feature_scores
-from observal.diagnosis.drift import find_drift, rank_test
+from observal.diagnosis.drift import find_drift
 from observal.diagnosis.learning_curve import fit_curve, labels_needed
 from observal.diagnosis.overlap import find_overlap, roundest_between
 from observal.errors import InvalidInput
@@ -220,21 +219,6 @@ def test_a_log_of_labelled_rows_only_says_what_cannot_be_checked():
     # Σ 1/Q0 has standard deviation sqrt(Σ (1−Q0)/Q0) ≤ sqrt(4·2000) < 90 here, so 400 is beyond four of them.
     assert found.n_logged_rows == pytest.approx(len(logged), abs=400)
     assert not found.drift.found  # the pool is thinned as the policy would have done
-
-
-@given(
-    st.lists(st.sampled_from([0.0, 0.1, 0.5, 2.0]), min_size=2, max_size=12),
-    st.lists(st.sampled_from([0.0, 0.1, 0.4, 3.0]), min_size=2, max_size=12),
-)
-def test_the_rank_test_agrees_with_pairs_and_with_scipy(high, low):
-    a, b = np.array(high), np.array(low)
-    area, p = rank_test(a, b)
-    if len(set(high + low)) == 1:
-        assert (area, p) == (0.5, 1.0)
-        return
-    assert area == pytest.approx(twin.auc(high, low))
-    expected = mannwhitneyu(a, b, alternative="greater", method="asymptotic", use_continuity=False)
-    assert p == pytest.approx(float(expected.pvalue), abs=1e-12)
 
 
 def test_drift_is_found_where_it_is_and_not_where_only_selection_differs():

@@ -30,12 +30,6 @@ def calibration(bins, propensity, revealed):
     return statistic, error / rows
 
 
-def auc(high, low):
-    """Return the share of pairs in which the first score is higher; ties count half."""
-    wins = sum(1.0 if a > b else 0.5 if a == b else 0.0 for a in high for b in low)
-    return wins / (len(high) * len(low))
-
-
 def barely_covered(pool, logged, n_rows):
     """Return the share of pool rows of which too few labels are expected: in all of the log, and among √m rows like them."""
 

@@ -99,12 +99,12 @@ def _moments(Z: Any) -> tuple[Floats, Floats]:
     return mean, np.maximum(square - mean**2, 0.0)
 
 
-def choose_columns(X: Any, group: Bools, most: int = MOST_COLUMNS) -> Ints:
+def choose_columns(X: Any, group: Bools) -> Ints:
     """Return the columns whose means differ most between the group and the rest, in order; all if there are few."""
-    if X.shape[1] <= most:
+    if X.shape[1] <= MOST_COLUMNS:
         return np.arange(X.shape[1])
     difference = np.abs(standardised_difference(X, group))
-    return np.sort(np.argsort(-difference, kind="stable")[:most])
+    return np.sort(np.argsort(-difference, kind="stable")[:MOST_COLUMNS])
 
 
 def rank_columns(X: Floats) -> tuple[Floats, list[Floats]]:

@@ -189,7 +189,7 @@ def asked_positions(pool: Pool, result: RunResult) -> Ints:
     return np.array([position[name] for name in ids], dtype=np.int64)
 
 
-def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]:
+def telling_pair(X: Any, group: Bools) -> tuple[int, ...]:
     """Return the two features that best separate a group of rows from the others, or fewer if there are fewer features.
 
     For each pair of the best single features a small decision tree is fitted, both groups with equal weight, and the pair with the
@@ -201,8 +201,6 @@ def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]
         The rows.
     group : bool array
         Which rows are in the group; if none or all are, the features that vary most are returned.
-    random_state : int
-        Seed for the sample of rows.
 
     Examples
     --------
@@ -213,7 +211,7 @@ def telling_pair(X: Any, group: Bools, random_state: int = 0) -> tuple[int, ...]
     """
     if X.shape[1] == 0:
         return ()
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(0)
     inside, outside = np.flatnonzero(group), np.flatnonzero(~group)
     inside = inside[sample_rows(inside.size, MOST_PER_SIDE, rng)]
     rows = np.concatenate([inside, outside[sample_rows(outside.size, MOST_PER_SIDE, rng)]])
