@@ -210,7 +210,7 @@ def test_the_owner_decides_where_people_disagree(serve, open_page):
     owner.goto(f"{server.address}/review")
     owner.wait_for_selector(".opinions")
     assert "2 to decide" in owner.locator(".pager").text_content()
-    assert [text.strip() for text in owner.locator(".said").all_text_contents()] == ["yes", "no"]
+    assert [text.strip() for text in owner.locator(".opinions .label").all_text_contents()] == ["yes", "no"]
     assert violations(owner) == []
     first = owner.locator("article").get_attribute("aria-label").removeprefix("Row ")
     owner.keyboard.press("n")

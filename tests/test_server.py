@@ -411,7 +411,7 @@ def test_progress_counts_and_the_pace(here, clock):
 def test_people_on_the_command_line(tmp_path):
     make_campaign(tmp_path / "c.db")
     run = lambda *a: observal("annotator", *a, cwd=tmp_path)  # noqa: E731
-    assert "Nobody was added yet" in run("list", "c.db").stdout
+    assert "No people were added yet" in run("list", "c.db").stdout
     added = run("add", "c.db", "ann", "--role", "owner", "--url", "https://labels.example.org/")
     link = added.stdout.split()[-1]
     assert link.startswith("https://labels.example.org/login?token=")
@@ -433,11 +433,11 @@ def test_people_on_the_command_line(tmp_path):
     assert run("add", "c.db", "\x1b[31m").returncode == 1
 
 
-def test_other_machines_are_let_in_only_if_somebody_was_added(tmp_path):
+def test_other_machines_are_let_in_only_if_people_were_added(tmp_path):
     make_campaign(tmp_path / "c.db")
     refused = observal("serve", "c.db", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
     assert refused.returncode == 1
-    assert "lets other machines in, but nobody was added" in refused.stderr
+    assert "lets other machines in, but no people were added" in refused.stderr
     store = open_store(tmp_path / "c.db")
     check_host(store, "127.0.0.1")
     with store.writing() as transaction:
@@ -445,7 +445,7 @@ def test_other_machines_are_let_in_only_if_somebody_was_added(tmp_path):
     check_host(store, "0.0.0.0")
     with store.writing() as transaction:
         people.revoke_person(transaction, "ann")
-    with pytest.raises(InvalidInput, match="nobody was added"):
+    with pytest.raises(InvalidInput, match="no people were added"):
         check_host(store, "::")
 
 
@@ -488,15 +488,13 @@ def table_campaign(where, columns, n=40, labels=(0, 1), **settings):
     return Campaign.create(where, log, frame.assign(q0=0.5), **{**options, **settings})
 
 
-def test_propensities_of_several_logs_and_of_older_campaigns_are_not_shown(tmp_path):
+def test_propensities_are_not_shown(tmp_path):
     made = table_campaign(tmp_path / "c.db", {"flag": [0, 1] * 20}, features=["age", "flag"])
     table = pa.table({"id": ["a", "b"], "age": [30.0, 40.0], "flag": [0, 1], "q0": [0.5, 0.1], "q1": [0.2, 1.0]})
-    older = {name: value for name, value in made.settings.items() if name != "propensity"}
     assert made.settings["propensity"] == ["q0"]
-    for settings in (older, {**older, "propensity": ["q0", "q1"]}):
-        assert PoolView(table, settings).columns == ["age", "flag"]
-    assert PoolView(table, {**older, "propensity": "q0"}).columns == ["age", "flag", "q1"]
-    assert PoolView(table, {**older, "propensity": None}).columns == ["age", "flag", "q0", "q1"]
+    for names, columns in ([["q0", "q1"], []], [["q0"], ["q1"]], [[], ["q0", "q1"]]):
+        view = PoolView(table, {**made.settings, "propensity": names})
+        assert view.columns == ["age", "flag", *columns]
 
 
 def test_kinds_of_cells(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from observal.campaign import Campaign
 from observal.errors import InvalidInput, ObservalError
@@ -16,6 +16,9 @@ from observal.problem.frames import Frame
 from observal.server.images import load_image
 from observal.server.pool_view import PoolView
 from observal.session import Session
+
+if TYPE_CHECKING:
+    from observal.server.bodies import Cell
 
 try:
     import anywidget
@@ -144,35 +147,21 @@ class Labeller(anywidget.AnyWidget):
             assignment = self._engine.ask(transaction, QUEUE, self._annotator)
         if len(self._rows) != self._source.settings["pool_rows"]:  # rows were added to the pool
             self._rows = _rows_of(self._source, self._given, self._settings())
-        self._rows.load(list(assignment.positions))
-        columns = zip(
-            assignment.positions,
-            assignment.ids,
-            assignment.rounds,
-            assignment.models,
-            assignment.query_probability,
-            assignment.reason,
-            strict=True,
-        )
         self.note = assignment.note
-        self.rows = [self._row(*values) for values in columns]
+        rows = self._rows.describe(assignment)
+        self.rows = [{**row, "fields": [self._embed_picture(cell) for cell in row["fields"]]} for row in rows]
         self._show_progress()
 
-    def _row(self, position: int, id_: Any, round_: int, model: int, chance: float, reason: str) -> dict[str, Any]:
-        fields = [self._with_picture(position, field) for field in self._rows.fields(position)]
-        asked = {"id": str(id_), "round": round_, "model_round": model, "reason": reason}
-        return {**asked, "query_probability": chance, "fields": fields}
-
-    def _with_picture(self, position: int, field: dict[str, Any]) -> dict[str, Any]:
-        """Put an image into the field itself: a notebook has no server to fetch it from."""
-        if field["kind"] != "image":
-            return field
-        cell = self._rows.cell(position, int(field["image"].rsplit("/", 1)[1]))
-        loaded = load_image(self._folder, cell)
+    def _embed_picture(self, cell: Cell) -> Cell:
+        """Put an image into the cell itself: a notebook has no server to fetch it from."""
+        if cell["image"] is None:
+            return cell
+        position, number = cell["image"].split("/")[-2:]
+        loaded = load_image(self._folder, str(self._rows.cell(int(position), int(number))))
         if loaded is None:
-            return {**field, "kind": "text", "image": None}
+            return {**cell, "kind": "text", "image": None}
         content, kind = loaded
-        return {**field, "image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
+        return {**cell, "image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
 
     def _show_progress(self) -> None:
         status = self._source.status()

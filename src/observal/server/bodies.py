@@ -1,14 +1,18 @@
-"""What requests and replies look like; the OpenAPI document is made from these."""
+"""What requests and replies contain: the desk returns these replies, and the OpenAPI document is made from them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 Key = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,64}$")]
 Id = Annotated[str, StringConstraints(max_length=10_000)]
 Label = Annotated[str, StringConstraints(max_length=10_000)]
+Kind = Literal["number", "text", "category", "date", "flag", "image", "pixels", "missing"]
+
+# -- requests -----------------------------------------------------------------------------------------------------------
 
 
 class Body(BaseModel):
@@ -58,13 +62,16 @@ class Decision(Body):
     label: Label | None
 
 
-class Problem(BaseModel):
+# -- replies ------------------------------------------------------------------------------------------------------------
+
+
+class Problem(TypedDict):
     """Why a request was refused."""
 
     error: str
 
 
-class About(BaseModel):
+class About(TypedDict):
     """What the campaign is about."""
 
     id: str
@@ -78,7 +85,7 @@ class About(BaseModel):
     image_column: str | None
 
 
-class Me(BaseModel):
+class Me(TypedDict):
     """Who is signed in."""
 
     name: str
@@ -86,7 +93,7 @@ class Me(BaseModel):
     campaign: About
 
 
-class Progress(BaseModel):
+class Progress(TypedDict):
     """How far the campaign is."""
 
     labels: int
@@ -100,18 +107,18 @@ class Progress(BaseModel):
     fitting: bool
 
 
-class Cell(BaseModel):
+class Cell(TypedDict):
     """One cell of a row."""
 
     name: str
-    kind: Literal["number", "text", "category", "date", "flag", "image", "pixels", "missing"]
-    value: Any = None
+    kind: Kind
+    value: bool | int | float | str | None
     standing: float | None
     image: str | None
     pixels: list[list[float]] | None
 
 
-class Row(BaseModel):
+class Row(TypedDict):
     """A row to label, why it was chosen, and by the model of which round."""
 
     id: str
@@ -122,8 +129,8 @@ class Row(BaseModel):
     fields: list[Cell]
 
 
-class Rows(BaseModel):
-    """The rows that somebody holds."""
+class Rows(TypedDict):
+    """The rows that a person holds."""
 
     round: int
     finished: bool
@@ -133,7 +140,7 @@ class Rows(BaseModel):
     progress: Progress
 
 
-class Told(BaseModel):
+class Told(TypedDict):
     """What was stored."""
 
     labels: int
@@ -143,30 +150,30 @@ class Told(BaseModel):
     progress: Progress
 
 
-class TakenBack(BaseModel):
-    """The answer that was undone; null if there was none."""
+class UndoneAnswer(TypedDict):
+    """The answer that was undone."""
 
     id: str
     label: str | None
 
 
-class Undone(BaseModel):
-    """What was undone, and the row to answer again."""
+class Undone(TypedDict):
+    """What was undone, if anything, and the row to answer again."""
 
-    undone: TakenBack | None
+    undone: UndoneAnswer | None
     row: Row | None
     progress: Progress
 
 
-class Annotator(BaseModel):
-    """What somebody did."""
+class Annotator(TypedDict):
+    """What a person did."""
 
     name: str
     answers: int
     held: int
 
 
-class Agreement(BaseModel):
+class Agreement(TypedDict):
     """How well people agree."""
 
     rows: int
@@ -175,7 +182,7 @@ class Agreement(BaseModel):
     kind: str
 
 
-class Status(BaseModel):
+class Status(TypedDict):
     """Progress, people and notes."""
 
     progress: Progress
@@ -185,7 +192,7 @@ class Status(BaseModel):
     notes: list[str]
 
 
-class Interval(BaseModel):
+class Interval(TypedDict):
     """An estimate with its interval."""
 
     estimate: float
@@ -194,7 +201,7 @@ class Interval(BaseModel):
     confidence: float
 
 
-class Round(BaseModel):
+class Round(TypedDict):
     """The error after a round; null while it is being computed."""
 
     round: int
@@ -202,7 +209,7 @@ class Round(BaseModel):
     error: Interval | None
 
 
-class Stopping(BaseModel):
+class Stopping(TypedDict):
     """What the stopping rule says."""
 
     to_gain: float | None
@@ -210,14 +217,14 @@ class Stopping(BaseModel):
     sentence: str
 
 
-class Rounds(BaseModel):
+class Rounds(TypedDict):
     """All closed rounds."""
 
     rounds: list[Round]
     stopping: Stopping
 
 
-class GivenAnswer(BaseModel):
+class GivenAnswer(TypedDict):
     """Who answered what, and when."""
 
     annotator: str
@@ -225,7 +232,7 @@ class GivenAnswer(BaseModel):
     time: str
 
 
-class Reviewed(BaseModel):
+class Reviewed(TypedDict):
     """An answered row."""
 
     id: str
@@ -234,14 +241,14 @@ class Reviewed(BaseModel):
     decided: str | None
 
 
-class Review(BaseModel):
+class Review(TypedDict):
     """Answered rows, and how many there are in all."""
 
     rows: list[Reviewed]
     total: int
 
 
-class Decided(BaseModel):
+class Decided(TypedDict):
     """What an owner decided."""
 
     id: str
@@ -249,7 +256,7 @@ class Decided(BaseModel):
     progress: Progress
 
 
-class Entry(BaseModel):
+class Entry(TypedDict):
     """One entry of the journal."""
 
     sequence: int
@@ -259,7 +266,7 @@ class Entry(BaseModel):
     text: str
 
 
-class History(BaseModel):
+class History(TypedDict):
     """The journal in words."""
 
     entries: list[Entry]

@@ -6,13 +6,12 @@ All of it runs in one thread, so nothing here needs a lock. Fitting happens in a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 from observal.errors import ObservalError
 from observal.journal.answers import WrittenAnswer
@@ -23,6 +22,7 @@ from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
 from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
+from observal.server import bodies
 from observal.server.pool_view import PoolView
 from observal.server.worker import Worker
 
@@ -30,6 +30,7 @@ HOUR = timedelta(hours=1)
 PATIENCE = timedelta(seconds=10)  # before rows are chosen ahead: once the others have answered, a newer model chooses
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
+Reply = TypeVar("Reply", bound=Mapping[str, object])
 
 
 class Refused(ObservalError):
@@ -105,12 +106,12 @@ class Desk:
                 self.rows = PoolView.of(transaction.connection, settings)
             yield transaction, me
 
-    def me(self, cookie: str | None) -> dict[str, Any]:
+    def me(self, cookie: str | None) -> bodies.Me:
         """Return who is signed in, and what the campaign is about."""
         with self._as(cookie) as (_, person):
             settings = self.engine.ledger.settings
             classes = [str(value) for value in settings["classes"]]
-            about = {
+            about: bodies.About = {
                 "id": self.id,
                 "title": self.title,
                 "label": settings["label"],
@@ -130,7 +131,7 @@ class Desk:
 
     # -- labelling ----------------------------------------------------------------------------------------------
 
-    def next_rows(self, cookie: str | None, n: int) -> dict[str, Any]:
+    def next_rows(self, cookie: str | None, n: int) -> bodies.Rows:
         """Return at most `n` rows, first those the person already holds, and let them keep these for a while."""
         with self._as(cookie, write=True) as (transaction, me):
             ledger = self.engine.ledger
@@ -151,7 +152,7 @@ class Desk:
                 "finished": bool(ledger.stopped),
                 "fitting": choosing,
                 "note": note,
-                "rows": self._shown_rows(held, me.name),
+                "rows": self.rows.describe(self.engine.describe_rows(held, me.name)),
                 "progress": self._progress(me.name),
             }
 
@@ -198,25 +199,10 @@ class Desk:
         """Take back the rows of people whose lease has run out; return whether there were any."""
         return sum(self.engine.release(transaction, name) for name in people.ran_out(transaction.connection, but)) > 0
 
-    def _shown_rows(self, positions: list[int], name: str) -> list[dict[str, Any]]:
-        asked = self.engine.describe_rows(positions, name)
-        self.rows.load(positions)
-        return [
-            {
-                "id": str(id_),
-                "round": round_,
-                "model_round": model,
-                "reason": reason,
-                "query_probability": chance,
-                "fields": self.rows.fields(position),
-            }
-            for position, id_, round_, model, chance, reason in zip(*asked[:6], strict=True)
-        ]
+    def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> bodies.Told:
+        """Store a person's answers; None skips a row."""
 
-    def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
-        """Store somebody's answers; None skips a row."""
-
-        def work(transaction: SqlTransaction, me: Person) -> dict[str, Any]:
+        def work(transaction: SqlTransaction, me: Person) -> bodies.Told:
             for id_, _ in answers:
                 position = self.engine.ledger.find(id_)
                 if position is not None and me.name not in self.engine.ledger.given.get(position, ()):
@@ -225,30 +211,38 @@ class Desk:
                     )
             written = [WrittenAnswer(id_, label, f"answer {k}") for k, (id_, label) in enumerate(answers, start=1)]
             receipt = self.engine.tell_own(transaction, written, me.name)
-            stored = {name: getattr(receipt, name) for name in ("labels", "skips", "corrected", "unchanged")}
-            return {**stored, "progress": self._progress(me.name)}
+            return {
+                "labels": receipt.labels,
+                "skips": receipt.skips,
+                "corrected": receipt.corrected,
+                "unchanged": receipt.unchanged,
+                "progress": self._progress(me.name),
+            }
 
         return self._once(cookie, key, ["tell", [list(answer) for answer in answers]], work)
 
-    def take_back(self, cookie: str | None, key: str) -> dict[str, Any]:
-        """Undo somebody's latest answer or skip, and hand them the row again."""
+    def take_back(self, cookie: str | None, key: str) -> bodies.Undone:
+        """Undo a person's latest answer or skip, and hand them the row again."""
 
-        def work(transaction: SqlTransaction, me: Person) -> dict[str, Any]:
+        def work(transaction: SqlTransaction, me: Person) -> bodies.Undone:
             undone = self.engine.undo(transaction, me.name)
-            row, said = None, None
-            if undone is not None:
-                said = {"id": str(undone.id), "label": None if undone.label is None else str(undone.label)}
-                position = self.engine.ledger.find(undone.id)
-                held = [p for p in self.engine.ledger.held_by(me.name) if p == position]
-                row = next(iter(self._shown_rows(held, me.name)), None)
-            return {"undone": said, "row": row, "progress": self._progress(me.name)}
+            if undone is None:
+                return {"undone": None, "row": None, "progress": self._progress(me.name)}
+            position = self.engine.ledger.find(undone.id)
+            held = [p for p in self.engine.ledger.held_by(me.name) if p == position]
+            rows = self.rows.describe(self.engine.describe_rows(held, me.name))
+            return {
+                "undone": {"id": str(undone.id), "label": None if undone.label is None else str(undone.label)},
+                "row": rows[0] if rows else None,
+                "progress": self._progress(me.name),
+            }
 
         return self._once(cookie, key, ["undo"], work)
 
-    def settle(self, cookie: str | None, key: str, id_: str, label: str | None) -> dict[str, Any]:
+    def settle(self, cookie: str | None, key: str, id_: str, label: str | None) -> bodies.Decided:
         """Decide a row, for an owner."""
 
-        def work(transaction: SqlTransaction, me: Person) -> dict[str, Any]:
+        def work(transaction: SqlTransaction, me: Person) -> bodies.Decided:
             self.engine.decide(transaction, id_, label, me.name)
             return {"id": id_, "decided": label, "progress": self._progress(me.name)}
 
@@ -258,27 +252,27 @@ class Desk:
         self,
         cookie: str | None,
         key: str,
-        request: list[Any],
-        work: Callable[[SqlTransaction, Person], dict[str, Any]],
+        request: list[object],
+        work: Callable[[SqlTransaction, Person], Reply],
         owner: bool = False,
-    ) -> dict[str, Any]:
-        """Do something once for each key; the reply is stored in the same transaction, and given again."""
+    ) -> Reply:
+        """Do some work once for each key; the reply is stored in the same transaction, and returned again for the same key."""
         with self._as(cookie, owner, write=True) as (transaction, me):
-            first = people.recall(transaction.connection, me.name, key, request)
-            if first is not None:
-                return first
+            earlier = people.recall(transaction.connection, me.name, key, request)
+            if earlier is not None:
+                return cast(Reply, earlier)
             before, none_open = self.engine.ledger.closed, not self.engine.ledger.open_rows
             self._renew(transaction, me.name)
-            content = work(transaction, me)
-            people.remember(transaction.connection, me.name, key, request, content)
+            reply = work(transaction, me)
+            people.remember(transaction.connection, me.name, key, request, reply)
         closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
-        if closed or none_open or request[0] != "tell" or content["corrected"]:
+        if closed or none_open or request[0] != "tell" or reply["corrected"]:
             self.worker.look()  # a round closed, or an answer of a closed one changed
-        return content
+        return reply
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    def _progress(self, name: str) -> dict[str, Any]:
+    def _progress(self, name: str) -> bodies.Progress:
         ledger = self.engine.ledger
         return {
             "labels": ledger.bought,
@@ -301,23 +295,26 @@ class Desk:
         since = max((now - datetime.fromisoformat(told[-recent])).total_seconds(), 60.0)
         return round(recent * 3600.0 / since, 1)
 
-    def progress(self, cookie: str | None) -> dict[str, Any]:
+    def progress(self, cookie: str | None) -> bodies.Status:
         """Return how far the campaign is, and who did what."""
         with self._as(cookie) as (_, me):
-            found = status_of(self.engine.ledger)
-            names = sorted({*found.answers, *found.held})
+            status = status_of(self.engine.ledger)
+            names = sorted({*status.answers, *status.held})
+            agreement: bodies.Agreement | None = None
+            if (shared := status.agreement) is not None:
+                agreement = {"rows": shared.rows, "share": shared.share, "kappa": shared.kappa, "kind": shared.kind}
             return {
                 "progress": self._progress(me.name),
-                "stopped": found.stopped,
+                "stopped": status.stopped,
                 "annotators": [
-                    {"name": name, "answers": found.answers.get(name, 0), "held": found.held.get(name, 0)}
+                    {"name": name, "answers": status.answers.get(name, 0), "held": status.held.get(name, 0)}
                     for name in names
                 ],
-                "agreement": None if found.agreement is None else asdict(found.agreement),
-                "notes": [*found.notes, *([self.worker.failure] if self.worker.failure else [])],
+                "agreement": agreement,
+                "notes": [*status.notes, *([self.worker.failure] if self.worker.failure else [])],
             }
 
-    def measured(self, cookie: str | None) -> dict[str, Any]:
+    def measured(self, cookie: str | None) -> bodies.Rounds:
         """Return the error after each closed round, as far as it is known, and what the stopping rule says."""
         with self._as(cookie):
             goals, to_gain = goals_of(self.engine.ledger.settings), self.engine.ledger.to_gain
@@ -332,10 +329,10 @@ class Desk:
                     f"More labels may lower the error by about {100 * to_gain:.2g} points; "
                     f"labelling stops when that is below {100 * goals.tolerance:g} points twice in a row."
                 )
-            stopping = {"to_gain": to_gain, "tolerance": goals.tolerance, "sentence": sentence}
+            stopping: bodies.Stopping = {"to_gain": to_gain, "tolerance": goals.tolerance, "sentence": sentence}
             return {"rounds": self.worker.rounds, "stopping": stopping}
 
-    def answered(self, cookie: str | None, every: bool, first: int = 0) -> dict[str, Any]:
+    def answered(self, cookie: str | None, every: bool, first: int = 0) -> bodies.Review:
         """Return the rows on which people disagree, undecided ones first; or all answered rows, the newest first."""
         with self._as(cookie, owner=True):
             ledger = self.engine.ledger
@@ -347,13 +344,13 @@ class Desk:
                 rows = sorted(split, key=lambda p: p in ledger.decided)
             return {"rows": [self._reviewed(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
 
-    def _reviewed(self, position: int) -> dict[str, Any]:
+    def _reviewed(self, position: int) -> bodies.Reviewed:
         ledger = self.engine.ledger
 
         def label(code: int | None) -> str | None:
             return None if code is None else str(ledger.settings["classes"][code])
 
-        answers = [
+        answers: list[bodies.GivenAnswer] = [
             {"annotator": name, "label": label(code), "time": ledger.times[position][name]}
             for name, code in ledger.responses[position].items()
         ]
@@ -361,12 +358,16 @@ class Desk:
         fields = self.rows.fields(position)
         return {"id": str(ledger.ids[position]), "fields": fields, "answers": answers, "decided": decided}
 
-    def entries(self, cookie: str | None) -> dict[str, Any]:
+    def entries(self, cookie: str | None) -> bodies.History:
         """Return the last entries of the journal in words, for an owner."""
         with self._as(cookie, owner=True) as (transaction, _):
-            found = self.engine.history(transaction)[-MOST_ENTRIES:]
-        names = ("sequence", "time", "actor", "kind", "text")
-        return {"entries": [{name: getattr(entry, name) for name in names} for entry in found]}
+            entries = self.engine.history(transaction)[-MOST_ENTRIES:]
+        return {
+            "entries": [
+                {"sequence": e.sequence, "time": e.time, "actor": e.actor, "kind": e.kind, "text": e.text}
+                for e in entries
+            ]
+        }
 
     def image_cell(self, cookie: str | None, position: int, number: int) -> str:
         """Return the text in a cell of images, if this person was given the row."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 MOST_BYTES = 2**20  # of a request's body
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+_TOO_LONG = f"A request may have at most {MOST_BYTES} bytes; send fewer answers at once."
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
+    "cache-control": "no-store",
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -53,33 +55,34 @@ class Guard:
     hosts : collection of str
         The host names that browsers may use for the server.
     any_address : bool
-        Whether a bare IP address will do as well: no other site can make a browser send one for its own name.
+        Whether a bare IP address is accepted as well: no other site can make a browser send one for its own name.
     """
 
-    def __init__(self, app: Any, hosts: Collection[str] = LOOPBACK, any_address: bool = False) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, any_address: bool = False) -> None:
         self.app = app
         self._hosts = {host.lower() for host in hosts}
         self._any_address = any_address
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        sending = _with_headers(send)
-        if refusal := self._refusal(scope["method"], scope["path"], headers):
-            await _reply(sending, *refusal)
+        send = _add_headers(send)
+        if refusal := self._refuse(scope["method"], scope["path"], headers):
+            await _reply(send, *refusal)
             return
-        body = await _body(receive)
+        body = await _read_body(receive)
         if body is None:
-            await _reply(sending, 413, f"A request may have at most {MOST_BYTES} bytes; send fewer answers at once.")
+            await _reply(send, 413, _TOO_LONG)
             return
-        await self.app(scope, _again(body, receive), sending)
+        await self.app(scope, _repeat_body(body, receive), send)
 
-    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refuse(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Return the status and the sentence with which a request is refused; None if it may pass."""
         host = headers.get("host", "")
-        if not self._known(host):
+        if not self._is_allowed(host):
             return 400, "This server does not answer to that host name; open the address that `observal serve` printed."
         if method not in ("GET", "HEAD", "POST"):
             return 405, "Only GET and POST are understood here."
@@ -91,10 +94,10 @@ class Guard:
             if path.startswith("/api/") and headers.get("content-type", "").split(";")[0].strip() != "application/json":
                 return 415, "A request must be JSON; send it with the header Content-Type: application/json."
         if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > MOST_BYTES:
-            return 413, f"A request may have at most {MOST_BYTES} bytes; send fewer answers at once."
+            return 413, _TOO_LONG
         return None
 
-    def _known(self, host: str) -> bool:
+    def _is_allowed(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -115,8 +118,8 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """Return the whole body; None if it is too long, or if the other side has gone."""
+async def _read_body(receive: Receive) -> bytes | None:
+    """Return the whole body; None if it is too long, or if the browser has disconnected."""
     body = bytearray()
     while True:
         message = await receive()
@@ -129,27 +132,27 @@ async def _body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was already read, and then whatever else comes."""
-    left = [body]
+def _repeat_body(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body that was already read, and then everything that follows it."""
+    unread = [body]
 
     async def read() -> Message:
-        return {"type": "http.request", "body": left.pop(), "more_body": False} if left else await receive()
+        return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await receive()
 
     return read
 
 
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
+def _add_headers(send: Send) -> Send:
+    """Return a function that sends a reply with our headers added, unless it has them."""
+
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            have = {name.lower() for name, _ in message["headers"]}
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in have]
-            if b"cache-control" not in have:
-                ours.append((b"cache-control", b"no-store"))
-            message = {**message, "headers": [*message["headers"], *ours]}
+            names = {name.lower() for name, _ in message["headers"]}
+            extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in names]
+            message = {**message, "headers": [*message["headers"], *extra]}
         await send(message)
 
-    return sending
+    return send_with_headers
 
 
 async def _reply(send: Send, status: int, sentence: str) -> None:

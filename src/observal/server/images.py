@@ -89,23 +89,23 @@ def read_image(folder: Path, cell: str) -> bytes | None:
         return None
     try:
         return _read(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), path.parts)
-    except (OSError, ValueError):  # a name that cannot be one of a file
+    except (OSError, ValueError):  # ValueError: not a possible file name
         return None
 
 
-def _read(at: int, parts: tuple[str, ...]) -> bytes | None:
+def _read(descriptor: int, parts: tuple[str, ...]) -> bytes | None:
     """Read a file by going down from an open folder, one name at a time and through no symbolic link."""
     try:
         for part in parts:
-            below = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
-            os.close(at)
-            at = below
-        about = os.fstat(at)
+            child = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = child
+        about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
             return None
         content = b""
-        while piece := os.read(at, MOST_BYTES):
+        while piece := os.read(descriptor, MOST_BYTES):
             content += piece
         return content
     finally:
-        os.close(at)
+        os.close(descriptor)

@@ -8,11 +8,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from observal.checks import Floats
+from observal.journal.receipts import Assignment
 from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.in_place import is_in_place, pool_in_place
@@ -20,14 +21,18 @@ from observal.journal.sql.stored_problem import ROWS
 from observal.parquet import Parts
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
-from observal.tables.encoder import TableEncoder
 
-KEPT_VALUES = 20_001  # of each column, to say where a number stands: more would not show
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from observal.server.bodies import Cell, Kind, Row
+
+MOST_VALUES = 20_001  # of each column, to show where a number stands: more would make no visible difference
 SHORT = 40  # characters; a column with longer values is text, not a category
 MOST_EXACT = 2**53  # larger whole numbers would be rounded in a browser
 SMALLEST_GRID = 3
-MOST_KEPT = 10_000  # rows of a campaign in place that stay in memory once they were shown
-PLACES, ROWS_IN_PLACE = 8, 500  # where such a campaign's columns are looked at
+MOST_CACHED = 10_000  # rows of a campaign in place that stay in memory once they were shown
+PLACES, ROWS_IN_PLACE = 8, 500  # where such a campaign's columns are sampled
 
 
 class PoolView:
@@ -47,15 +52,15 @@ class PoolView:
 
     def __init__(
         self,
-        table: Any,
+        table: pa.Table,
         settings: Mapping[str, Any],
         n_rows: int | None = None,
-        read: Callable[[list[int]], Any] | None = None,
+        read: Callable[[list[int]], pa.Table] | None = None,
     ) -> None:
-        self._read, self._kept = read, dict[int, dict[str, Any]]()
+        self._read, self._cache = read, dict[int, dict[str, Any]]()
         show = settings.get("show") or {}
         # The propensity is hidden, because what the old policy thought would sway people.
-        hidden = {settings["id"], settings["label"], *_propensities(table, settings)}
+        hidden = {settings["id"], settings["label"], *(settings.get("propensity") or ())}
         names = [name for name in table.column_names if name not in hidden]
         self._table = table.select(names).combine_chunks()
         self._n_rows = int(table.num_rows) if n_rows is None else n_rows
@@ -66,7 +71,7 @@ class PoolView:
         self._pixels = {name for row in self._grid for name in row}
         values = {name: to_floats(self._table.column(name)) for name in numeric}
         self._range = _range([values[name] for name in self._pixels])
-        self._sorted = {name: _order(found) for name, found in values.items() if name not in self._pixels}
+        self._sorted = {name: _sort(column) for name, column in values.items() if name not in self._pixels}
         self._names = [name for name in names if name not in self._pixels]
         self._kinds = {name: self._kind(name) for name in self._names}
 
@@ -81,7 +86,7 @@ class PoolView:
     def in_parts(cls, pool: Parts, settings: Mapping[str, Any], columns: Sequence[str] | None = None) -> Self:
         """Return a pool that stays in Parquet, all its columns by default; rows are read when they are shown."""
         read = partial(pool.raw_rows, columns=columns)
-        return cls(read(_spread(len(pool))), settings, len(pool), read)
+        return cls(read(_sample_positions(len(pool))), settings, len(pool), read)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -91,21 +96,23 @@ class PoolView:
         """Names of the fields, in the table's order; pixels are one field and come first."""
         return ["pixels"] * bool(self._grid) + self._names
 
-    def _kind(self, name: str) -> str:
+    def _kind(self, name: str) -> Kind:
         import pyarrow.compute as pc
-        import pyarrow.types as kinds
+        from pyarrow import types
 
         column = self._table.column(name)
         kind = column_kind(column.type)
-        if kinds.is_boolean(column.type):
+        if types.is_boolean(column.type):
             return "flag"
+        if kind in ("number", "date"):
+            return kind
         if kind != "category":
-            return {"number": "number", "date": "date"}.get(kind, "text")
+            return "text"
         longest = pc.max(pc.utf8_length(column.cast("large_string"))).as_py() or 0
         distinct = pc.count_distinct(column).as_py()
         return "category" if longest <= SHORT and distinct <= max(20, len(column) // 20) else "text"
 
-    def cell(self, position: int, number: int) -> Any:
+    def cell(self, position: int, number: int) -> object:
         """Return the value in one cell; IndexError if there is none."""
         return self._row(position)[self._names[number]]
 
@@ -113,43 +120,64 @@ class PoolView:
         """Read rows that are about to be shown, all at once: they may be in many files."""
         if self._read is None:
             return
-        if len(self._kept) + len(positions) > MOST_KEPT:
-            self._kept.clear()
-        missing = [position for position in positions if position not in self._kept]
+        if len(self._cache) + len(positions) > MOST_CACHED:
+            self._cache.clear()
+        missing = [position for position in positions if position not in self._cache]
         if missing:
-            self._kept.update(zip(missing, self._read(missing).to_pylist(), strict=True))
+            self._cache.update(zip(missing, self._read(missing).to_pylist(), strict=True))
 
     def _row(self, position: int) -> dict[str, Any]:
         if self._read is None:
-            found: dict[str, Any] = self._table.slice(position, 1).to_pylist()[0]
-            return found
+            row: dict[str, Any] = self._table.slice(position, 1).to_pylist()[0]
+            return row
         self.load([position])
-        return self._kept[position]
+        return self._cache[position]
 
-    def fields(self, position: int) -> list[dict[str, Any]]:
+    def describe(self, assignment: Assignment) -> list[Row]:
+        """Return rows to label as people see them, with why they were chosen."""
+        self.load(assignment.positions)
+        columns = zip(*assignment[:6], strict=True)  # all but the note
+        return [
+            {
+                "id": str(id_),
+                "round": round_,
+                "model_round": model_round,
+                "reason": reason,
+                "query_probability": chance,
+                "fields": self.fields(position),
+            }
+            for position, id_, round_, model_round, chance, reason in columns
+        ]
+
+    def fields(self, position: int) -> list[Cell]:
         """Return a row as fields."""
         row = self._row(position)
-        found = [self._field(position, number, name, row[name]) for number, name in enumerate(self._names)]
+        fields = [self._field(position, number, name, row[name]) for number, name in enumerate(self._names)]
         if not self._grid:
-            return found
+            return fields
         low, span = self._range
-        pixels = [[_scaled(row[name], low, span) for name in line] for line in self._grid]
-        return [{**_EMPTY, "name": "pixels", "kind": "pixels", "pixels": pixels}, *found]
+        picture = _empty_cell("pixels", "pixels")
+        picture["pixels"] = [[_scale(row[name], low, span) for name in line] for line in self._grid]
+        return [picture, *fields]
 
-    def _field(self, position: int, number: int, name: str, value: Any) -> dict[str, Any]:
-        field = {**_EMPTY, "name": name, "kind": self._kinds[name]}
+    def _field(self, position: int, number: int, name: str, value: object) -> Cell:
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
-            return {**field, "kind": "missing"}
+            return _empty_cell(name, "missing")
         if isinstance(value, str) and (name == self.image_column or is_inline(value)):
-            text = value if len(value) <= 1000 else ""  # base64 need not travel twice
-            return {**field, "kind": "image", "value": text, "image": f"/api/v1/image/{position}/{number}"}
-        if field["kind"] == "number":
+            cell = _empty_cell(name, "image")
+            cell["value"] = value if len(value) <= 1000 else ""  # base64 need not be sent twice
+            cell["image"] = f"/api/v1/image/{position}/{number}"
+            return cell
+        cell = _empty_cell(name, self._kinds[name])
+        cell["value"] = _plain(value)
+        if isinstance(value, int | float | decimal.Decimal) and cell["kind"] == "number":
             ordered = self._sorted[name]
-            field["standing"] = round(float(np.searchsorted(ordered, float(value)) / max(1, ordered.size)), 4)
-        return {**field, "value": _plain(value)}
+            cell["standing"] = round(float(np.searchsorted(ordered, float(value)) / max(1, ordered.size)), 4)
+        return cell
 
 
-_EMPTY: dict[str, Any] = {"value": None, "standing": None, "image": None, "pixels": None}
+def _empty_cell(name: str, kind: Kind) -> Cell:
+    return {"name": name, "kind": kind, "value": None, "standing": None, "image": None, "pixels": None}
 
 
 def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list[list[str]]:
@@ -160,7 +188,7 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
     names : sequence of str
         Columns of numbers.
     shape : (int, int), optional
-        Height and width of the picture. Columns numbered one after the other will then do, such as ``p0`` to ``p63``.
+        Height and width of the picture. Columns may then be numbered one after the other, such as ``p0`` to ``p63``.
 
     Examples
     --------
@@ -172,15 +200,15 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
     pairs: dict[str, dict[tuple[int, int], str]] = {}
     single: dict[str, dict[int, str]] = {}
     for name in names:
-        if found := re.fullmatch(r"(.*?)(\d{1,4})[_x,](\d{1,4})", name):
-            pairs.setdefault(found[1], {})[int(found[2]), int(found[3])] = name
-        if found := re.fullmatch(r"(.*?)(\d{1,6})", name):
-            single.setdefault(found[1], {})[int(found[2])] = name
+        if match := re.fullmatch(r"(.*?)(\d{1,4})[_x,](\d{1,4})", name):
+            pairs.setdefault(match[1], {})[int(match[2]), int(match[3])] = name
+        if match := re.fullmatch(r"(.*?)(\d{1,6})", name):
+            single.setdefault(match[1], {})[int(match[2])] = name
     for cells in pairs.values():
         lines, columns = (sorted({key[axis] for key in cells}) for axis in (0, 1))
-        whole = len(cells) == len(lines) * len(columns)
-        wanted = (len(lines), len(columns)) == tuple(shape) if shape else min(len(lines), len(columns)) >= SMALLEST_GRID
-        if whole and wanted:
+        size = len(lines), len(columns)
+        fits = size == tuple(shape) if shape else min(size) >= SMALLEST_GRID
+        if fits and len(cells) == math.prod(size):
             return [[cells[line, column] for column in columns] for line in lines]
     for numbered in single.values():
         if shape and len(numbered) == math.prod(shape):
@@ -189,33 +217,34 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
     return []
 
 
-def _spread(n_rows: int) -> list[int]:
-    """Return positions in a few places of a large pool: enough to say what columns hold, and few parts to read."""
+def _sample_positions(n_rows: int) -> list[int]:
+    """Return positions in a few places of a large pool: enough to see what columns hold, with few parts to read."""
     starts = np.linspace(0, max(0, n_rows - ROWS_IN_PLACE), PLACES).astype(np.int64)
     rows = np.concatenate([np.arange(start, min(n_rows, start + ROWS_IN_PLACE)) for start in starts])
     return [int(row) for row in np.unique(rows)]
 
 
-def _order(values: Floats) -> Floats:
+def _sort(values: Floats) -> Floats:
     """Return values in order; of very many, evenly spaced ones."""
     ordered: Floats = np.sort(values[np.isfinite(values)])
-    if ordered.size <= KEPT_VALUES:
+    if ordered.size <= MOST_VALUES:
         return ordered
-    return ordered[np.linspace(0, ordered.size - 1, KEPT_VALUES).astype(np.int64)]
+    return ordered[np.linspace(0, ordered.size - 1, MOST_VALUES).astype(np.int64)]
 
 
 def _range(columns: list[Floats]) -> tuple[float, float]:
-    found = np.concatenate([column[np.isfinite(column)] for column in columns]) if columns else np.empty(0)
-    low, high = (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+    """Return the smallest value of some columns, and how far the largest is from it."""
+    values = np.concatenate([column[np.isfinite(column)] for column in columns]) if columns else np.empty(0)
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     return low, (high - low) or 1.0
 
 
-def _scaled(value: Any, low: float, span: float) -> float:
+def _scale(value: float | decimal.Decimal | None, low: float, span: float) -> float:
     number = low if value is None else float(value)
     return round((number - low) / span, 4) if math.isfinite(number) else 0.0
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> bool | int | float | str:
     """Return a value as JSON has it: whole numbers that a browser would round become text."""
     if isinstance(value, bool | str | float):
         return value
@@ -228,19 +257,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     return str(value)
-
-
-def _propensities(table: Any, settings: Mapping[str, Any]) -> list[str]:
-    """Return the columns with propensities, which would sway people.
-
-    Campaigns made before their names were recorded have them among the numbers from 0 to 1 that are no feature.
-    """
-    named = settings.get("propensity")
-    if "propensity" in settings:
-        return named if isinstance(named, list) else [named or ""]
-    encoder = settings["encoder"]
-    features = set(settings["features"] if encoder is None else TableEncoder.from_dict(encoder).sources)
-    names = [name for name in table.column_names if name not in features]
-    numbers = [name for name in names if column_kind(table.schema.field(name).type) == "number"]
-    values = {name: to_floats(table.column(name)) for name in numbers}
-    return [name for name, found in values.items() if found.size and ((found >= 0.0) & (found <= 1.0)).all()]

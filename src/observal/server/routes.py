@@ -6,10 +6,11 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
@@ -30,6 +31,20 @@ _STATUS = {UnknownRow: 404, ConflictingAnswer: 409, InvalidInput: 422, CampaignU
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": bodies.Problem} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 503)
 }
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DeskCalls:
+    """Calls of the desk in its one thread, each with the cookie of the request it is for."""
+
+    desk: Desk
+    thread: PriorityThread
+
+    async def __call__(self, request: Request, work: Callable[[str | None], T], urgent: bool = False) -> T:
+        """Do some work at the desk; urgent work goes first."""
+        cookie = request.cookies.get(self.desk.cookie)
+        return await asyncio.wrap_future(self.thread.submit(lambda: work(cookie), urgent))
 
 
 def create_app(desk: Desk) -> FastAPI:
@@ -41,6 +56,7 @@ def create_app(desk: Desk) -> FastAPI:
         The campaign.
     """
     thread = PriorityThread()
+    at_desk = DeskCalls(desk, thread)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -51,21 +67,18 @@ def create_app(desk: Desk) -> FastAPI:
     app = FastAPI(
         title="observal", version=__version__, lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
     )
-
-    async def at_desk(function: Callable[..., Any], request: Request, *arguments: Any, urgent: bool = False) -> Any:
-        cookie = request.cookies.get(desk.cookie)
-        return await asyncio.wrap_future(thread.submit(function, cookie, *arguments, urgent=urgent))
-
     _add_errors(app)
-    _add_page(app, desk, thread)
-    _add_labelling(app, desk, at_desk)
-    _add_progress(app, desk, at_desk)
-    _add_owner(app, desk, at_desk)
+    _add_page(app, at_desk)
+    api = APIRouter(prefix="/api/v1", responses=_REFUSALS)
+    _add_labelling(api, at_desk)
+    _add_progress(api, at_desk)
+    _add_owner(api, at_desk)
+    app.include_router(api)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(request: Request) -> Any:
-        await at_desk(desk.me, request)
+    async def openapi(request: Request) -> JSONResponse:
+        await at_desk(request, desk.me)
         return JSONResponse(app.openapi())
 
     return app
@@ -75,31 +88,30 @@ def _add_errors(app: FastAPI) -> None:
     """Answer every error with one sentence."""
 
     def problem(status: int, sentence: str) -> JSONResponse:
-        return JSONResponse({"error": sentence}, status)
+        return JSONResponse(bodies.Problem(error=sentence), status)
 
     @app.exception_handler(ObservalError)
     async def ours(_: Request, error: ObservalError) -> JSONResponse:
-        status = getattr(error, "status", None) or next(
-            (s for kind, s in _STATUS.items() if isinstance(error, kind)), 500
-        )
-        return problem(status, str(error))
+        if isinstance(error, Refused):
+            return problem(error.status, str(error))
+        return problem(next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500), str(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        where = " → ".join(str(part) for part in first["loc"])
-        return problem(422, f"The request is not valid: {where}: {first['msg']}.")
+        place = " → ".join(str(part) for part in first["loc"])
+        return problem(422, f"The request is not valid: {place}: {first['msg']}.")
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
         return problem(error.status_code, "There is nothing here." if error.status_code == 404 else str(error.detail))
 
     @app.exception_handler(Exception)
-    async def other(_: Request, error: Exception) -> JSONResponse:
+    async def unexpected(_: Request, error: Exception) -> JSONResponse:
         return problem(500, "Something went wrong in the server and nothing was stored; its terminal says what.")
 
 
-def _add_page(app: FastAPI, desk: Desk, thread: PriorityThread) -> None:
+def _add_page(app: FastAPI, at_desk: DeskCalls) -> None:
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 
@@ -109,48 +121,50 @@ def _add_page(app: FastAPI, desk: Desk, thread: PriorityThread) -> None:
     @app.get("/login", include_in_schema=False)
     async def login(request: Request, token: str = "") -> Response:
         try:
-            secret = await asyncio.wrap_future(thread.submit(desk.sign_in, token))
+            secret = await at_desk(request, lambda _: at_desk.desk.sign_in(token))
         except Refused as refusal:
             return PlainTextResponse(str(refusal), refusal.status)
         reply = RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
-        reply.set_cookie(desk.cookie, secret, 30 * DAY, httponly=True, samesite="strict", secure=secure)
+        reply.set_cookie(at_desk.desk.cookie, secret, 30 * DAY, httponly=True, samesite="strict", secure=secure)
         return reply
 
 
-def _add_labelling(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> None:
-    @app.get("/api/v1/me", response_model=bodies.Me, responses=_REFUSALS)
-    async def me(request: Request) -> Any:
+def _add_labelling(api: APIRouter, at_desk: DeskCalls) -> None:
+    desk = at_desk.desk
+
+    @api.get("/me")
+    async def me(request: Request) -> bodies.Me:
         """Who is signed in, and what the campaign is about."""
-        return JSONResponse(await at_desk(desk.me, request))
+        return await at_desk(request, desk.me)
 
-    @app.post("/api/v1/ask", response_model=bodies.Rows, responses=_REFUSALS)
-    async def ask(request: Request, body: bodies.Ask) -> Any:
+    @api.post("/ask")
+    async def ask(request: Request, body: bodies.Ask) -> bodies.Rows:
         """Rows to label now; asking again gives the same rows. It never waits for a fit."""
-        return JSONResponse(await at_desk(desk.next_rows, request, body.n))
+        return await at_desk(request, lambda cookie: desk.next_rows(cookie, body.n))
 
-    @app.post("/api/v1/tell", response_model=bodies.Told, responses=_REFUSALS)
-    async def tell(request: Request, body: bodies.Tell) -> Any:
+    @api.post("/tell")
+    async def tell(request: Request, body: bodies.Tell) -> bodies.Told:
         """Store answers: all or none, and once for each key."""
         answers = [(answer.id, answer.label) for answer in body.answers]
-        return JSONResponse(await at_desk(desk.answer, request, body.key, answers, urgent=True))
+        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, answers), urgent=True)
 
-    @app.post("/api/v1/skip", response_model=bodies.Told, responses=_REFUSALS)
-    async def skip(request: Request, body: bodies.Skip) -> Any:
+    @api.post("/skip")
+    async def skip(request: Request, body: bodies.Skip) -> bodies.Told:
         """Skip a row."""
-        return JSONResponse(await at_desk(desk.answer, request, body.key, [(body.id, None)], urgent=True))
+        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, [(body.id, None)]), urgent=True)
 
-    @app.post("/api/v1/undo", response_model=bodies.Undone, responses=_REFUSALS)
-    async def undo(request: Request, body: bodies.Undo) -> Any:
+    @api.post("/undo")
+    async def undo(request: Request, body: bodies.Undo) -> bodies.Undone:
         """Take back your latest answer or skip; the row is yours again."""
-        return JSONResponse(await at_desk(desk.take_back, request, body.key, urgent=True))
+        return await at_desk(request, lambda cookie: desk.take_back(cookie, body.key), urgent=True)
 
-    @app.get("/api/v1/image/{position}/{number}", responses=_REFUSALS, response_class=Response)
+    @api.get("/image/{position}/{number}", response_class=Response)
     async def image(request: Request, position: int, number: int) -> Response:
         """Return the image in a cell of a row that you were given."""
         if min(position, number) < 0:
             raise Refused(404, "There is no image here.")
-        cell = await at_desk(desk.image_cell, request, position, number)
+        cell = await at_desk(request, lambda cookie: desk.image_cell(cookie, position, number))
         loaded = await run_in_threadpool(load_image, desk.images, cell)
         if loaded is None:
             raise Refused(
@@ -160,38 +174,44 @@ def _add_labelling(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> Non
         return Response(content, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 
 
-def _add_progress(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> None:
-    @app.get("/api/v1/status", response_model=bodies.Status, responses=_REFUSALS)
-    async def status(request: Request) -> Any:
+def _add_progress(api: APIRouter, at_desk: DeskCalls) -> None:
+    desk = at_desk.desk
+
+    @api.get("/status")
+    async def status(request: Request) -> bodies.Status:
         """How far the campaign is."""
-        return JSONResponse(await at_desk(desk.progress, request))
+        return await at_desk(request, desk.progress)
 
-    @app.get("/api/v1/rounds", response_model=bodies.Rounds, responses=_REFUSALS)
-    async def rounds(request: Request) -> Any:
+    @api.get("/rounds")
+    async def rounds(request: Request) -> bodies.Rounds:
         """Return the error after each closed round, and what the stopping rule says."""
-        return JSONResponse(await at_desk(desk.measured, request))
+        return await at_desk(request, desk.measured)
 
 
-def _add_owner(app: FastAPI, desk: Desk, at_desk: Callable[..., Any]) -> None:
-    @app.get("/api/v1/review", response_model=bodies.Review, responses=_REFUSALS)
-    async def review(request: Request, all: bool = False, first: Annotated[int, Query(ge=0, le=10**9)] = 0) -> Any:
+def _add_owner(api: APIRouter, at_desk: DeskCalls) -> None:
+    desk = at_desk.desk
+
+    @api.get("/review")
+    async def review(
+        request: Request, all: bool = False, first: Annotated[int, Query(ge=0, le=10**9)] = 0
+    ) -> bodies.Review:
         """Rows on which people disagree; with `all` every answered row. For owners."""
-        return JSONResponse(await at_desk(desk.answered, request, all, first))
+        return await at_desk(request, lambda cookie: desk.answered(cookie, all, first))
 
-    @app.post("/api/v1/review", response_model=bodies.Decided, responses=_REFUSALS)
-    async def decide(request: Request, body: bodies.Decision) -> Any:
+    @api.post("/review")
+    async def decide(request: Request, body: bodies.Decision) -> bodies.Decided:
         """Decide a row, whatever others answered. For owners."""
-        return JSONResponse(await at_desk(desk.settle, request, body.key, body.id, body.label))
+        return await at_desk(request, lambda cookie: desk.settle(cookie, body.key, body.id, body.label))
 
-    @app.get("/api/v1/history", response_model=bodies.History, responses=_REFUSALS)
-    async def history(request: Request) -> Any:
+    @api.get("/history")
+    async def history(request: Request) -> bodies.History:
         """Return the journal in words. For owners."""
-        return JSONResponse(await at_desk(desk.entries, request))
+        return await at_desk(request, desk.entries)
 
-    @app.get("/api/v1/export", responses=_REFUSALS, response_class=FileResponse)
+    @api.get("/export", response_class=FileResponse)
     async def export(request: Request) -> FileResponse:
         """Return the model as a file for `observal.load_model`. For owners."""
-        await at_desk(desk.check_owner, request)
+        await at_desk(request, desk.check_owner)
         folder = tempfile.TemporaryDirectory(prefix="observal-")
         path = Path(folder.name) / "loans.model"
         await asyncio.wrap_future(desk.worker.export(str(path)))

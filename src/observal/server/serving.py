@@ -1,4 +1,4 @@
-"""Starting the server: a free port, who may come in, a link for the owner."""
+"""Starting the server: a free port, which hosts are accepted, a link for the owner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def serve(
     title : str
         Title of the page; the campaign's name by default.
     lease : float
-        Minutes after which somebody who has left loses the rows they hold.
+        Minutes after which a person who has left loses the rows they hold.
     images : Path, optional
         The folder of images, if it was moved.
     names : sequence of str
@@ -57,24 +57,24 @@ def serve(
         raise InvalidInput(_MISSING.format(error.name)) from None
     store = open_store(where)
     check_host(store, host)
-    with listen(host, port) as listening:
-        desk = Desk(where, title or _title(where), lease, images)
+    with listen(host, port) as listener:
+        desk = Desk(where, title or Path(where.split("?", maxsplit=1)[0]).stem, lease, images)
         app = create_app(desk)
-        guarded = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host))
-        # No access log: it would have the tokens of links in it.
-        config = uvicorn.Config(guarded, log_level="warning", access_log=False, server_header=False, lifespan="on")
-        ready(owner_link(store, host, listening.getsockname()[1]))
+        guard = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host))
+        # No access log: it would contain the tokens of links.
+        config = uvicorn.Config(guard, log_level="warning", access_log=False, server_header=False, lifespan="on")
+        ready(owner_link(store, host, listener.getsockname()[1]))
         with suppress(KeyboardInterrupt):  # Ctrl+C is how it is stopped; the server has ended properly by then
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def check_host(store: Store, host: str) -> None:
-    """Refuse to let other machines in before anybody was added."""
+    """Refuse to let other machines in before people were added."""
     with store.reading() as transaction:
-        known = [person for person in people.list_people(transaction) if not person.revoked]
-    if not is_loopback(host) and not known:
+        members = [person for person in people.list_people(transaction) if not person.revoked]
+    if not is_loopback(host) and not members:
         raise InvalidInput(
-            f"--host {host} lets other machines in, but nobody was added to the campaign; "
+            f"--host {host} lets other machines in, but no people were added to the campaign; "
             "add people first with `observal annotator add CAMPAIGN NAME`."
         )
 
@@ -95,8 +95,8 @@ def link(token: str, host: str, port: int) -> str:
     >>> link("t0", "0.0.0.0", 8787)
     'http://127.0.0.1:8787/login?token=t0'
     """
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}/login?token={token}"
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{name}:{port}/login?token={token}"
 
 
 def allowed_hosts(host: str, names: Sequence[str] = ()) -> set[str]:
@@ -106,20 +106,15 @@ def allowed_hosts(host: str, names: Sequence[str] = ()) -> set[str]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket, or say in one sentence why there is none."""
+    """Return a listening socket, or raise an error that says why there is none."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(128)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
     except OSError as error:
-        said = error.strerror or error
         raise InvalidInput(
-            f"The server cannot listen on {host}, port {port} ({said}); give another --port or --host."
+            f"The server cannot listen on {host}, port {port} ({error.strerror or error}); give another --port or --host."
         ) from None
-    return found
-
-
-def _title(where: str) -> str:
-    return Path(where.split("?", maxsplit=1)[0]).stem
+    return listener

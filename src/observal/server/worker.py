@@ -15,6 +15,8 @@ from typing import Any
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, ObservalError
+from observal.problem.interval import Interval
+from observal.server import bodies
 
 
 class Worker:
@@ -34,7 +36,7 @@ class Worker:
         self._looks = self._seen = 0
         self._exports: dict[str, Future[None]] = {}
         self.model_round: int | None = None
-        self.rounds: list[dict[str, Any]] = []
+        self.rounds: list[bodies.Round] = []
         self.failure = ""
 
     @property
@@ -166,17 +168,23 @@ class _Process:
         engine = self._campaign.engine
         with engine.reading() as transaction:
             replay = engine.replay(transaction)
-        rounds: dict[int, dict[str, Any]] = {k: _row(k, replay.bought(k), None) for k in range(replay.closed + 1)}
+        rounds = {k: _describe_round(k, replay.bought(k), None) for k in range(replay.closed + 1)}
         for k in reversed(range(replay.closed + 1)):
             error = replay.intervals(k)["error"]
-            rounds[k] = _row(k, replay.bought(k), error)
+            rounds[k] = _describe_round(k, replay.bought(k), error)
             self._pipe.send(("rounds", list(rounds.values())))
             if k and self._pipe.poll():
                 return False
         return True
 
 
-def _row(k: int, labels: int, error: Any) -> dict[str, Any]:
-    names = ("estimate", "low", "high", "confidence")
-    found = None if error is None else {name: float(getattr(error, name)) for name in names}
-    return {"round": k, "labels": labels, "error": found}
+def _describe_round(k: int, labels: int, error: Interval | None) -> bodies.Round:
+    if error is None:
+        return {"round": k, "labels": labels, "error": None}
+    interval: bodies.Interval = {
+        "estimate": float(error.estimate),
+        "low": float(error.low),
+        "high": float(error.high),
+        "confidence": float(error.confidence),
+    }
+    return {"round": k, "labels": labels, "error": interval}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -39,7 +40,7 @@ class Person:
     """Somebody who may sign in, and when they were added or revoked."""
 
     name: str
-    role: str
+    role: Role
     added: str = ""
     revoked: str | None = None
 
@@ -146,7 +147,7 @@ def recall(transaction: StoreConnection, name: str, key: str, request: Any) -> d
     return content
 
 
-def remember(transaction: StoreConnection, name: str, key: str, request: Any, content: dict[str, Any]) -> None:
+def remember(transaction: StoreConnection, name: str, key: str, request: Any, content: Mapping[str, object]) -> None:
     """Store the reply to a request, in the same transaction as what it changed."""
     row = {"name": name, "key": key, "request": _digest(request), "content": json.dumps(content)}
     transaction.execute(sa.insert(reply), row)

@@ -19,8 +19,8 @@ function message(title, text) {
 }
 
 function signedOut(waiting = 0) {
-  const kept = waiting ? ` ${waiting} of your answers ${waiting === 1 ? "is" : "are"} waiting in this browser and will be sent when you sign in again.` : "";
-  message("Please sign in", `Open your own link, which the owner of this campaign can give you; observal serve prints the owner's.${kept}`);
+  const outbox = waiting ? ` ${waiting} of your answers ${waiting === 1 ? "is" : "are"} waiting in this browser and will be sent when you sign in again.` : "";
+  message("Please sign in", `Open your own link, which the owner of this campaign can give you; observal serve prints the owner's.${outbox}`);
 }
 
 function labelView(me) {

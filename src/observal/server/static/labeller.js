@@ -13,6 +13,8 @@ const LONG = 60; // and the full width
 
 // ---- small helpers, shared with the other views ---------------------------------------------------------------------------
 
+const present = (children) => children.flat().filter((child) => child !== null && child !== undefined);
+
 /** Make an element. Strings become text, never HTML; "class" and "aria-…" are attributes, "onclick" and the like are listeners. */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -21,13 +23,13 @@ export function h(tag, properties = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...present(children));
   return element;
 }
 
 /** Replace the children of an element. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...present(children));
 }
 
 export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
@@ -120,7 +122,7 @@ export function rowView(row) {
     others.length ? list : null);
 }
 
-/** What a screen reader says about a row. */
+/** What a screen reader reads out about a row. */
 const spoken = (row) => row.fields.slice(0, 8).map((field) => (isPicture(field) ? `${field.name}, a picture` : `${field.name} ${shownValue(field).slice(0, 200)}`)).join("; ");
 
 /** Whether rows are small enough to be compared side by side. */
@@ -174,7 +176,7 @@ class LabelView {
 
   listen() {
     const changed = () => this.show();
-    const message = (content) => this.heard(content);
+    const message = (content) => this.receive(content);
     const pressed = (event) => this.pressed(event);
     const target = this.model.get("whole_page") ? document : this.root; // a notebook's own keys stay its own
     const names = ["campaign", "rows", "progress", "pending", "note", "waiting"].map((name) => `change:${name}`);
@@ -275,15 +277,15 @@ class LabelView {
     }
   }
 
-  // -- what the model says --
+  // -- messages from the model --
 
-  heard(content) {
+  receive(content) {
     if (content.type === "undone") this.undone(content);
     else if (content.type === "refused") {
       for (const id of content.ids) this.done.delete(id);
       this.history = this.history.filter((row) => !content.ids.includes(row.id));
       this.say(content.error);
-    } else if (content.type === "note") this.say(content.text);
+    }
     this.show();
   }
 
@@ -300,7 +302,12 @@ class LabelView {
 
   say(text) {
     this.saved.textContent = text;
-    this.spokenNext = text;
+    this.announcement = text;
+  }
+
+  /** Have a screen reader read out more, after what it is about to read. */
+  announce(text) {
+    this.announcement = this.announcement ? `${this.announcement}. ${text}` : text;
   }
 
   // -- drawing --
@@ -361,7 +368,7 @@ class LabelView {
     const note = this.model.get("note") || "Looking for rows…";
     fill(this.stage, h("p", { class: "nothing" }, note));
     this.dock("empty", () => []);
-    this.spokenNext = `${this.spokenNext ?? ""} ${note}`;
+    this.announce(note);
   }
 
   drawRow(row) {
@@ -370,7 +377,7 @@ class LabelView {
       answerButtons(this.classes, (label, event) => this.answer(label, event)),
       h("button", { type: "button", class: "skip", onclick: (event) => this.answer(null, event) }, h("span", {}, "Skip"), h("span", { class: "keys" }, h("kbd", {}, "space"))),
     ]);
-    this.spokenNext = `${this.spokenNext ? `${this.spokenNext}. ` : ""}Row ${row.id}: ${spoken(row)}`;
+    this.announce(`Row ${row.id}: ${spoken(row)}`);
   }
 
   why(row) {
@@ -379,7 +386,7 @@ class LabelView {
     return h("p", { class: "why" }, h("strong", {}, "Why this row? "), reason + chance, h("span", { class: "id" }, `Row ${row.id}`), h("span", { class: "id" }, `Model of round ${row.model_round}`));
   }
 
-  /** Draw the buttons, unless the same ones are there: whoever has the focus on one keeps it from row to row. */
+  /** Draw the buttons, unless the same ones are there, so that the focus stays on a button from row to row. */
   dock(state, buttons) {
     if (this.answers.dataset.state === state) return;
     this.answers.dataset.state = state;
@@ -436,7 +443,7 @@ class LabelView {
       return [this.submit];
     });
     this.refreshTiles();
-    this.spokenNext = `${this.spokenNext ? `${this.spokenNext}. ` : ""}${plural(this.shown.length, "row")} to compare`;
+    this.announce(`${plural(this.shown.length, "row")} to compare`);
   }
 
   tile(row) {
@@ -447,9 +454,8 @@ class LabelView {
 
   refreshTiles() {
     for (const tile of this.stage.querySelectorAll("[data-row]")) {
-      const row = this.shown.find((one) => one.id === tile.dataset.row);
-      const odd = this.marks.has(row.id);
-      tile.setAttribute("aria-pressed", String(odd));
+      const row = this.shown.find((other) => other.id === tile.dataset.row);
+      tile.setAttribute("aria-pressed", String(this.marks.has(row.id)));
       tile.querySelector(".tile-class").textContent = this.markOf(row);
     }
     for (const radio of this.stage.querySelectorAll("input[type=radio]")) radio.checked = radio.value === this.defaultClass;
@@ -474,9 +480,9 @@ class LabelView {
   // -- the rest --
 
   speak() {
-    if (!this.spokenNext) return;
-    this.live.textContent = this.spokenNext;
-    this.spokenNext = "";
+    if (!this.announcement) return;
+    this.live.textContent = this.announcement;
+    this.announcement = "";
   }
 
   /** Fetch the pictures of the next rows before they are shown. */

@@ -17,7 +17,7 @@ export class Refused extends Error {
   }
 }
 
-/** Call the API. Raises Refused where the server said no, and TypeError where it cannot be reached. */
+/** Call the API. Throws Refused if the server refuses, and TypeError if it cannot be reached. */
 export async function api(path, body) {
   const options = { credentials: "same-origin", cache: "no-store", headers: {} };
   if (body !== undefined) {
@@ -31,7 +31,7 @@ export async function api(path, body) {
   return reply;
 }
 
-/** A list in localStorage; in memory where the browser forbids that. */
+/** A list in localStorage; in memory if the browser forbids that. */
 class Stored {
   constructor(name) {
     this.name = name;
@@ -61,10 +61,10 @@ export class ServerModel {
   constructor(me) {
     this.values = { campaign: me.campaign, rows: [], progress: {}, note: "Looking for rows…", waiting: "", pending: 0, whole_page: true };
     this.listeners = new Map();
-    this.outbox = new Stored(`observal outbox ${JSON.stringify([me.name, me.campaign.id ?? me.campaign.title])}`);
+    this.outbox = new Stored(`observal outbox ${JSON.stringify([me.name, me.campaign.id])}`);
     this.wanted = 30;
     this.retry = 500;
-    this.settled = 0;
+    this.accepts = 0; // requests from the outbox that the server has answered
     this.stopped = false;
     this.onSignedOut = () => {};
   }
@@ -80,14 +80,12 @@ export class ServerModel {
     this.emit(`change:${name}`, value);
   }
 
-  save_changes() {}
-
   on(name, listener) {
     this.listeners.set(name, [...(this.listeners.get(name) ?? []), listener]);
   }
 
   off(name, listener) {
-    this.listeners.set(name, (this.listeners.get(name) ?? []).filter((one) => one !== listener));
+    this.listeners.set(name, (this.listeners.get(name) ?? []).filter((other) => other !== listener));
   }
 
   emit(name, content) {
@@ -163,7 +161,7 @@ export class ServerModel {
       const { type, ...body } = item;
       const reply = await api(type, body);
       this.reached();
-      this.settle(item, reply);
+      this.accepted(item, reply);
       return true;
     } catch (error) {
       if (this.unreachable(error)) return false;
@@ -174,20 +172,20 @@ export class ServerModel {
     }
   }
 
-  settle(item, reply) {
-    this.settled += 1;
+  accepted(item, reply) {
+    this.accepts += 1;
     if (item.type === "undo") {
       const { undone, row } = reply;
       if (row) this.set("rows", [row, ...this.values.rows.filter((other) => other.id !== row.id)]);
       this.emit("msg:custom", { type: "undone", key: item.key, id: undone?.id ?? null, row });
     } else {
-      const told = new Set(item.answers.map((answer) => answer.id));
-      this.values.rows = this.values.rows.filter((row) => !told.has(row.id));
+      const ids = new Set(item.answers.map((answer) => answer.id));
+      this.values.rows = this.values.rows.filter((row) => !ids.has(row.id));
     }
     if (reply.progress) this.set("progress", reply.progress);
   }
 
-  /** Note that the server cannot be reached, or that nobody is signed in; false if it was reached and refused. */
+  /** Handle an error of a request: true if the server cannot be reached or we are signed out, false if it refused the request. */
   unreachable(error) {
     if (error instanceof Refused && error.status === 401) {
       this.onSignedOut(this.outbox.read().length);
@@ -216,7 +214,7 @@ export class ServerModel {
     if (this.asking || this.stopped) return;
     this.asking = true;
     clearTimeout(this.timer);
-    const before = this.settled;
+    const before = this.accepts;
     try {
       const reply = await api("ask", { n: Math.min(100, this.wanted) });
       this.reached();
@@ -226,7 +224,7 @@ export class ServerModel {
     } finally {
       this.asking = false;
     }
-    if (this.settled !== before && !this.delivering) this.ask(); // the reply may be older than the latest answer
+    if (this.accepts !== before && !this.delivering) this.ask(); // the reply may be older than the latest answer
   }
 
   received(reply) {

@@ -17,21 +17,21 @@ function glimpse(row) {
   return row.fields.slice(0, 3).map((field) => `${field.name} ${shownValue(field).slice(0, 60)}`).join(" · ");
 }
 
-/** What most people said; null if everybody skipped or two labels are equally common. */
+/** The label that most people gave; null if all of them skipped or two labels are equally common. */
 function majority(answers) {
   const counts = new Map();
   for (const { label } of answers) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const ranked = [...counts].sort((one, other) => other[1] - one[1]);
+  const ranked = [...counts].sort((a, b) => b[1] - a[1]);
   return ranked.length && ranked[0][1] !== ranked[1]?.[1] ? ranked[0][0] : null;
 }
 
 class Review {
   constructor(el, me, onSignedOut) {
     Object.assign(this, { me, onSignedOut, rows: [], all: [], entries: [], at: 0 });
-    this.said = h("p", { class: "quiet", role: "status" });
+    this.message = h("p", { class: "quiet", role: "status" });
     this.disputed = h("section", { class: "observal-labeller", "aria-label": "Rows on which people disagree" });
     this.rest = h("div", {});
-    fill(el, h("h1", {}, "Review"), this.said, this.disputed, this.rest);
+    fill(el, h("h1", {}, "Review"), this.message, this.disputed, this.rest);
     this.onKey = (event) => this.pressed(event);
     document.addEventListener("keydown", this.onKey);
     this.load();
@@ -50,7 +50,7 @@ class Review {
 
   failed(error) {
     if (error instanceof Refused && error.status === 401) this.onSignedOut();
-    else this.said.textContent = error instanceof Refused ? error.message : "The server cannot be reached, so this was not stored. Please try again.";
+    else this.message.textContent = error instanceof Refused ? error.message : "The server cannot be reached, so this was not stored. Please try again.";
   }
 
   get row() {
@@ -62,7 +62,7 @@ class Review {
     this.busy = true;
     try {
       await api("review", { key: newKey(), id: row.id, label });
-      this.said.textContent = `Row ${row.id} is ${label}.`;
+      this.message.textContent = `Row ${row.id} is ${label}.`;
       await this.load();
     } catch (error) {
       this.failed(error);
@@ -93,7 +93,7 @@ class Review {
 
   drawDisputed() {
     const row = this.row;
-    const open = this.rows.filter((one) => one.decided === null).length;
+    const open = this.rows.filter((other) => other.decided === null).length;
     if (!row) return fill(this.disputed, h("p", { class: "card quiet" }, "There is no row on which people disagree."));
     const turn = (text, step, off) => {
       const button = h("button", { type: "button", class: "plain", onclick: () => this.move(step) }, text);
@@ -104,8 +104,8 @@ class Review {
       h("div", { class: "pager" }, turn("← Back", -1, this.at === 0),
         h("span", {}, `Row ${this.at + 1} of ${this.rows.length}, ${open ? `${open} to decide` : "all decided"}`), turn("Next →", 1, this.at === this.rows.length - 1)),
       h("article", { class: "stage", "aria-label": `Row ${row.id}` }, rowView(row),
-        h("ul", { class: "opinions", "aria-label": "What people said" }, row.answers.map((answer) =>
-          h("li", {}, h("span", { class: "said" }, answer.label ?? "skipped"), h("span", { class: "quiet" }, `${answer.annotator}, ${when(answer.time)}`)))),
+        h("ul", { class: "opinions", "aria-label": "Answers" }, row.answers.map((answer) =>
+          h("li", {}, h("span", { class: "label" }, answer.label ?? "skipped"), h("span", { class: "quiet" }, `${answer.annotator}, ${when(answer.time)}`)))),
         row.decided === null ? null : h("p", { class: "decided" }, `It now counts as ${row.decided}.`)),
       h("div", { class: "dock" }, h("div", { class: "answers", role: "group", "aria-label": "Decide" }, answerButtons(this.me.campaign.classes, (label) => this.decide(row, label)))));
   }
@@ -116,7 +116,7 @@ class Review {
     const entries = [...this.entries].reverse().map((entry) => [when(entry.time), entry.actor, entry.text]);
     fill(this.rest,
       h("h2", {}, `Every answer, the newest first (${plural(rows.length, "row")})`),
-      rows.length ? table(["Row", "Content", "Who said what", "Counts as"], rows) : h("p", { class: "quiet" }, "Nobody has answered yet."),
+      rows.length ? table(["Row", "Content", "Answers", "Counts as"], rows) : h("p", { class: "quiet" }, "There are no answers yet."),
       h("h2", {}, "What happened"), table(["When", "Who", "What"], entries));
   }
 
