@@ -32,7 +32,7 @@ def numba_is_loaded() -> None:
     """
     from numba.core.registry import cpu_target
 
-    from observal.learners.kernels import forest, trees  # noqa: F401
+    from observal.learners.kernels import forest  # noqa: F401
 
     cpu_target.target_context.refresh()
 

@@ -22,8 +22,7 @@ from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.calibration import best_sharpness, calibrate, sharpen
 from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.kernel import Spectrum, fit_to_targets
-from observal.learners.kernels.forest import grow_trees
-from observal.learners.kernels.trees import LARGE, ROWS_OF_LARGE
+from observal.learners.kernels.forest import LARGE, ROWS_OF_LARGE, grow_trees
 from observal.learners.labelled import Labelled, targets
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population, Space, first_of_order

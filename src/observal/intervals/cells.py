@@ -1,4 +1,4 @@
-"""Rows of log and pool sorted into cells by propensity and score, and what the labels of each cell say of all its rows.
+"""Rows of log and pool sorted into cells by propensity and score, and estimates for all rows from the labels of each cell.
 
 :mod:`observal.intervals.error` says why. Labels of a cell count by 1/(m·Q0 + N·π): at Q0 the log labels a row, and at the rate π, the
 same for all rows of a cell, queries label pool rows.
@@ -37,11 +37,11 @@ class Cells:
     share : array of shape (cells,)
         P_c.
     of_label : int array
-        The cell of each labelled row; −1 in a stratum with hardly any labels.
+        The cell of each labelled row; −1 in a stratum with too few labels.
     weight : array
         Of each labelled row within its cell.
     unknown : float
-        The share of rows of which labels cannot tell anything.
+        The share of rows about which labels say nothing.
     n_rows : int
         All rows.
     lightest, heaviest : arrays, optional
@@ -117,7 +117,7 @@ class Cells:
 
     @property
     def row_weight(self) -> Floats:
-        """How much each labelled row counts, all together 1; 0 in a stratum with hardly any labels."""
+        """Weights of the labelled rows that sum to 1; 0 in a stratum with too few labels."""
         if not self.share.size:
             return np.zeros(self.of_label.size)
         used = self.of_label >= 0
@@ -197,7 +197,7 @@ class Cells:
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
-        low, high = min(low, estimate), max(high, estimate)  # whatever rounding does
+        low, high = min(low, estimate), max(high, estimate)  # rounding may put the estimate just outside
         return Interval(min(1.0, max(0.0, estimate)), max(0.0, low), min(1.0, high), CONFIDENCE, METHOD, unknown)
 
 
@@ -296,7 +296,7 @@ def make_cells(
 def propensity_strata(propensity: Floats) -> Ints:
     """Return a stratum for each row: about equally many rows in each, and no two very different propensities in one.
 
-    Rounds also choose by propensity: a few rows that the log hardly shows may all be bought while hardly any of the others are. So they
+    Rounds also choose by propensity: a few rows that the log rarely shows may all be bought while almost none of the others are. So they
     must not share a rate of labelling.
 
     Examples
@@ -324,7 +324,7 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     Those that find none join each other, where together they have enough.
 
     Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
-    is a region that somebody chose not to look at, and the neighbour does not speak for it.
+    was avoided on purpose, and the neighbour says nothing about it.
 
     Examples
     --------

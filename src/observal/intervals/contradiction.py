@@ -18,7 +18,7 @@ COMPARED = {"prevalence": "random rows minus log, last class", "error": "random 
 """The keys of the differences among a method's intervals, by what is compared: a hidden cause shows in the first, stale labels in the
 second."""
 LEAST_PICKED = 20  # rows picked at random, to compare
-CONTRADICTION_CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is said to contradict its log
+CONTRADICTION_CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is reported as contradicting its log
 
 
 def random_minus_log(cell: Ints, picked: Bools, outcome: Floats) -> Interval | None:

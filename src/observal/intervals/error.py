@@ -24,7 +24,7 @@ interval from collapsing where no mistake was seen.
 **Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
 without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
 
-**What labels cannot tell.** A stratum with hardly any labels may be all wrong or all right, and so may the share of rows in each
+**What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
@@ -60,7 +60,7 @@ CONFOUNDED = "confounded error"
 Scores = tuple[Floats, Ints]
 """A score, by which cells are cut, and the predicted class code of each row."""
 Gaps = Callable[[PoolState, Ints], Floats | None]
-"""From a state and rows to the gaps that these rows had in it; None where they are not known."""
+"""From a state and rows to the gaps that these rows had in it; None where they are unknown."""
 
 
 def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Gaps) -> Bools:
@@ -78,7 +78,7 @@ def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, 
         Positions in the stack of log and pool.
     gaps : callable
         From the state in which a round was planned and rows to the gaps that it was planned with; asked only where a plan has no
-        record of them. None where they are not to be had: then rows that the round took stand only for themselves.
+        record of them. None where they are unavailable: then rows that the round took represent only themselves.
     """
     is_taken = np.zeros(rows.size, dtype=bool)
     while state.before is not None and state.plan is not None and state.planned_in is not None:
@@ -103,7 +103,7 @@ def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, 
 
 @dataclass(frozen=True, eq=False)
 class JudgedLabels:
-    """The labelled rows, what fits that have not seen them say, and what each stands for.
+    """The labelled rows, their out-of-fold predictions, and what each of them represents.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class JudgedLabels:
         return replace(self, better=max(0.0, float(self.cells.row_weight @ gains)))
 
     def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return rows, classes, predicted classes and how much each row counts, all together 1."""
+        """Return rows, classes, predicted classes, and weights that sum to 1."""
         return self.rows, self.codes, self.predicted, self.cells.row_weight
 
 
@@ -160,8 +160,8 @@ def judge_labels(
     state : PoolState
         What was bought and skipped.
     gaps : callable
-        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were not known; None where
-        such gaps are not to be had.
+        From an earlier state and rows of the stack of log and pool to their gaps, each as if its label were unknown; None where
+        such gaps are unavailable.
     scores_of : callable
         From rows to scores and predicted classes by the classifier itself.
     out_of_fold : callable or pair of arrays
@@ -179,7 +179,7 @@ def judge_labels(
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, INTERVAL_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
-    kind = np.isin(frame - problem.n_logged, taken_rows(state))  # whatever rounding does to their gaps
+    kind = np.isin(frame - problem.n_logged, taken_rows(state))  # even if rounding moves a gap past the threshold
     kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
     of_pool = frame >= problem.n_logged

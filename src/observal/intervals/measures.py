@@ -32,8 +32,8 @@ BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
 MOST_CLASSES = 10  # of a confusion matrix
 
 
-def confusion_key(actual: Any, predicted: Any) -> str:
-    """Return the name of the share of all rows that are of one class and said to be of another.
+def confusion_key(actual: object, predicted: object) -> str:
+    """Return the name of the share of all rows that are of one class and predicted to be of another.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def measured(
     Parameters
     ----------
     cells : Cells
-        What each labelled row stands for.
+        The share of the population that each labelled row represents.
     codes, predicted : int arrays
-        The class of each labelled row, and what a fit that has not seen it says.
+        The class of each labelled row, and its out-of-fold prediction.
     scores : array
         How far each is on the side of the last class.
     classes : sequence

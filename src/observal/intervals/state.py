@@ -2,7 +2,7 @@
 
 **Weights.** Log and pool together are m + N rows from one population. Some have labels: those the old policy revealed, and
 those that were bought. Rows are grouped into strata by propensity. In a stratum of T rows, t of them labelled, each labelled
-row stands for T/t rows. This is the multiple-importance weight with the rate of labelling estimated in the stratum, which
+row represents T/t rows. This is the multiple-importance weight with the rate of labelling estimated in the stratum, which
 varies less than the planned rate. Weights are clipped at the paper's threshold, which grows when the pool is larger than the
 log.
 """
@@ -228,7 +228,7 @@ def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Float
     plan : Plan
         What was drawn.
     gaps : array
-        Of the stack of log and pool, labelled rows judged as if their labels were not known.
+        Of the stack of log and pool, labelled rows judged as if their labels were unknown.
     n_logged : int
         Rows of the log.
     """

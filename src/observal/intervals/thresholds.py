@@ -1,7 +1,7 @@
-"""The threshold that suits an objective, chosen from what fits say of labelled rows that they have not seen.
+"""The threshold that suits an objective, chosen from out-of-fold scores of the labelled rows.
 
-**Weights.** Each labelled row counts by the share of the population that it stands for: by propensity and score, as in
-:mod:`observal.intervals.error`, with rows that were taken for their gap standing for themselves alone. That needs no fit of an
+**Weights.** Each labelled row counts by the share of the population that it represents: by propensity and score, as in
+:mod:`observal.intervals.error`, with rows that were taken for their gap representing themselves alone. That needs no fit of an
 earlier round.
 
 **Honest predictions.** Intervals judge each labelled row of the rarer class by a threshold that was chosen without it.
@@ -31,12 +31,12 @@ THRESHOLD_ROWS = (
 def label_weights(
     problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats
 ) -> Floats:
-    """Return the share of the population that each labelled row stands for: the weights of :func:`label_cells`."""
+    """Return the share of the population that each labelled row represents: the weights of :func:`label_cells`."""
     return label_cells(problem, state, scores_of, out_of_fold).row_weight
 
 
 def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats) -> Cells:
-    """Return the labelled rows in cells, rows that were taken for their gap standing for themselves alone.
+    """Return the labelled rows in cells, rows that were taken for their gap representing themselves alone.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: st
     Parameters
     ----------
     scores, codes, weights : arrays
-        Of the labelled rows: how far each is on the side of the positive class, its class code, and what it counts.
+        Of the labelled rows: how far each is on the side of the positive class, its class code, and its weight.
     objective : str
         See :mod:`observal.problem.objectives`.
     otherwise : float

@@ -43,7 +43,7 @@ def grow_forest(rows: Any, codes: Ints, weights: Floats, n_classes: int, seed: i
     >>> bool((chances.argmax(axis=1) == y[150:]).mean() > 0.9)
     True
     """
-    from observal.learners.kernels.forest import grow_trees
+    from observal.learners.kernels.forest import grow_trees  # lazy: numba is slow to import
 
     n_tried = max(1, int(np.sqrt(rows.shape[1])))
     grown = grow_trees(rows, codes, weights, n_classes, TREES_PER_FOLD, n_tried, seed)

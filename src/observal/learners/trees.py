@@ -101,7 +101,7 @@ class TreeChances:
 
     def __call__(self, Z: Any) -> Floats:
         """Return the chance of each class for standardised rows."""
-        from observal.learners.kernels.trees import add_leaves
+        from observal.learners.kernels.forest import add_leaves  # lazy: numba is slow to import
 
         if Z.shape[1] != self.n_features:
             raise InvalidInput(f"The trees need {self.n_features} features, but the rows have {Z.shape[1]}.")

@@ -234,7 +234,7 @@ class AutoVC(Method[PoolState]):
         return np.asarray(rows[leads[asked.size :] <= leads[: asked.size].max(initial=-np.inf)])
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 
@@ -405,7 +405,7 @@ class AutoModel:
 
     @cached_property
     def label_weights(self) -> Floats:
-        """The share of the population that each labelled row stands for, where a threshold is chosen."""
+        """The share of the population that each labelled row represents, where a threshold is chosen."""
 
         def scores_of(rows: Ints) -> Floats:
             return np.asarray(self.blend.predict_proba(self.problem.take(rows))[:, 1])

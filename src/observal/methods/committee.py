@@ -164,7 +164,7 @@ class CommitteeVC(Method[PoolState]):
         return intervals_of(problem, state, state.model.judged_labels)
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 

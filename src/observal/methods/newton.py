@@ -8,7 +8,7 @@ for queries as well was no better.
 
 **The classifier of the log alone.** Labels can make a linear model worse: a few distant rows that it cannot fit pull it away from where it was
 right. So the last classifier is compared with that of the log alone, round 0, on all labelled rows, each judged by fits that have
-not seen it. With w_i the share of the population that a row stands for and d_i = 1{the last is wrong} − 1{the earlier is wrong}, the
+not seen it. With w_i the share of the population that a row represents and d_i = 1{the last is wrong} − 1{the earlier is wrong}, the
 last one makes ``D = Σ w_i·d_i`` more mistakes. With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, its standard
 error is 1.1 times the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier one is returned if D is above 0
 with a confidence of 97.5 %, one-sided.
@@ -256,7 +256,7 @@ class NewtonVC(Method[PoolState]):
         return {name: replace(ends, method=f"{ends.method}; {words}") for name, ends in intervals.items()}
 
     def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, what fits that have not seen them say, and what each stands for."""
+        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 

@@ -132,7 +132,7 @@ class Method(ABC, Generic[StateT]):
         return None
 
     def judged(self, problem: Problem, state: StateT) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, what fits that have not seen them predict, and what each row stands for.
+        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1.
 
         The report shows errors by group with them. None if unknown.
         """
