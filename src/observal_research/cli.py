@@ -190,7 +190,7 @@ def run_rebenchmark(
     folder: Path, seeds: int, only: str | None, out: Path, resume: bool, jobs: int | None, as_json: bool
 ) -> None:
     """Run the public re-benchmark and print what it says."""
-    from observal_research.benchmark.tables import count
+    from observal.problem.words import count
     from observal_research.rebenchmark import Rebenchmark
     from observal_research.rebenchmark import rebenchmark as run
     from observal_research.rebenchmark.report import RANDOM, SCORECARD

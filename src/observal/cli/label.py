@@ -22,7 +22,6 @@ from observal.cli.options import (
     split_list,
 )
 from observal.cli.output import (
-    count_rows,
     format_cells,
     print_json,
     print_table,
@@ -32,6 +31,7 @@ from observal.cli.output import (
     write_excel,
 )
 from observal.errors import InvalidInput
+from observal.problem.words import count
 
 PORT = 8787
 Name = Annotated[str, typer.Argument(help="Name of the person.", metavar="NAME")]
@@ -101,7 +101,7 @@ def ask(
     if rows.note and not as_json:
         say(rows.note, error=as_csv and not out)
     if out and rows:
-        say(f"{count_rows(len(rows))} to label: {out}", error=as_json)
+        say(f"{count(len(rows), 'row')} to label: {out}", error=as_json)
     if 0 < len(rows) < n:
         say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
 
@@ -141,7 +141,7 @@ def tell(
         return
     budget = f" of {status.label_budget}" if status.label_budget is not None else ""
     say(
-        f"{receipt} The campaign has {status.labels}{budget} labels, and {status.open_rows} {'row is' if status.open_rows == 1 else 'rows are'} open."
+        f"{receipt} The campaign has {status.labels}{budget} labels, and {count(status.open_rows, 'row is', 'rows are')} open."
     )
 
 
@@ -158,14 +158,16 @@ def release(
     """
     from observal.campaign import Campaign
 
-    count = Campaign.open(campaign).release(annotator)
+    released = Campaign.open(campaign).release(annotator)
     if as_json:
-        print_json({"released": count})
+        print_json({"released": released})
         return
-    if count == 0:
+    if released == 0:
         say(f"{annotator} holds no open rows; nothing was taken back.")
         return
-    say(f"{count_rows(count)} taken back from {annotator}; others can have {'it' if count == 1 else 'them'} now.")
+    say(
+        f"{count(released, 'row')} taken back from {annotator}; others can have {'it' if released == 1 else 'them'} now."
+    )
 
 
 def extend(

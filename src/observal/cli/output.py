@@ -44,11 +44,6 @@ def say(text: object, error: bool = False, lines: bool = False) -> None:
     print(printable(text, lines), file=sys.stderr if error else sys.stdout)
 
 
-def count_rows(n: int) -> str:
-    """Return "1 row" or "5 rows"."""
-    return "1 row" if n == 1 else f"{n} rows"
-
-
 def print_table(header: list[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table: with rules on a terminal, plain and tab-free when piped."""
     from rich.box import SIMPLE_HEAD

@@ -9,6 +9,7 @@ from typing import Any
 
 from observal.journal.events import Event
 from observal.journal.ledger import Ledger
+from observal.problem.words import count
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,7 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
     counts = Counter(word(code) for _, code in answers)
     late = ", after somebody else's" if event.kind == "late" else ""
-    text = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}{late}: " + ", ".join(
-        f"{count} {what}" for what, count in counts.items()
-    )
+    text = f"{count(len(answers), 'answer')}{late}: " + ", ".join(f"{n} {what}" for what, n in counts.items())
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 

@@ -14,6 +14,7 @@ from observal.journal.codec import describe_method
 from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.problem.objectives import objective_words
+from observal.problem.words import count
 
 CHOOSING = "Choosing the next rows…"
 
@@ -128,9 +129,9 @@ class Status:
         rounds = str(self.round) if self.open_rounds < 2 else f"{self.round - self.open_rounds + 1} to {self.round}"
         lines.append(("round", f"{rounds}: {done} of {self.round_rows} rows done" if self.round else "none yet"))
         if self.held:
-            lines.append(("held", ", ".join(f"{name} {count}" for name, count in self.held.items())))
+            lines.append(("held", ", ".join(f"{name} {n}" for name, n in self.held.items())))
         if self.answers:
-            lines.append(("answers", ", ".join(f"{name} {count}" for name, count in self.answers.items())))
+            lines.append(("answers", ", ".join(f"{name} {n}" for name, n in self.answers.items())))
         if self.overlap > 1:
             lines.append(("per row", f"{self.overlap} annotators, the majority decides"))
         if self.agreement:
@@ -190,7 +191,9 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
     if ledger.stopped:
         return f"Nothing is left to ask: {ledger.stopped}."
     rows = len(ledger.open_rows)
-    said = f"There is no row for {annotator} now: of the {rows} open {'row' if rows == 1 else 'rows'}, {_holders(ledger, ledger.open_rows)}."
+    said = (
+        f"There is no row for {annotator} now: of the {count(rows, 'open row')}, {_holders(ledger, ledger.open_rows)}."
+    )
     return said if ledger.to_buy != 0 else f"{said} They use up the label budget; raise it with observal extend."
 
 
@@ -208,7 +211,7 @@ def why_ahead(ledger: Ledger, round_: int) -> str:
 
 def _holders(ledger: Ledger, rows: Sequence[int]) -> str:
     held = Counter(name for row in rows for name in ledger.holders.get(row, ()))
-    said = [f"{name} holds {count}" for name, count in sorted(held.items())]
+    said = [f"{name} holds {n}" for name, n in sorted(held.items())]
     if waiting := sum(not ledger.holders.get(row) for row in rows):
         said.append(f"{waiting} wait for another annotator")
     return ", ".join(said)

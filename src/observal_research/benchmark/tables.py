@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from observal.checks import Floats
+from observal.problem.words import count
 from observal_research.benchmark.cells import Cell
 from observal_research.benchmark.scores import TOLERANCE, Difference, paired_excess
 
@@ -154,17 +155,6 @@ def markdown(titles: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     | 1 | 2 |
     """
     return "\n".join(f"| {' | '.join(line)} |" for line in [titles, ["---"] * len(titles), *body])
-
-
-def count(number: int, word: str) -> str:
-    """Return the number and the word, in the plural where it is not one.
-
-    Examples
-    --------
-    >>> count(1, "cell"), count(3, "cell")
-    ('1 cell', '3 cells')
-    """
-    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def standard_error(values: Floats) -> float:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats
+from observal.problem.words import count
 from observal_research.benchmark.scores import paired_difference
-from observal_research.benchmark.tables import count, markdown
+from observal_research.benchmark.tables import markdown
 from observal_research.rebenchmark.protocol import MODELS
 
 MARGIN = "margin_"
