@@ -29,7 +29,7 @@ from commands import in_new_process
 from distributed import Client, LocalCluster
 
 import observal as ob
-from observal.parquet import Threads, collect
+from observal.parquet import Threads
 
 ROLES = {"propensity": "q0", "id": "id"}
 METHODS = {"newton": ob.NewtonVC, "auto": ob.AutoVC}
@@ -118,7 +118,7 @@ def scores(session: ob.Session, client: Client) -> tuple[float, float, bytes]:
     """Score the pool on a cluster; return seconds, those of the processor in this process, and the answer's bits."""
     blend, X = session.estimator, session.problem.pool.X.using(client)
     begun, busy = time.perf_counter(), time.process_time()
-    margins = collect(blend.judge_block, X)[1]
+    margins = X.collect(blend.judge_block)[1]
     return time.perf_counter() - begun, time.process_time() - busy, margins.tobytes()
 
 

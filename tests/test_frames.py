@@ -204,7 +204,7 @@ def test_log_and_pool_that_are_not_one_table(changed, sentence):
 
 def test_whole_numbers_with_missing_values_are_ranked():
     kids = pd.array([None if k % 9 == 0 else k % 4 for k in range(N)], dtype="Int64")
-    ranks = Frame(pd.DataFrame({"kids": kids}), "log").for_ranks(np.arange(3))
+    ranks = Frame(pd.DataFrame({"kids": kids}), "log").ranks(np.arange(3))
     assert ranks.ravel().tolist() == [-np.inf, 1.0, 2.0]
 
 

@@ -259,7 +259,7 @@ def test_blocks_change_nothing(monkeypatch):
     X, y = load_iris(return_X_y=True)
     model = ob.BlendClassifier().fit(X[::2], y[::2])
     whole = model.predict_proba(X)
-    monkeypatch.setattr("observal.parquet.parts.BLOCK_ROWS", 7)
+    monkeypatch.setattr("observal.problem.rows.BLOCK_ROWS", 7)
     np.testing.assert_allclose(model.predict_proba(X), whole, atol=1e-12)
     assert model.blend_.predict_proba(X[:0]).shape == (0, 3)
 

@@ -24,6 +24,7 @@ from observal.errors import InvalidInput
 from observal.learners.members import certainty, gaps_of, margins_of, resampled, shares_of_trees, unseen_by_trees
 from observal.methods.committee import CommitteeVC, ConstantClassifier
 from observal.problem.problem import Problem
+from observal.problem.rows import as_rows
 from tests.pool_worlds import World, check_intervals
 
 TREE = CommitteeVC(DecisionTreeClassifier(max_depth=4), members=4)
@@ -115,7 +116,7 @@ def test_a_class_that_weighs_nothing_has_no_say():
     X, y = np.arange(6.0)[:, None], np.array([0, 0, 1, 1, 2, 2])
     weights = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     method = CommitteeVC(DecisionTreeClassifier(), members=2)
-    vote, _ = method._fit_committee(X, y, weights, np.arange(3), np.random.default_rng(0))
+    vote, _ = method._fit_committee(as_rows(X), y, weights, np.arange(3), np.random.default_rng(0))
     assert vote.classes_.tolist() == [0, 1]
     assert set(vote.predict(X)) <= {0, 1}
 
@@ -211,15 +212,15 @@ def test_the_members_of_a_forest_are_its_trees(make, sparse):
     assert shares(rows).shape == (30, 80, 3)
     assert shares_of_trees(fit, 31) is None
     whole = certainty(margins_of(shares(rows)))
-    np.testing.assert_allclose(gaps_of(shares, rows), whole)
+    np.testing.assert_allclose(gaps_of(shares, as_rows(rows)), whole)
 
 
 def test_blocks_of_rows_change_no_gap(monkeypatch):
     X, y = np.random.default_rng(1).normal(size=(50, 2)), np.arange(50) % 2
     shares = shares_of_trees(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
-    whole = gaps_of(shares, X)
+    whole = gaps_of(shares, as_rows(X))
     monkeypatch.setattr("observal.learners.members.COMMITTEE_ROWS", 7)
-    np.testing.assert_array_equal(gaps_of(shares, X), whole)
+    np.testing.assert_array_equal(gaps_of(shares, as_rows(X)), whole)
 
 
 def test_a_forest_is_fitted_once_a_round_and_comes_back_as_it_is(monkeypatch):
@@ -268,7 +269,9 @@ def test_the_lower_end_allows_for_committees_with_fewer_labels():
         test = np.argsort(judged.codes, kind="stable")[fold::4]
         train = np.setdiff1d(np.arange(rows.size), test)
         rng = np.random.default_rng(0)
-        fit, _ = method._fit_committee(problem.take(rows[train]), y[train], weights[train], problem.logged.classes, rng)
+        fit, _ = method._fit_committee(
+            problem.select(rows[train]), y[train], weights[train], problem.logged.classes, rng
+        )
         wrong = fit.predict(problem.take(rows[test])) != y[test]
         now = judged.predicted[test] != judged.codes[test]
         more += float(judged.cells.row_weight[test] @ (wrong.astype(float) - now))
@@ -365,6 +368,6 @@ def test_unseen_trees_alone_judge_a_row():
         means.append(np.mean(leads)), variances.append(np.var(leads)), counts.append(len(votes))
     means, variances, counts = map(np.array, (means, variances, counts))
     shrunk = (counts * variances + variances.mean()) / (counts + 1)
-    np.testing.assert_allclose(gaps_of(shares_of_trees(forest, 8), X, unseen), means**2 / (2 * shrunk))
+    np.testing.assert_allclose(gaps_of(shares_of_trees(forest, 8), as_rows(X), unseen), means**2 / (2 * shrunk))
     assert [set(np.flatnonzero(~free)) for free in unseen] == [set(drawn) for drawn in forest.estimators_samples_]
     assert unseen_by_trees(ExtraTreesClassifier(12).fit(X, y), 60) is None

@@ -93,7 +93,7 @@ def test_small_flip_gaps_of_newton_vc_are_close_to_the_least_increase():
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_gaps_are_the_twins_row_by_row(sparse, monkeypatch):
-    monkeypatch.setattr("observal.parquet.parts.BLOCK_ROWS", 7)  # blocks must not show
+    monkeypatch.setattr("observal.problem.rows.BLOCK_ROWS", 7)  # blocks must not show
     rng = np.random.default_rng(1)
     world = World(m=60, n=40, sparse=sparse, cost=rng.uniform(0.1, 1.0, 100))
     problem, states = play(FAST, world, 2)

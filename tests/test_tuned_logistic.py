@@ -292,7 +292,7 @@ def test_blocks_are_mapped_as_the_whole(expansion, monkeypatch):
     whole, parts = FeatureMap.of(X, expansion=expansion), FeatureMap.of(X[:20], X[20:], expansion=expansion)
     np.testing.assert_allclose(parts(X), whole(X), atol=1e-6)
     np.testing.assert_allclose(whole(X)[:, :3], StandardScaler().fit_transform(X), atol=1e-7)
-    monkeypatch.setattr("observal.parquet.parts.BLOCK_ROWS", 40)
+    monkeypatch.setattr("observal.problem.rows.BLOCK_ROWS", 40)
     np.testing.assert_allclose(FeatureMap.of(X, expansion=expansion).scale, whole.scale)
     sizes = []
     mapped = whole.mapped(lambda Z: (sizes.append(len(Z)), Z)[1], X)

@@ -201,8 +201,8 @@ def test_a_declared_type_may_be_a_name_for_a_type():
 def test_a_problem_owns_the_stack_of_log_and_pool():
     logged = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=[0.5, 1.0])
     problem = ob.Problem(logged, ob.Pool([[2.0], [3.0]], propensity=0.1))
-    rows = problem.rows(np.array([1]), np.array([0, 1]))
+    rows = problem.positions(np.array([1]), np.array([0, 1]))
     assert rows.tolist() == [1, 2, 3]
     assert problem.take(rows).tolist() == problem.take_for_ranks(rows).tolist() == [[1.0], [2.0], [3.0]]
-    assert [block.tolist() for block in problem.blocks()] == [[[0.0], [1.0]], [[2.0], [3.0]]]
+    assert [block.to_matrix().tolist() for block in problem.blocks()] == [[[0.0], [1.0]], [[2.0], [3.0]]]
     assert [block.shape for block in problem.blocks(stream=True)] == [(2, 1), (0, 1)]

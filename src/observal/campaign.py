@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+
 from observal.checks import check_whole
 from observal.errors import InvalidInput, InvalidLabel
 from observal.exchange.label_tools import DrawnRow, read_exchange
@@ -32,6 +34,7 @@ from observal.journal.sql.store import Store, create_store, open_store, refuse_e
 from observal.journal.sql.stored_problem import ROWS, write_problem
 from observal.journal.status import Agreement, Status, agreement
 from observal.methods import Method
+from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.problem import Problem
@@ -68,7 +71,7 @@ class Campaign(Labelling[SqlTransaction]):
     True
     """
 
-    def __init__(self, store: Store, executor: object = None) -> None:
+    def __init__(self, store: Store, executor: ExecutorLike = None) -> None:
         super().__init__(Engine(SqlJournal(store), executor))
 
     # -- beginning ----------------------------------------------------------------------------------------------
@@ -108,7 +111,7 @@ class Campaign(Labelling[SqlTransaction]):
         image_column: str | None = None,
         pixels: tuple[int, int] | None = None,
         in_place: bool | None = None,
-        executor: Any = None,
+        executor: ExecutorLike = None,
         progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
@@ -239,7 +242,7 @@ class Campaign(Labelling[SqlTransaction]):
             "objective": objective,
         }
         settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
-        columns = {} if hasattr(pool.X, "tocsr") else dict(zip(settings["features"], pool.X.T, strict=True))
+        columns = {} if pool.rows.is_sparse else dict(zip(settings["features"], pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
 
     @classmethod
@@ -250,7 +253,7 @@ class Campaign(Labelling[SqlTransaction]):
         rows: Any,
         settings: dict[str, Any],
         progress: Progress,
-        executor: Any = None,
+        executor: ExecutorLike = None,
     ) -> Self:
         # Before anything is written, check that the settings can be stored and that the method accepts the data.
         encode_entry(settings["method"])
@@ -273,7 +276,7 @@ class Campaign(Labelling[SqlTransaction]):
         return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
 
     @classmethod
-    def open(cls, where: str | Path, executor: Any = None) -> Self:
+    def open(cls, where: str | Path, executor: ExecutorLike = None) -> Self:
         """Return the campaign at a path or ``postgresql://`` address.
 
         `executor` says what reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
@@ -339,7 +342,7 @@ class Campaign(Labelling[SqlTransaction]):
         replay, ledger = self._replay(), self.engine.ledger
         positions = [ledger.find(id_) for id_ in batch.ids]
         estimator = replay.round(replay.closed).estimator
-        chances = estimator.predict_proba(replay.problem.pool.X[positions]) if positions else []
+        chances = estimator.predict_proba(replay.problem.pool.rows.take(np.array(positions))) if positions else []
         hidden = (ledger.settings["id"], ledger.settings["label"])
         cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
         parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
@@ -438,7 +441,7 @@ class Campaign(Labelling[SqlTransaction]):
             from observal.tables.more_rows import read_more_rows
 
             return read_more_rows(pool, settings, problem, reading.pool_rows([]), propensity)
-        if not isinstance(pool, Pool) or hasattr(pool.X, "tocsr") or hasattr(pool.X, "parts"):
+        if not isinstance(pool, Pool) or pool.rows.is_sparse or pool.rows.in_files:
             raise InvalidInput(
                 "The campaign was made from arrays, so its new rows must be a Pool with dense features in memory; give one (pool=)."
             )

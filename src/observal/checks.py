@@ -232,49 +232,6 @@ def _range_words(low: float, high: float, open_low: bool, open_high: bool, infin
     return least if infinite else f"{least} and finite"
 
 
-def check_features(X: Any, what: str) -> Any:
-    """Return X as a two-dimensional finite float array (or CSR matrix, or :class:`~observal.parquet.Parts`)."""
-    if hasattr(X, "require_finite"):
-        return X.require_finite(what)
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        X = X.astype(np.float64) if X.dtype not in (np.float32, np.float64) else X
-        values = X.data
-    else:
-        try:
-            X = np.asarray(X)
-            if X.dtype.kind == "c":
-                raise TypeError("complex numbers have no order")
-            X = X.astype(np.float64) if X.dtype not in (np.float32, np.float64) else X
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"{what} must be numbers, but a value could not be read as one ({error}); "
-                "encode text and categories as numbers first."
-            ) from None
-        values = X
-    if X.ndim != 2:
-        raise InvalidInput(
-            f"{what} must have two dimensions, rows × features, but has shape {X.shape}; reshape it first."
-        )
-    finite = np.isfinite(values)
-    if not finite.all():
-        bad = int(finite.size - finite.sum())
-        raise InvalidInput(
-            f"{what} must be finite, but {bad} of {values.size} values are NaN or infinite; impute or drop them first."
-        )
-    return X if hasattr(X, "tocsr") else frozen(X)
-
-
-def rows_to_predict(X: Any, n_features: int) -> Any:
-    """Return X as finite rows with as many features as in training."""
-    rows = check_features(X, "The rows to predict")
-    if rows.shape[1] != n_features:
-        raise InvalidInput(
-            f"The rows to predict must have {n_features} features as in training, but have {rows.shape[1]}."
-        )
-    return rows
-
-
 def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     """Return the propensities as one float in [0, 1] per row; a single number applies to every row."""
     try:
@@ -303,8 +260,6 @@ def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
     """Return one distinct id per row; positions if none were given."""
     if ids is None:
         return frozen(np.arange(n_rows))
-    if hasattr(ids, "require_distinct"):  # they stay in the file, and were checked when they were first seen
-        return ids  # type: ignore[return-value]
     values = np.array(ids)
     if values.shape != (n_rows,):
         raise InvalidInput(f"{what} needs one id for each of its {n_rows} rows, but got shape {values.shape}.")
@@ -386,14 +341,3 @@ def check_near(rows: Any, gaps: Any) -> None:
     )
     if not sound:
         raise InvalidInput("A plan needs a gap for each row that it notes as near, but they do not match; correct it.")
-
-
-def stack_rows(top: Any, bottom: Any) -> Any:
-    """Return two blocks of rows as one: a C-ordered array, or a CSR matrix if one of them is sparse."""
-    if hasattr(top, "tocsr") or hasattr(bottom, "tocsr"):
-        import scipy.sparse as sp
-
-        rows = sp.vstack([sp.csr_array(top), sp.csr_array(bottom)], format="csr")
-        rows.sum_duplicates()
-        return rows
-    return np.concatenate([top, bottom])

@@ -173,9 +173,9 @@ def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) ->
     if rows is None and isinstance(source, Campaign):
         with source.engine.reading() as transaction:
             return PoolView.of(transaction.connection, settings)
-    X = source.problem.pool.X
-    if rows is None and isinstance(X, Parts):
-        return PoolView.in_parts(X, settings, X.columns)
+    pool = source.problem.pool.rows
+    if rows is None and isinstance(pool, Parts):
+        return PoolView.in_parts(pool, settings, pool.columns)
     return PoolView(_raw_rows(source, rows), settings)
 
 
@@ -193,9 +193,9 @@ def _raw_rows(source: Session | Campaign, rows: Any) -> Any:
                 f"The rows to show must be those of the pool, {expected} of them, but there are {len(table)}; give one for each."
             )
         return table
-    X = source.problem.pool.X
-    if isinstance(X, Frame):
-        return read_table(X.native, None)
-    if hasattr(X, "tocsr"):
+    pool = source.problem.pool.rows
+    if isinstance(pool, Frame):
+        return read_table(pool.native, None)
+    if pool.is_sparse:
         raise InvalidInput("Sparse features cannot be read by people; give the rows to show (rows=).")
-    return pa.table(dict(zip(source.settings["features"], X.T, strict=True)))
+    return pa.table(dict(zip(source.settings["features"], pool.to_matrix().T, strict=True)))

@@ -20,6 +20,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, new_settings
 from observal.methods import AutoVC, Method
+from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.method import check_method
@@ -93,7 +94,7 @@ class Session(Labelling[MemoryJournal]):
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
         objective: Any = "error",
-        executor: Any = None,
+        executor: ExecutorLike = None,
     ) -> None:
         method = AutoVC() if method is None else check_method(method)
         problem = Problem(logged, pool).for_method(method).using(executor)
@@ -183,7 +184,7 @@ def run(
     tolerance: float | None = TOLERANCE,
     width: float | None = None,
     objective: Any = "error",
-    executor: Any = None,
+    executor: ExecutorLike = None,
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.feature_values import scaled_ranks, sidak
 from observal.parquet.vectors import pieces
+from observal.problem.rows import Matrix, Rows, as_rows, is_sparse
 from observal.problem.words import count, listed, number, p_value, percent
 
 MOST_BINS = 10
@@ -140,7 +141,7 @@ def check_calibration(
     propensity: Floats,
     revealed: Bools,
     labelled_only: bool = False,
-    X: Any = None,
+    X: Matrix | Rows | None = None,
     names: Sequence[str] = (),
     rng: np.random.Generator | None = None,
 ) -> Calibration:
@@ -209,7 +210,12 @@ def check_calibration(
 
 
 def _test_features(
-    q: Floats, is_revealed: Bools, X: Any, uncertain: Bools, names: Sequence[str], rng: np.random.Generator | None
+    q: Floats,
+    is_revealed: Bools,
+    X: Matrix | Rows | None,
+    uncertain: Bools,
+    names: Sequence[str],
+    rng: np.random.Generator | None,
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
     """Return the smallest p-value of the features' score tests, and the features that tell most.
 
@@ -223,7 +229,7 @@ def _test_features(
         q, is_revealed, positions = q[rows], is_revealed[rows], positions[rows]
     from scipy.special import ndtr
 
-    z = feature_scores(X[positions], is_revealed - q, q * (1.0 - q))
+    z = feature_scores(as_rows(X).take(positions), is_revealed - q, q * (1.0 - q))
     tested = np.isfinite(z)
     if not tested.any():
         return 1.0, ()
@@ -234,7 +240,7 @@ def _test_features(
     return float(p.min()), tuple((str(names[k]), float(z[k])) for k, part in pairs if part < SUSPICIOUS)
 
 
-def feature_scores(X: Any, residual: Floats, variance: Floats) -> Floats:
+def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
     """Return the score statistic of each feature, about standard normal if the residuals have mean 0; NaN if it has no spread.
 
     Parameters
@@ -252,7 +258,8 @@ def feature_scores(X: Any, residual: Floats, variance: Floats) -> Floats:
     True
     """
     R = scaled_ranks(X)
-    spread = np.asarray((R.multiply(R) if hasattr(R, "multiply") else R**2).T @ variance).ravel()
+    squares = R.multiply(R) if is_sparse(R) else R**2
+    spread = np.asarray(squares.T @ variance).ravel()
     score = np.asarray(R.T @ residual).ravel()
     return np.where(spread >= LEAST_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
 

@@ -23,6 +23,7 @@ from observal.errors import InvalidInput
 from observal.paper.weights import plain_importance
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
+from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 from observal.threads import one_thread
 
@@ -278,7 +279,7 @@ def diagnose(
         n_logged_rows = total if isfinite(total) else n_logged_rows
     weights = summarise_weights(problem, n_logged_rows, labelled_only)
     rows = _sample_labels(logged, weights.clip, for_fit)
-    X, codes = standardise(logged.X[rows]), logged.codes[rows]
+    X, codes = standardise(logged.rows.take(rows)), logged.codes[rows]
     importance = plain_importance(logged.propensity[rows])
     with one_thread():  # many small fits: threads that wait for each other only slow them down
         drift = find_drift(problem, names, for_drift, labelled_only)
@@ -295,7 +296,9 @@ def diagnose(
             pool, n_logged_rows, logged.propensity, expected, names, for_tree, date_features, percent_features
         ),
         weights=weights,
-        calibration=check_calibration(logged.propensity, logged.revealed, labelled_only, logged.X, names, for_scores),
+        calibration=check_calibration(
+            logged.propensity, logged.revealed, labelled_only, logged.rows, names, for_scores
+        ),
         drift=drift,
         confounding=error_range,
         labels_needed=needed,
@@ -349,7 +352,7 @@ def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) ->
 
 
 def _confound(
-    logged: LoggedData, rows: Ints, X: Any, strengths: Sequence[float], rng: np.random.Generator
+    logged: LoggedData, rows: Ints, X: Matrix, strengths: Sequence[float], rng: np.random.Generator
 ) -> Confounding:
     """Return how far hidden confounding of each strength would move the error out of fold of these rows."""
     if rows.size < LEAST_LABELS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from observal.diagnosis.feature_values import (
     standardised_difference,
 )
 from observal.problem.problem import Problem
+from observal.problem.rows import Matrix
 from observal.problem.words import listed, p_value
 
 MOST_ROWS = 20_000  # of the log and of the pool
@@ -132,7 +132,7 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
     from_pool = candidates[sample_rows(candidates.size, MOST_ROWS, rng)]
     if min(from_log.size, from_pool.size) < LEAST_ROWS or logged.X.shape[1] == 0:
         return Drift(False)
-    X = problem.take(problem.rows(from_log, from_pool))
+    X = problem.take(problem.positions(from_log, from_pool))
     is_pool = np.arange(X.shape[0]) >= from_log.size
     part = np.concatenate(
         [sample_rows(from_log.size, TREE_ROWS, rng), from_log.size + sample_rows(from_pool.size, TREE_ROWS, rng)]
@@ -147,7 +147,7 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
     return Drift(True, auc, min(1.0, 2.0 * min(by_trees, by_features)), differences, int(X.shape[0]))
 
 
-def _tell_apart(X: Any, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
+def _tell_apart(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
     """Return the mean AUC of two halves, each judged by trees grown on the other, and a p-value."""
     import lightgbm
     from scipy.stats import mannwhitneyu
@@ -225,7 +225,7 @@ def strong_shift(problem: Problem) -> tuple[int, float] | None:
         return None
     rng = np.random.default_rng(0)
     parts = [rng.permutation(size)[:QUICK_ROWS] for size in (len(problem.logged), len(problem.pool))]
-    X = problem.take_for_ranks(problem.rows(*parts))
+    X = problem.take_for_ranks(problem.positions(*parts))
     is_pool = np.arange(X.shape[0]) >= parts[0].size
     difference = standardised_difference(scaled_ranks(X), is_pool)
     largest = int(np.argmax(np.abs(difference)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.problem.rows import Matrix, is_sparse, to_dense
 
 MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
 
@@ -25,20 +24,14 @@ def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
     return np.sort(rng.choice(n_rows, most, replace=False))
 
 
-def dense(X: Any, columns: Ints) -> Floats:
+def dense(X: Matrix, columns: Ints) -> Floats:
     """Return chosen columns as a dense float64 array."""
-    part = X[:, columns]
-    return np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
+    return np.asarray(to_dense(X[:, columns]), dtype=np.float64)
 
 
-def column_of(X: Any, column: int) -> Floats:
-    """Return one feature of all rows as a dense array."""
-    return dense(X, np.array([column])).ravel()
-
-
-def scale_to_one(X: Any) -> Any:
+def scale_to_one(X: Matrix) -> Matrix:
     """Return the features divided by their largest absolute values, so that sums and squares cannot overflow."""
-    if hasattr(X, "tocsr"):
+    if is_sparse(X):
         X = X.astype(np.float64).copy()
         largest = np.zeros(X.shape[1])
         np.maximum.at(largest, X.indices, np.abs(X.data))
@@ -49,7 +42,7 @@ def scale_to_one(X: Any) -> Any:
     return X / np.where(largest > 0.0, largest, 1.0)
 
 
-def standardise(X: Any) -> Any:
+def standardise(X: Matrix) -> Matrix:
     """Return features of mean 0 and spread 1, constant ones as 0; sparse ones keep their zeros.
 
     Examples
@@ -61,7 +54,7 @@ def standardise(X: Any) -> Any:
     Z = scale_to_one(X)
     if Z.shape[0] == 0:
         return Z
-    if hasattr(Z, "tocsr"):
+    if is_sparse(Z):
         root = np.sqrt(np.bincount(Z.indices, weights=Z.data**2, minlength=Z.shape[1]) / max(1, Z.shape[0]))
         Z.data = Z.data / np.where(root > 0.0, root, 1.0)[Z.indices]
         return Z
@@ -70,7 +63,7 @@ def standardise(X: Any) -> Any:
     return np.where(spread > 1e-12, Z, 0.0) / np.where(spread > 1e-12, spread, 1.0)
 
 
-def standardised_difference(X: Any, group: Bools) -> Floats:
+def standardised_difference(X: Matrix, group: Bools) -> Floats:
     """Return how far the mean of each feature inside the group is from that outside, in spreads within the two.
 
     Both groups have rows. A feature that is constant in each group is measured in spreads of all rows.
@@ -89,9 +82,9 @@ def standardised_difference(X: Any, group: Bools) -> Floats:
     return np.where(scale > 1e-9, mean_in - mean_out, 0.0) / np.where(scale > 1e-9, scale, 1.0)
 
 
-def _moments(Z: Any) -> tuple[Floats, Floats]:
+def _moments(Z: Matrix) -> tuple[Floats, Floats]:
     """Return the mean and the variance of each feature."""
-    if not hasattr(Z, "tocsr"):
+    if not is_sparse(Z):
         return Z.mean(axis=0), Z.var(axis=0)
     n_rows = Z.shape[0]
     mean = np.bincount(Z.indices, weights=Z.data, minlength=Z.shape[1]) / n_rows
@@ -99,7 +92,7 @@ def _moments(Z: Any) -> tuple[Floats, Floats]:
     return mean, np.maximum(square - mean**2, 0.0)
 
 
-def choose_columns(X: Any, group: Bools) -> Ints:
+def choose_columns(X: Matrix, group: Bools) -> Ints:
     """Return the columns whose means differ most between the group and the rest, in order; all if there are few."""
     if X.shape[1] <= MOST_COLUMNS:
         return np.arange(X.shape[1])
@@ -126,7 +119,7 @@ def rank_columns(X: Floats) -> tuple[Floats, list[Floats]]:
     return ranks, distinct
 
 
-def scaled_ranks(X: Any) -> Any:
+def scaled_ranks(X: Matrix) -> Matrix:
     """Return each feature's ranks, ties in the middle, moved to mean 0 within −1 to 1; sparse features keep their zeros.
 
     Examples
@@ -135,12 +128,13 @@ def scaled_ranks(X: Any) -> Any:
     >>> scaled_ranks(np.array([[1e300], [-2.0], [5.0]])).ravel().tolist()
     [1.0, -1.0, 0.0]
     """
-    if hasattr(X, "tocsr"):
+    if is_sparse(X):
         return scale_to_one(X)
     from scipy.stats import rankdata
 
-    ranks = rankdata(np.asarray(X, dtype=np.float64), axis=0)
-    return (ranks - (ranks.shape[0] + 1.0) / 2.0) * (2.0 / max(1, ranks.shape[0] - 1))
+    ranks: Floats = rankdata(np.asarray(X, dtype=np.float64), axis=0)
+    n_rows: int = ranks.shape[0]
+    return (ranks - (n_rows + 1.0) / 2.0) * (2.0 / max(1, n_rows - 1))
 
 
 def sidak(p: Floats | float, n_tests: int) -> Floats:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.learners.folds import random_ranks
+from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 
 FOLDS = 5
@@ -25,7 +26,7 @@ Known = Literal["estimated", "cannot tell", "no target"]
 
 
 def mistakes_out_of_fold(
-    X: Any, codes: Ints, weights: Floats, rng: np.random.Generator, train_share: float = 1.0
+    X: Matrix, codes: Ints, weights: Floats, rng: np.random.Generator, train_share: float = 1.0
 ) -> tuple[Bools, int]:
     """Return which rows a weighted logistic regression gets wrong when it has not seen them, and how many it was fitted on.
 
@@ -66,7 +67,7 @@ def mistakes_out_of_fold(
     return wrong, fitted_on
 
 
-def _predict(X: Any, codes: Ints, weights: Floats, train: Ints, test: Ints) -> Ints:
+def _predict(X: Matrix, codes: Ints, weights: Floats, train: Ints, test: Ints) -> Ints:
     """Return the classes that a fit on the training rows gives to the test rows."""
     import warnings
 
@@ -141,7 +142,9 @@ def _rounded(labels: float) -> str:
     return number(float(f"{labels:.1e}"))
 
 
-def labels_needed(X: Any, codes: Ints, weights: Floats, target: float | None, rng: np.random.Generator) -> LabelsNeeded:
+def labels_needed(
+    X: Matrix, codes: Ints, weights: Floats, target: float | None, rng: np.random.Generator
+) -> LabelsNeeded:
     """Extrapolate the learning curve of a weighted logistic regression to a target error.
 
     The error out of fold is measured with an eighth to all of the labels, and ``a + b·n^(−c)`` with a, b ≥ 0 and c in
@@ -199,7 +202,7 @@ def labels_needed(X: Any, codes: Ints, weights: Floats, target: float | None, rn
     return LabelsNeeded("estimated", target, float(needed), float(min(low, needed)), top, "", curve, float(best))
 
 
-def _measure_curve(X: Any, codes: Ints, weights: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _measure_curve(X: Matrix, codes: Ints, weights: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return the training sizes, and for each of them how often each row was judged wrongly, sizes × rows."""
     sizes, mistakes = np.zeros(SHARES.size), np.zeros((SHARES.size, codes.size))
     for i, share in enumerate(SHARES):

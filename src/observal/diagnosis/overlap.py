@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.diagnosis.feature_values import choose_columns, column_of, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import choose_columns, dense, rank_columns, sample_rows
 from observal.problem.data import Pool
+from observal.problem.rows import Rows
 from observal.problem.words import count, day_words, exact, exact_percent, number, percent
 
 MOST_ROWS = 20_000  # pool rows that the tree is grown on
@@ -204,7 +204,7 @@ def find_overlap(
     threshold = min(1.0 / rows_alike, _enough_from(logged, expected))
     barely = pool.propensity < threshold
     share = float(barely.mean())
-    regions = _regions(pool.X, barely, names, rng, dates, percents) if 0.0 < share < 1.0 else ()
+    regions = _regions(pool.rows, barely, names, rng, dates, percents) if 0.0 < share < 1.0 else ()
     return Overlap(rows_alike, threshold, share, float(np.mean(pool.propensity == 0.0)), regions)
 
 
@@ -216,7 +216,7 @@ def _enough_from(logged: Floats, expected: Floats) -> float:
 
 
 def _regions(
-    X: Any,
+    pool: Rows,
     barely: Bools,
     names: Sequence[str],
     rng: np.random.Generator,
@@ -226,12 +226,13 @@ def _regions(
     """Return the regions that hold most of the barely covered rows, found by a small decision tree."""
     from sklearn.tree import DecisionTreeClassifier
 
-    rows = sample_rows(X.shape[0], MOST_ROWS, rng)
+    rows = sample_rows(len(pool), MOST_ROWS, rng)
     target = barely[rows]
-    if X.shape[1] == 0 or target.all() or not target.any():
+    if pool.shape[1] == 0 or target.all() or not target.any():
         return ()
-    columns = choose_columns(X[rows], target)
-    ranks, distinct = rank_columns(dense(X[rows], columns))
+    X = pool.take(rows)
+    columns = choose_columns(X, target)
+    ranks, distinct = rank_columns(dense(X, columns))
     tree = DecisionTreeClassifier(
         max_depth=DEPTH, min_samples_leaf=max(1, rows.size // 100), min_impurity_decrease=1e-4, random_state=0
     )
@@ -258,7 +259,7 @@ def _regions(
         descend(right, {**path, place: condition.narrowed(low=at)})
 
     descend(0, {})
-    regions = [_measure(X, barely, conditions) for conditions in rules]
+    regions = [_measure(pool, barely, conditions) for conditions in rules]
     regions.sort(key=lambda region: -region.share * region.barely)
     least = PART * float(barely.mean())
     return tuple(region for region in regions if region.share * region.barely >= least)[:MOST_REGIONS]
@@ -270,11 +271,11 @@ def _stands_out(density: float, overall: float) -> bool:
     return doubled_odds and density >= min(0.5, 5.0 * overall)
 
 
-def _measure(X: Any, barely: Bools, conditions: tuple[Condition, ...]) -> Region:
+def _measure(pool: Rows, barely: Bools, conditions: tuple[Condition, ...]) -> Region:
     """Return a region with its shares of the whole pool."""
     inside = np.ones(barely.size, dtype=bool)
     for condition in conditions:
-        values = column_of(X, condition.column)
+        values = pool.column(condition.column)
         inside &= (values > condition.low) & (values <= condition.high)
     return Region(conditions, float(inside.mean()), float(barely[inside].mean()) if inside.any() else 0.0)
 

@@ -20,18 +20,17 @@ from observal.checks import (
     Bools,
     Floats,
     Ints,
-    check_features,
     check_number,
     check_propensity,
     check_range,
     check_whole,
     frozen,
     sealed,
-    stack_rows,
 )
 from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
 from observal.learners.folds import sklearn_folds
 from observal.problem.data import LoggedData, Pool
+from observal.problem.rows import Features, Matrix, Rows, count_rows, is_sparse, read_rows, stack_rows
 from observal.threads import one_thread
 
 __all__ = [
@@ -98,7 +97,7 @@ class PolicyModel(Protocol):
         """Return the chance of each class for each row."""
 
 
-def from_policy(policy: PolicyModel | Callable[[Any], ArrayLike], X: Any, revealed: object = None) -> Floats:
+def from_policy(policy: PolicyModel | Callable[[Any], ArrayLike], X: Features, revealed: object = None) -> Floats:
     """Return the propensity of each row from the policy that revealed the labels.
 
     Parameters
@@ -118,7 +117,7 @@ def from_policy(policy: PolicyModel | Callable[[Any], ArrayLike], X: Any, reveal
     >>> from_policy(lambda X: np.where(X[:, 0] > 0, 0.9, 0.1), np.array([[1.0], [-1.0]])).tolist()
     [0.9, 0.1]
     """
-    n_rows = len(X) if isinstance(X, Sequence) else X.shape[0]
+    n_rows = count_rows(X)
     if isinstance(policy, PolicyModel):
         column = _revealed_column(policy, True if revealed is None else revealed)
         return check_propensity(np.asarray(policy.predict_proba(X))[:, column], n_rows, "The policy's answer")
@@ -287,7 +286,13 @@ class EstimatedPropensity:
 
 
 def estimate(
-    X: Any, revealed: ArrayLike, X_pool: Any = None, *, method: str = "auto", folds: int = 5, random_state: int = 0
+    X: Features,
+    revealed: ArrayLike,
+    X_pool: Features | None = None,
+    *,
+    method: str = "auto",
+    folds: int = 5,
+    random_state: int = 0,
 ) -> EstimatedPropensity:
     """Estimate the chance that each row's label was revealed, from the rows where it was and was not.
 
@@ -319,22 +324,22 @@ def estimate(
     >>> bool(abs(estimated.logged.mean() - 0.3) < 0.1)
     True
     """
-    X = check_features(X, "The log's features")
-    X_pool = None if X_pool is None else check_features(X_pool, "The pool's features")
+    rows = read_rows(X, "The log's features")
+    pool_rows = None if X_pool is None else read_rows(X_pool, "The pool's features")
     check_whole(random_state, "random_state", 0)
-    is_revealed = _check_revealed(revealed, X.shape[0], folds)
+    is_revealed = _check_revealed(revealed, len(rows), folds)
     if method not in ("auto", "constant", *_MODELS):
         raise InvalidInput(
             f"`method` must be auto, logistic, boosting or constant, but is {method!r}; choose one of them."
         )
-    if method == "boosting" and hasattr(X, "tocsr"):
+    if method == "boosting" and rows.is_sparse:
         raise InvalidInput("Boosted trees need dense features, but the log's are sparse; use method='logistic'.")
     parts = list(sklearn_folds(folds, random_state).split(np.zeros(is_revealed.size), is_revealed))
-    models = [name for name in _MODELS if method in ("auto", name) and not (name == "boosting" and hasattr(X, "tocsr"))]
+    models = [name for name in _MODELS if method in ("auto", name) and not (name == "boosting" and rows.is_sparse)]
     import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
 
     with one_thread():  # on a busy machine, threads that wait for each other are slower by a factor of 100
-        logged, pool = _cross_fit(X, is_revealed, parts, X_pool, models, random_state)
+        logged, pool = _cross_fit(rows, is_revealed, parts, pool_rows, models, random_state)
     losses = {name: _log_losses(chances, is_revealed) for name, chances in logged.items()}
     eligible = [name for name in losses if name != _CONSTANT or method in ("auto", "constant")]
     best = min(eligible, key=lambda name: float(losses[name].mean()))
@@ -389,19 +394,25 @@ def _check_revealed(revealed: ArrayLike, n_rows: int, folds: int) -> Bools:
 
 
 def _cross_fit(
-    X: Any, is_revealed: Bools, parts: list[tuple[Ints, Ints]], X_pool: Any, models: list[str], random_state: int
+    rows: Rows,
+    is_revealed: Bools,
+    parts: list[tuple[Ints, Ints]],
+    pool_rows: Rows | None,
+    models: list[str],
+    random_state: int,
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return, for each candidate, chances of the logged rows out of fold and of the pool rows on average."""
     rng = np.random.default_rng(random_state)
     logged: dict[str, Floats] = {}
     pool: dict[str, Floats] = {}
+    X_pool = None if pool_rows is None else pool_rows.to_matrix()
     for train, held_out in parts:
         fit_rows = np.sort(rng.permutation(train)[:_MOST_TRAINING_ROWS])
         predictors: dict[str, Predictor] = {_CONSTANT: _constant(float(is_revealed[train].mean()))}
         for model in models:
-            predictors |= _fit_calibrated(model, X[fit_rows], is_revealed[fit_rows], random_state)
+            predictors |= _fit_calibrated(model, rows.take(fit_rows), is_revealed[fit_rows], random_state)
         for name, predict in predictors.items():
-            logged.setdefault(name, np.empty(is_revealed.size))[held_out] = predict(X[held_out])
+            logged.setdefault(name, np.empty(is_revealed.size))[held_out] = predict(rows.take(held_out))
             if X_pool is not None:
                 pool[name] = pool.get(name, 0.0) + predict(X_pool) / len(parts)
     return logged, pool
@@ -411,14 +422,14 @@ def _constant(chance: float) -> Predictor:
     return lambda X: np.full(X.shape[0], chance)
 
 
-def _fit_calibrated(model: str, X: Any, is_revealed: Bools, random_state: int) -> dict[str, Predictor]:
+def _fit_calibrated(model: str, X: Matrix, is_revealed: Bools, random_state: int) -> dict[str, Predictor]:
     """Fit a model, and both calibrations on scores that come from fits which had not seen their rows."""
     from sklearn.base import clone
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
 
-    estimator = _model(model, hasattr(X, "tocsr"), random_state)
+    estimator = _model(model, is_sparse(X), random_state)
     inner = sklearn_folds(_INNER_FOLDS, random_state)
     scores = cross_val_predict(estimator, X, is_revealed, cv=inner, method="decision_function")
     fitted = clone(estimator).fit(X, is_revealed)
@@ -614,7 +625,7 @@ def _append(labelled: LoggedData, pool: Pool, positions: NDArray[Any]) -> Logged
     if (labelled.cost is None) != (pool.cost is None):
         raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
     return LoggedData(
-        stack_rows(labelled.X, pool.X[positions]),
+        stack_rows(labelled.rows.to_matrix(), pool.rows.take(positions)),
         labels,
         np.concatenate([labelled.propensity, pool.propensity[positions]]),
         _derived_ids(labelled.ids, pool.ids, positions.size),

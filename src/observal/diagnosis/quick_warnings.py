@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from shlex import quote
-from typing import Any
 
 import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.diagnosis.calibration_check import check_calibration
-from observal.diagnosis.feature_values import column_of, sample_rows
+from observal.diagnosis.feature_values import sample_rows
 from observal.intervals.measures import right_side
-from observal.parquet import Parts
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
+from observal.problem.rows import Rows, column_of, to_dense
 from observal.problem.words import count
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
@@ -75,11 +74,11 @@ def _check_propensities(logged: LoggedData) -> list[str]:
 
 def _find_leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
     """Return a warning for each column of the table that tells the classes apart on its own."""
-    rows = _sample(logged.X, np.flatnonzero(logged.revealed))
+    rows = _sample(logged.rows, np.flatnonzero(logged.revealed))
     codes, n_classes = logged.codes[rows], len(logged.classes)
     if len(rows) < 2 or np.sort(np.bincount(codes, minlength=2))[-2] < LEAST_OF_CLASS:
         return []
-    X, sentences = logged.X[rows], []
+    X, sentences = logged.rows.take(rows), []
     for source in dict.fromkeys(sources):
         columns = [k for k, name in enumerate(sources) if name == source]
         values = [column_of(X, column) for column in columns]
@@ -146,9 +145,9 @@ def _mean_accuracy(guess: Ints, codes: Ints) -> float:
 
 def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> list[str]:
     """Return a warning for each feature with a different whole number in every row."""
-    if hasattr(problem.logged.X, "tocsr") or problem.n_rows < LEAST_DISTINCT:
+    if problem.logged.rows.is_sparse or problem.n_rows < LEAST_DISTINCT:
         return []
-    X = problem.take(problem.rows(*(_sample(block) for block in problem.blocks())))
+    X = to_dense(problem.take(problem.positions(*(_sample(rows) for rows in problem.blocks()))))
     sentences = []
     for column, name in enumerate(names):
         values = X[:, column]
@@ -159,17 +158,10 @@ def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> l
     return _shorten(sentences)
 
 
-def _sample(X: Any, rows: Ints | None = None) -> Ints:
-    """Return a sample of these rows, by default of all; if rows stay in files, of a few parts."""
-    if isinstance(X, Parts) and len(X.parts) > MOST_PARTS:
-        parts = np.linspace(0, len(X.parts) - 1, MOST_PARTS).astype(np.int64)
-        if rows is None:
-            rows = np.concatenate([np.arange(X.edges[k], X.edges[k + 1]) for k in parts])
-        else:
-            rows = rows[np.isin(np.searchsorted(X.edges, rows, side="right") - 1, parts)]
-    elif rows is None:
-        rows = np.arange(X.shape[0])
-    return rows[sample_rows(rows.size, MOST_ROWS, np.random.default_rng(0))]
+def _sample(rows: Rows, positions: Ints | None = None) -> Ints:
+    """Return a sample of these positions, by default of all; if rows stay in files, from a few parts."""
+    near = rows.near(positions, MOST_PARTS)
+    return near[sample_rows(near.size, MOST_ROWS, np.random.default_rng(0))]
 
 
 def _shorten(sentences: list[str]) -> list[str]:

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
 from observal.paper.weights import practical_clip_threshold
-from observal.parquet.ranks import quantiles
-from observal.parquet.vectors import pieces, pieces_of
+from observal.parquet.vectors import pieces, pieces_of, quantiles
 from observal.problem.plan import ASKED, Answers, Plan
 from observal.problem.problem import Problem
 from observal.problem.result import Round

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats
+from observal.problem.rows import Features
 
 TOLERANCE = 0.002
 """By default: 0.2 points."""
@@ -32,7 +33,7 @@ LEAST_GAIN = 0.09
 """The least mean gain of rows whose class changed, unless chances are calibrated: 0.545 − 0.455."""
 
 
-def chances_of(estimator: Any, X: Any) -> Floats:
+def chances_of(estimator: Any, X: Features) -> Floats:
     """Return the chance of each class; a classifier that has none is taken to be three quarters sure of what it says.
 
     Examples

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, Ints
 from observal.intervals.cells import Cells, make_cells
@@ -22,6 +22,7 @@ from observal.intervals.state import PoolState, rows_for_cells, taken_rows
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.objectives import BALANCED, costs_of, measure_of, target_of
 from observal.problem.problem import Problem
+from observal.problem.rows import Features
 
 THRESHOLD_ROWS = (
     20_000  # of log and pool that are sorted into cells: a threshold needs them less exactly than an interval
@@ -169,20 +170,20 @@ class ThresholdClassifier:
         classes: NDArray[Any] = self.estimator.classes_
         return classes
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the chance of each class."""
         chances: Floats = self.estimator.predict_proba(X)
         return chances
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""
         return np.asarray(self.classes_[(self.predict_proba(X)[:, 1] >= self.threshold).astype(np.intp)])
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Features, y: ArrayLike) -> float:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def leaning_proba(self, X: Any) -> Floats:
+    def leaning_proba(self, X: Features) -> Floats:
         """Return chances with the odds multiplied so that the threshold becomes ½."""
         from observal.learners.blend import leaning
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from observal.errors import InvalidInput
+from observal.parquet import ExecutorLike
 from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def load_tables(
     random_state: int,
     shown: tuple[Any, Any, Any],
     in_place: bool | None,
-    executor: Any,
+    executor: ExecutorLike,
 ) -> CampaignTables:
     """Read a campaign's tables, or leave them in place if they are large and allow it.
 
@@ -68,7 +69,7 @@ def load_tables(
     return _copied(logs, pool, roles, given, shown, chosen, estimated)
 
 
-def _in_place(log: Any, pool: Any, roles: TableRoles, executor: Any, chosen: dict[str, Any]) -> CampaignTables:
+def _in_place(log: Any, pool: Any, roles: TableRoles, executor: ExecutorLike, chosen: dict[str, Any]) -> CampaignTables:
     from observal.tables.load_in_place import load_in_place
 
     here = load_in_place(log, pool, roles, executor=executor, **chosen)

@@ -32,7 +32,7 @@ from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
 from observal.journal.settings import check_annotator, observal_version
 from observal.journal.status import why_ahead, why_nothing
-from observal.parquet.executors import executor_of
+from observal.parquet.executors import ExecutorLike, executor_of
 from observal.problem.interval import Interval
 from observal.problem.plan import ACTION_NAMES, Plan, Stop
 from observal.problem.problem import Problem
@@ -98,11 +98,11 @@ class Engine(Generic[T]):
         What the journal's events add up to, as of the latest transaction.
     """
 
-    def __init__(self, journal: Journal[T], executor: object = None) -> None:
+    def __init__(self, journal: Journal[T], executor: ExecutorLike = None) -> None:
         self.journal = journal
         self.ledger = Ledger()
         self._replay: Replay | None = None
-        self._executor = executor
+        self._executor: ExecutorLike = executor
 
     # -- transactions -------------------------------------------------------------------------------------------
 

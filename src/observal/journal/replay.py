@@ -281,8 +281,8 @@ class Replay:
         first, end = self.problem.counted
         if end - first > JUDGED_ROWS:
             drawn = np.random.default_rng(0).choice(end - first, JUDGED_ROWS, replace=False)
-            return self.problem.take(first + np.sort(drawn))
-        return self.problem.take(np.arange(first, end))
+            return self.problem.select(first + np.sort(drawn)).for_estimator()
+        return self.problem.select(np.arange(first, end)).for_estimator()
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.

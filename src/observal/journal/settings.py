@@ -13,7 +13,6 @@ from observal.checks import check_whole
 from observal.diagnosis.drift import strong_shift
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
-from observal.parquet import Parts
 from observal.problem.data import Pool
 from observal.problem.goals import Goals
 from observal.problem.method import check_method
@@ -87,9 +86,7 @@ def _feature_names(pool: Pool) -> list[str]:
     named = [] if pool.frame is None else [str(name) for name in pool.frame.names]
     if named and len(set(named)) == len(named):
         return named
-    if isinstance(pool.X, Parts) and pool.X.decode is None:
-        return list(pool.X.columns)
-    return [f"x{k}" for k in range(pool.X.shape[1])]
+    return pool.rows.feature_names
 
 
 def _population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:

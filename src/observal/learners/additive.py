@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from observal.learners.calibration import softmax
 from observal.learners.kernel import best_ridge, fit_to_targets
 from observal.learners.labelled import Fitted, Labelled
 from observal.learners.population import Population
+from observal.problem.rows import to_dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,15 +132,15 @@ class AdditiveChances:
 
 def fit_additive(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
     """Fit the additive learner; `tuned` is its ridge, chosen by leaving rows out where not given."""
-    bends = Bends.of(population.sample)
+    bends = Bends.of(to_dense(population.sample))
 
-    def design(Z: Any) -> Floats:
+    def design(Z: Floats) -> Floats:
         return np.column_stack([Z, CURVE * bends(Z), np.full(len(Z), CONSTANT)])
 
     if not tuned:
         some = labelled.some()
-        tuned = (best_ridge([design(some.rows)], some, LINEAR_RIDGES)[1],)
-    coef, shift, out_of_fold = fit_to_targets(design(labelled.rows), labelled, tuned[0])
+        tuned = (best_ridge([design(some.dense)], some, LINEAR_RIDGES)[1],)
+    coef, shift, out_of_fold = fit_to_targets(design(labelled.dense), labelled, tuned[0])
     n_features, n_curved = labelled.rows.shape[1], bends.features.size
     values = CURVE * coef[n_features:-1].reshape(n_curved, BENDS, labelled.n_classes).transpose(1, 0, 2)
     for i, count in enumerate(bends.count):

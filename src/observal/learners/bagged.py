@@ -57,7 +57,7 @@ def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, 
     import lightgbm
 
     view, parts = population.view, {}
-    rows = np.asarray(labelled.rows, dtype=np.float32) if view is None else view(labelled.rows)
+    rows = np.asarray(labelled.rows, dtype=np.float32) if view is None else view(labelled.dense)
     native = {} if view is None else CATEGORIES
     for fold, kept, _ in labelled.splits():
         classes, own = np.unique(labelled.codes[kept], return_inverse=True)

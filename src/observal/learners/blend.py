@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats, Ints, rows_to_predict
+from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.additive import AdditiveChances, fit_additive
 from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
@@ -27,7 +27,7 @@ from observal.learners.labelled import Fitted, Labelled
 from observal.learners.linear import fit_linear
 from observal.learners.population import Population
 from observal.learners.trees import TreeChances
-from observal.parquet import collect
+from observal.problem.rows import Features, Matrix, rows_to_predict
 from observal.threads import cores, one_thread
 
 FITTERS: dict[str, Callable[..., Fitted | None]] = {
@@ -96,23 +96,23 @@ class Blend:
         """Whether all labels were the same, so that it says the same of every row."""
         return self.names == (ONE_CLASS,)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the chance of each class."""
         return self._in_blocks(X, self._chances)[0]
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Features, y: ArrayLike) -> float:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def judge(self, X: Any, odds: float = 1.0) -> Judged:
+    def judge(self, X: Features, odds: float = 1.0) -> Judged:
         """Return what it says of each row, and how much its learners differ; see :meth:`judge_block`."""
         return Judged(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
 
-    def judge_block(self, block: Any, odds: float = 1.0) -> Judged:
+    def judge_block(self, block: Matrix, odds: float = 1.0) -> Judged:
         """Return what it says of a block of rows that were checked.
 
         `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
@@ -126,14 +126,14 @@ class Blend:
         right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
         return Judged(codes, margins, 1.0 - right, self.theta @ others)
 
-    def _chances(self, block: Any) -> tuple[NDArray[Any], ...]:
+    def _chances(self, block: Matrix) -> tuple[NDArray[Any], ...]:
         Z = self.feature_map(block)
         mixed = sum(weight * bounded(member(Z)) for weight, member in zip(self.theta, self.members, strict=True))
         return (np.asarray(mixed),)
 
-    def _in_blocks(self, X: Any, function: Callable[[Any], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+    def _in_blocks(self, X: Features, function: Callable[[Matrix], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
         """Return the columns that a function makes of rows, a block at a time and several at once."""
-        return collect(function, rows_to_predict(X, self.n_features))
+        return rows_to_predict(X, self.n_features).collect(function)
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -255,7 +255,7 @@ def _is_pair(one: Any) -> bool:
 
 def fit_blend(
     population: Population,
-    X: Any,
+    X: Matrix,
     codes: Ints,
     weights: Floats,
     classes: NDArray[Any],

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
-from observal.parquet import collect, map_blocks
+from observal.problem.rows import Matrix, Rows, Sparse, as_rows, is_sparse, to_dense
 
 Expansion = Literal["linear", "splines", "fourier"]
 N_FOURIER = 200
@@ -49,7 +50,7 @@ class FeatureMap:
     transformers: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, *blocks: Any, expansion: Expansion = "linear", random_state: int = 0) -> Self:
+    def of(cls, *parts: Matrix | Rows, expansion: Expansion = "linear", random_state: int = 0) -> Self:
         """Make a map for blocks of rows, such as log and pool, taken together.
 
         Examples
@@ -63,15 +64,18 @@ class FeatureMap:
         """
         if expansion not in get_args(Expansion):
             raise InvalidInput(f"features must be one of {get_args(Expansion)}, but is {expansion!r}.")
-        n_rows = sum(block.shape[0] for block in blocks)
-        if any(hasattr(block, "tocsr") for block in blocks):
+        blocks = [as_rows(part) for part in parts]
+        n_rows = sum(len(block) for block in blocks)
+        if any(block.is_sparse for block in blocks):
             if expansion != "linear":
                 raise InvalidInput(f"Sparse rows can only be used as they are, but features is {expansion!r}.")
-            squares = sum(np.asarray(_sparse(block).power(2).sum(axis=0)).ravel() for block in blocks) / n_rows
+            sums = [np.asarray(_sparse(block.to_matrix()).power(2).sum(axis=0)).ravel() for block in blocks]
+            squares = np.asarray(sum(sums)) / n_rows
             nowhere = np.full(squares.size, np.inf)
             return cls(np.zeros(squares.size), np.sqrt(np.where(squares > 0, squares, 1.0)), -nowhere, nowhere)
-        some = np.concatenate([block[:: 1 + n_rows // ROWS_FOR_KNOTS] for block in blocks]).astype(np.float64)
-        some = np.clip(some, -LARGEST_VALUE, LARGEST_VALUE)
+        step = 1 + n_rows // ROWS_FOR_KNOTS
+        some = np.concatenate([to_dense(block.take(np.arange(0, len(block), step))) for block in blocks])
+        some = np.clip(some.astype(np.float64), -LARGEST_VALUE, LARGEST_VALUE)
         low, middle, high = np.quantile(some, [0.001, 0.5, 0.999], axis=0)
         reach = np.where(high > low, OUTLIER_REACH * (high - low), np.inf)
         low, high = np.maximum(low - reach, -LARGEST_VALUE), np.minimum(high + reach, LARGEST_VALUE)
@@ -91,9 +95,18 @@ class FeatureMap:
             made = RBFSampler(gamma=0.5 / mean.size, n_components=N_FOURIER, random_state=random_state)
         return cls(mean, scale, low, high, (made.fit(standard),))
 
-    def __call__(self, X: Any) -> Any:
+    @overload
+    def __call__(self, X: NDArray[Any]) -> Floats: ...
+
+    @overload
+    def __call__(self, X: Sparse) -> Sparse: ...
+
+    @overload
+    def __call__(self, X: Matrix) -> Matrix: ...
+
+    def __call__(self, X: Matrix) -> Matrix:
         """Return the rows as the linear model sees them."""
-        if hasattr(X, "tocsr"):
+        if is_sparse(X):
             return _sparse(X).multiply(1.0 / self.scale).tocsr()
         standard = np.clip(np.asarray(X, dtype=np.float64), self.low, self.high)
         standard -= self.mean
@@ -104,16 +117,16 @@ class FeatureMap:
             return self(self.mean[None, :])[:0]
         return np.hstack([standard, *(made.transform(standard) for made in self.transformers)])
 
-    def mapped(self, function: Callable[[Any], Floats], X: Any) -> Floats:
+    def mapped(self, function: Callable[[Any], Floats], X: Matrix | Rows) -> Floats:
         """Return what a function makes of rows as the linear model sees them, a block at a time: no copy of all is made."""
-        return collect(partial(_of_block, self, function), X)[0]
+        return as_rows(X).collect(partial(_of_block, self, function))[0]
 
 
-def _of_block(feature_map: FeatureMap, function: Callable[[Any], Floats], block: Any) -> tuple[Floats]:
+def _of_block(feature_map: FeatureMap, function: Callable[[Matrix], Floats], block: Matrix) -> tuple[Floats]:
     return (function(feature_map(block)),)
 
 
-def _sparse(block: Any) -> Any:
+def _sparse(block: Matrix) -> Sparse:
     """Return the rows as a csr_array, values of no sensible size cut."""
     from scipy.sparse import csr_array
 
@@ -125,11 +138,11 @@ def _sparse(block: Any) -> Any:
     return rows
 
 
-def _moments(blocks: Any, low: Floats, high: Floats, middle: Floats) -> tuple[Floats, Floats]:
+def _moments(blocks: Sequence[Rows], low: Floats, high: Floats, middle: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of cut features in one pass; sums around the median do not cancel."""
     count, total, squares = 0, np.zeros(middle.size), np.zeros(middle.size)
     for block in blocks:
-        for size, sums, sums_of_squares in map_blocks(partial(_sums, low=low, high=high, middle=middle), block):
+        for size, sums, sums_of_squares in block.map(partial(_sums, low=low, high=high, middle=middle)):
             count += size
             total += sums
             squares += sums_of_squares
@@ -137,6 +150,6 @@ def _moments(blocks: Any, low: Floats, high: Floats, middle: Floats) -> tuple[Fl
     return middle + shift, np.sqrt(np.maximum(squares / count - shift**2, 0.0))
 
 
-def _sums(block: Any, low: Floats, high: Floats, middle: Floats) -> tuple[int, Floats, Floats]:
+def _sums(block: NDArray[Any], low: Floats, high: Floats, middle: Floats) -> tuple[int, Floats, Floats]:
     away = np.clip(block.astype(np.float64), low, high) - middle
     return away.shape[0], away.sum(axis=0), np.square(away, out=away).sum(axis=0)

@@ -20,6 +20,7 @@ from observal.learners.blend_settings import CONSTANT, KERNEL_RIDGES, LEAST_LEFT
 from observal.learners.calibration import calibrate, softmax
 from observal.learners.labelled import Fitted, Labelled, targets
 from observal.learners.population import KernelMap, Population, Space, gaussian
+from observal.problem.rows import Matrix, is_sparse, to_dense, with_constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,18 +129,19 @@ class Spectrum:
     targets: Floats
 
     @classmethod
-    def of(cls, F: Any, weights: Floats, targets: Floats) -> Self:
+    def of(cls, F: Matrix, weights: Floats, targets: Floats) -> Self:
         """Decompose FᵀWF, or WFFᵀ where there are fewer rows than features."""
-        half = F.multiply(np.sqrt(weights)[:, None]).tocsr() if hasattr(F, "tocsr") else F * np.sqrt(weights)[:, None]
+        roots = np.sqrt(weights)[:, None]
+        half: Matrix = F.multiply(roots).tocsr() if is_sparse(F) else F * roots
         if F.shape[0] >= F.shape[1]:
-            values, directions = np.linalg.eigh(_dense(half.T @ half))
+            values, directions = np.linalg.eigh(to_dense(half.T @ half))
             values = np.maximum(values, 0.0)
         else:
-            values, left = np.linalg.eigh(_dense(half @ half.T))
+            values, left = np.linalg.eigh(to_dense(half @ half.T))
             kept = values > 1e-12 * values[-1]
             values = values[kept]
-            directions = _dense(half.T @ left[:, kept]) / np.sqrt(values)
-        return cls(_dense(F @ directions), values, directions, weights, targets)
+            directions = to_dense(half.T @ left[:, kept]) / np.sqrt(values)
+        return cls(to_dense(F @ directions), values, directions, weights, targets)
 
     def left_out(self, ridge: float) -> float:
         """Return the weighted sum of squared residuals, each row's from the regression without it."""
@@ -167,11 +169,7 @@ class Spectrum:
         return np.asarray(self.rows.T @ (self.weights[:, None] * self.targets))
 
 
-def _dense(product: Any) -> Floats:
-    return np.asarray(product.toarray() if hasattr(product, "toarray") else product)
-
-
-def best_ridge(designs: Sequence[Any], labelled: Labelled, ridges: Sequence[float]) -> tuple[int, float]:
+def best_ridge(designs: Sequence[Matrix], labelled: Labelled, ridges: Sequence[float]) -> tuple[int, float]:
     """Return which of some designs, and which ridge, have the least squared residual left out."""
     Y = targets(labelled.codes, labelled.n_classes)
     losses = []
@@ -182,7 +180,7 @@ def best_ridge(designs: Sequence[Any], labelled: Labelled, ridges: Sequence[floa
     return int(design), ridges[int(ridge)]
 
 
-def fit_to_targets(F: Any, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:
+def fit_to_targets(F: Matrix, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:
     """Return calibrated weights (features × classes), shifts, and chances out of fold."""
     spectrum = Spectrum.of(F, labelled.weights, targets(labelled.codes, labelled.n_classes))
     scores = spectrum.out_of_fold(ridge, labelled.folds)
@@ -197,9 +195,9 @@ def fit_kernel(population: Population, labelled: Labelled, tuned: tuple[float, .
     """Fit ridge regression on a Gaussian kernel; `tuned` is the number of its map and the ridge, chosen where not given."""
     if not tuned:
         some = labelled.some()
-        tuned = best_ridge([kernel(some.rows) for kernel in population.maps], some, KERNEL_RIDGES)
+        tuned = best_ridge([kernel(some.dense) for kernel in population.maps], some, KERNEL_RIDGES)
     kernel: KernelMap = population.maps[int(tuned[0])]
-    coef, shift, out_of_fold = fit_to_targets(kernel(labelled.rows), labelled, tuned[1])
+    coef, shift, out_of_fold = fit_to_targets(kernel(labelled.dense), labelled, tuned[1])
     made = KernelChances(
         kernel.space, kernel.landmarks, kernel.gamma, kernel.whiten @ coef[:-1], shift + CONSTANT * coef[-1]
     )
@@ -210,15 +208,6 @@ def fit_ridge(population: Population, labelled: Labelled, tuned: tuple[float, ..
     """Fit ridge regression on the features; `tuned` is the ridge, chosen where not given."""
     if not tuned:
         some = labelled.some()
-        tuned = (best_ridge([_with_constant(some.rows)], some, LINEAR_RIDGES)[1],)
-    coef, shift, out_of_fold = fit_to_targets(_with_constant(labelled.rows), labelled, tuned[0])
+        tuned = (best_ridge([with_constant(some.rows, CONSTANT)], some, LINEAR_RIDGES)[1],)
+    coef, shift, out_of_fold = fit_to_targets(with_constant(labelled.rows, CONSTANT), labelled, tuned[0])
     return Fitted(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
-
-
-def _with_constant(Z: Any) -> Any:
-    constant = np.full((Z.shape[0], 1), CONSTANT)
-    if hasattr(Z, "tocsr"):
-        from scipy.sparse import csr_array, hstack
-
-        return hstack([csr_array(Z), csr_array(constant)], format="csr")
-    return np.hstack([Z, constant])

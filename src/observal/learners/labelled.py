@@ -9,6 +9,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.learners.blend_settings import TUNING_ROWS
+from observal.problem.rows import Matrix, to_dense
 
 
 class Labelled(NamedTuple):
@@ -18,17 +19,22 @@ class Labelled(NamedTuple):
     a row out.
     """
 
-    rows: Any
+    rows: Matrix
     codes: Ints
     weights: Floats
     n_classes: int
     folds: Ints
 
+    @property
+    def dense(self) -> Floats:
+        """The rows as an array; only the linear learner is given sparse rows."""
+        return to_dense(self.rows)
+
     def some(self) -> Labelled:
         """Return at most as many rows as a choice between settings needs, evenly spread."""
         return self.taken(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
 
-    def taken(self, which: Any) -> Labelled:
+    def taken(self, which: slice | Ints | Bools) -> Labelled:
         """Return some of the rows."""
         return Labelled(self.rows[which], self.codes[which], self.weights[which], self.n_classes, self.folds[which])
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
-from observal.problem.frames import rows_of
+from observal.problem.rows import Features, Rows, single_precision
 
 COMMITTEE_ROWS = 4096  # of which all members are asked at once
 MARGIN_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
 
-Shares = Callable[[Any], Floats]
+Shares = Callable[[Features], Floats]
 """From rows to what each member of a committee says of them: members × rows × classes."""
 
 
@@ -59,9 +59,8 @@ def shares_of_trees(fit: Any, least: int) -> Shares | None:
     if not isinstance(forest, ExtraTreesClassifier | RandomForestClassifier) or len(forest.estimators_) < least:
         return None
 
-    def shares(rows: Any) -> Floats:
-        made = rows if prepare is None else prepare(rows)
-        made = made.tocsr().astype(np.float32) if hasattr(made, "tocsr") else np.asarray(made, dtype=np.float32)
+    def shares(rows: Features) -> Floats:
+        made = single_precision(rows if prepare is None else prepare(rows))
         return np.stack([tree.predict_proba(made, check_input=False) for tree in forest.estimators_])
 
     return shares
@@ -83,17 +82,20 @@ def unseen_by_trees(fit: Any, n_rows: int) -> Bools | None:
     return unseen if unseen.sum(axis=0).min() >= 2 else None
 
 
-def gaps_of(shares: Shares, X: Any, unseen: Bools | None = None) -> Floats:
+def gaps_of(shares: Shares, X: Rows, unseen: Bools | None = None) -> Floats:
     """Return M²/(2·V) of all rows, a block at a time: what the members say of all of them may not fit into memory.
 
     With `unseen` (members × rows) each row is judged by the members that it marks.
     """
-    blocks = [slice(a, a + COMMITTEE_ROWS) for a in range(0, X.shape[0], COMMITTEE_ROWS)]
-    margins = [margins_of(shares(rows_of(X, block)), True if unseen is None else unseen[:, block]) for block in blocks]
+    blocks = [np.arange(a, min(a + COMMITTEE_ROWS, len(X))) for a in range(0, len(X), COMMITTEE_ROWS)]
+    margins = [
+        margins_of(shares(X.select(block).for_estimator()), True if unseen is None else unseen[:, block])
+        for block in blocks
+    ]
     return certainty(np.concatenate(margins, axis=1), True if unseen is None else unseen)
 
 
-def averaged(own: Any, members: list[Any], X: Any) -> Any:
+def averaged(own: Any, members: list[Any], X: Rows) -> Any:
     """Return a classifier whose probabilities are half `own`'s and half the mean of the members'.
 
     `own` saw every row but follows each of them closely; the members' mean is smoother, but each member saw only two thirds of
@@ -105,7 +107,7 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> X = np.array([[0.0], [1.0], [2.0]])
     >>> own, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
-    >>> averaged(own, [low, high], X).predict_proba(X)[:, 1].tolist()
+    >>> averaged(own, [low, high], as_rows(X)).predict_proba(X)[:, 1].tolist()
     [0.0, 0.5, 1.0]
     """
     from sklearn.ensemble import VotingClassifier
@@ -117,7 +119,7 @@ def averaged(own: Any, members: list[Any], X: Any) -> Any:
     voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
     vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
     vote.fit(
-        rows_of(X, slice(0, own.classes_.size)), own.classes_
+        X.select(np.arange(own.classes_.size)).for_estimator(), own.classes_
     )  # the voters are fitted: this only tells it the classes
     if hasattr(own, "feature_names_in_"):
         vote.feature_names_in_ = own.feature_names_in_
@@ -156,7 +158,7 @@ def certainty(margins: Floats, judges: Any = True) -> Floats:
     return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, MARGIN_VARIANCE)))
 
 
-def class_shares(fit: Any, X: Any) -> Floats:
+def class_shares(fit: Any, X: Features) -> Floats:
     """Return the probability of each class, or 1 for the class that is predicted."""
     if hasattr(fit, "predict_proba"):
         return np.asarray(fit.predict_proba(X), dtype=np.float64)

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
+from observal.problem.rows import Matrix, is_sparse
 
 Loss = Literal["logistic", "squared"]
 Regulariser = Literal["second_moment", "variance"]
@@ -195,7 +196,7 @@ class Objective:
 
 
 def make_objective(
-    X: Any,
+    X: Matrix,
     signs: ArrayLike,
     weights: ArrayLike,
     *,
@@ -257,8 +258,8 @@ def make_objective(
         )
     if not used.all():
         X, y, a, s = X[used], y[used], a[used], s[used]
-    if hasattr(X, "tocsr"):
-        X = X.tocsr().astype(np.float64)
+    if is_sparse(X):
+        X = X.astype(np.float64)
     else:
         X = np.concatenate([X, np.ones((X.shape[0], int(fit_intercept)))], axis=1, dtype=np.float64)
     return Objective(X, y, a, s, total, loss, regulariser, float(penalty), float(ridge), fit_intercept)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from observal.checks import Floats, Ints, stack_rows
+from observal.checks import Floats, Ints
 from observal.learners.blend_settings import (
     CONSTANT,
     KERNEL_LIMIT,
@@ -23,6 +24,7 @@ from observal.learners.blend_settings import (
 from observal.learners.features import FeatureMap
 from observal.learners.tree_view import TreeView
 from observal.problem.column_groups import ColumnGroups
+from observal.problem.rows import Matrix, Rows, as_rows, is_sparse, stack_rows, to_dense
 
 FLAT = 1e-9  # a standardised feature with a smaller standard deviation is constant, up to rounding
 
@@ -161,12 +163,12 @@ class Population:
     """
 
     feature_map: FeatureMap
-    sample: Any
-    landmarks: Any
+    sample: Matrix
+    landmarks: Matrix
     groups: ColumnGroups | None = None
 
     @classmethod
-    def of(cls, *blocks: Any, seed: int = 0, groups: ColumnGroups | None = None) -> Self:
+    def of(cls, *parts: Matrix | Rows, seed: int = 0, groups: ColumnGroups | None = None) -> Self:
         """Make it from blocks of rows, such as log and pool; no copy of all of them is made.
 
         Examples
@@ -180,11 +182,12 @@ class Population:
         8
         """
         rng = np.random.default_rng(seed)
+        blocks = [as_rows(part) for part in parts]
         feature_map = FeatureMap.of(*blocks)
-        n_rows = sum(block.shape[0] for block in blocks)
+        n_rows = sum(len(block) for block in blocks)
         most = min(POPULATION_ROWS, max(TYPICAL_ROWS, POPULATION_NUMBERS // max(1, blocks[0].shape[1])))
         chosen = take(blocks, np.sort(first_of_order(n_rows, most, rng)))
-        if hasattr(chosen, "tocsr"):
+        if is_sparse(chosen):
             return cls(feature_map, feature_map(chosen), feature_map(chosen[:0]))
         varies = feature_map(chosen).std(axis=0) > FLAT
         low, high = (np.where(varies, end, feature_map.mean) for end in (feature_map.low, feature_map.high))
@@ -195,10 +198,10 @@ class Population:
     @property
     def is_sparse(self) -> bool:
         """Whether rows are sparse: then only the linear learner can see them."""
-        return hasattr(self.sample, "tocsr")
+        return is_sparse(self.sample)
 
     @property
-    def typical(self) -> Any:
+    def typical(self) -> Matrix:
         """Some standardised rows that stand for all."""
         return self.sample[:: 1 + (self.sample.shape[0] - 1) // TYPICAL_ROWS]
 
@@ -210,9 +213,11 @@ class Population:
     @cached_property
     def maps(self) -> tuple[KernelMap, ...]:
         """The kernels to choose from: two spaces times the widths."""
-        spaces = (Space.standard(self.sample.shape[1]), Space.ranks(self.sample))
+        spaces = (Space.standard(self.sample.shape[1]), Space.ranks(to_dense(self.sample)))
         n_varying = int((self.feature_map.low < self.feature_map.high).sum())
-        return tuple(KernelMap.of(space, self.landmarks, width, n_varying) for space in spaces for width in WIDTHS)
+        return tuple(
+            KernelMap.of(space, to_dense(self.landmarks), width, n_varying) for space in spaces for width in WIDTHS
+        )
 
 
 def first_of_order(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
@@ -229,19 +234,19 @@ def first_of_order(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
     return order[:most].astype(np.int64)
 
 
-def take(blocks: tuple[Any, ...], rows: Ints) -> Any:
+def take(blocks: Sequence[Rows], rows: Ints) -> Matrix:
     """Return rows of the stack of some blocks, given in increasing order.
 
     Examples
     --------
     >>> import numpy as np
-    >>> take((np.zeros((2, 1)), np.ones((3, 1))), np.array([1, 2, 4])).tolist()
+    >>> take([as_rows(np.zeros((2, 1))), as_rows(np.ones((3, 1)))], np.array([1, 2, 4])).tolist()
     [[0.0], [1.0], [1.0]]
     """
-    ends = np.cumsum([0, *(block.shape[0] for block in blocks)])
+    ends = np.cumsum([0, *(len(block) for block in blocks)])
     cuts = np.searchsorted(rows, ends)
-    parts = [block[rows[a:b] - end] for block, a, b, end in zip(blocks, cuts, cuts[1:], ends, strict=False)]
-    out = parts[0]
+    parts = [block.take(rows[a:b] - end) for block, a, b, end in zip(blocks, cuts, cuts[1:], ends, strict=False)]
+    out: Matrix = parts[0]
     for part in parts[1:]:
         out = stack_rows(out, part)
     return out

@@ -7,13 +7,14 @@ be missing becomes two nodes, the first of which asks whether it is. So a fitted
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints
 from observal.problem.column_groups import ColumnGroups
+from observal.problem.rows import Matrix, is_sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class TreeView:
     marked: Floats = field(repr=False)
 
     @classmethod
-    def of(cls, groups: ColumnGroups | None, sample: Any) -> Self | None:
+    def of(cls, groups: ColumnGroups | None, sample: Matrix) -> Self | None:
         """Make it for standardised rows; None where no columns belong together.
 
         Examples
@@ -48,7 +49,7 @@ class TreeView:
         >>> TreeView.of(ColumnGroups(categories=((2, 3),), gaps=((0, 1),)), rows)(rows).tolist()
         [[0.5, 0.0], [nan, 1.0], [0.699999988079071, 2.0]]
         """
-        if groups is None or not (groups.categories or groups.gaps) or hasattr(sample, "tocsr"):
+        if groups is None or not (groups.categories or groups.gaps) or is_sparse(sample):
             return None
         n_columns, marks = sample.shape[1], {pair[0]: pair[1] for pair in groups.gaps}
         first = {group[0]: group for group in groups.categories}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from observal.checks import Floats, Ints, stack_rows
+from observal.checks import Floats, Ints
 from observal.learners.folds import random_folds
 from observal.learners.newton_fit import NewtonFit, Objective, make_objective, solve
+from observal.problem.rows import Matrix, is_sparse, stack_rows
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
 RIDGE_FOLDS = 5  # in which a ridge is chosen
@@ -26,7 +27,7 @@ class Tuned(NamedTuple):
 
 
 def fit_logistic(
-    X: Any,
+    X: Matrix,
     signs: Ints,
     weights: Floats,
     ridge: float,
@@ -66,7 +67,7 @@ def fit_logistic(
 
 
 def fit_ridges(
-    X: Any, signs: Ints, weights: Floats, ridges: Sequence[float], penalty: float = 0.0, *, tol: float
+    X: Matrix, signs: Ints, weights: Floats, ridges: Sequence[float], penalty: float = 0.0, *, tol: float
 ) -> Iterator[tuple[int, NewtonFit]]:
     """Yield a fit without its Hessian for the place of each ridge, the largest first; each starts from the one before.
 
@@ -114,13 +115,13 @@ def nearness(margins: Floats, typical: float) -> Floats:
 
 def near_boundary(
     fit: NewtonFit,
-    X: Any,
+    X: Matrix,
     signs: Ints,
     weights: Floats,
     ridge: float,
     penalty: float,
     *,
-    population: Any,
+    population: Matrix,
     with_hessian: bool = True,
 ) -> tuple[NewtonFit, Floats]:
     """Fit two more times, up-weighting rows near the last boundary; return the last fit and its weights.
@@ -162,7 +163,7 @@ def near_boundary(
     return fit, near
 
 
-def tune(X: Any, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0) -> Tuned:
+def tune(X: Matrix, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0) -> Tuned:
     """Return the ridge with the fewest weighted mistakes out of fold among those whose log loss is about the least.
 
     Mistakes are what counts, but they are few and jump. So they decide only between ridges whose log loss exceeds the least
@@ -212,7 +213,7 @@ def about_equal(differences: Floats, weights: Floats) -> bool:
     return total <= float(np.sqrt(np.square(spread - total / max(1, spread.size)).sum()))
 
 
-def leverages(X: Any, hessian: Floats) -> Floats:
+def leverages(X: Matrix, hessian: Floats) -> Floats:
     """Return x̃ᵀH⁻¹x̃ of each row, x̃ = (x, 1).
 
     Examples
@@ -229,7 +230,7 @@ def leverages(X: Any, hessian: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", projected, projected))
 
 
-def _objective(X: Any, signs: Ints, weights: Floats, ridge: float, penalty: float) -> Objective:
+def _objective(X: Matrix, signs: Ints, weights: Floats, ridge: float, penalty: float) -> Objective:
     return make_objective(
         stack_rows(X, _centre(X)),
         np.concatenate([signs, [-1, 1]]),
@@ -249,9 +250,10 @@ def _with_centre(weights: Floats) -> Floats:
     return np.asarray(a / a.mean())
 
 
-def _centre(X: Any) -> Any:
-    if hasattr(X, "tocsr"):
-        from scipy.sparse import csr_matrix
+def _centre(X: Matrix) -> Matrix:
+    """Return two rows of zeros, sparse if X is."""
+    if is_sparse(X):
+        from scipy.sparse import csr_array
 
-        return csr_matrix((2, X.shape[1]))
+        return csr_array((2, X.shape[1]))
     return np.zeros((2, X.shape[1]))

@@ -30,12 +30,12 @@ from observal.learners.population import Population
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.fitter import Labels, anchor_after
 from observal.methods.stream import StreamRule, StreamState, stream_plan
-from observal.parquet import map_blocks
 from observal.problem.interval import Interval
 from observal.problem.method import Method
 from observal.problem.plan import ASKED, Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+from observal.problem.rows import Matrix, Rows
 
 FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while little is known
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
@@ -191,7 +191,7 @@ class AutoVC(Method[PoolState]):
 
     def _with_guesses(self, problem: Problem, state: PoolState, plan: Plan) -> Plan:
         """Return a plan with what the blend thinks of its rows."""
-        guesses = state.model.blend.judge(problem.pool.X[plan.positions], state.model.odds)
+        guesses = state.model.blend.judge(problem.pool.rows.take(plan.positions), state.model.odds)
         return replace(plan, inferred=guesses.codes, doubt=guesses.doubt)
 
     def advance(
@@ -361,7 +361,7 @@ class AutoFitter:
     def _labels(self, state: PoolState) -> Labels:
         return Labels.of(self.problem, state, self.method.clip_constant if self.method.clip else None)
 
-    def _fit(self, X: Any, codes: Ints, weights: Floats, choices: Chosen | None) -> BlendFit:
+    def _fit(self, X: Matrix, codes: Ints, weights: Floats, choices: Chosen | None) -> BlendFit:
         return fit_blend(self.population, X, codes, weights, self.problem.logged.classes, self.method.learners, choices)
 
 
@@ -481,7 +481,7 @@ class AutoModel:
         """On a stream, the lead below which a row is uncertain; while all labels are the same, every row is."""
         return np.inf if self.blend.is_constant else float(np.quantile(self.pooled.margins, UNCERTAIN_SHARE))
 
-    def gaps(self, X: Any) -> Floats:
+    def gaps(self, X: Matrix | Rows) -> Floats:
         """Return the lead of each row."""
         return self.blend.judge(X, self.odds).margins
 
@@ -507,7 +507,7 @@ class AutoModel:
         """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them."""
         if self.problem.in_parts:
             return None, None  # one more pass over a log that may be large; intervals judge a sample again
-        leads = np.concatenate([self.gaps(self.problem.logged.X), self.pooled.margins])
+        leads = np.concatenate([self.gaps(self.problem.logged.rows), self.pooled.margins])
         leads[labelled] = np.abs(self.out_of_fold[0])
         return as_near(plan, leads, self.problem.n_logged)
 
@@ -529,11 +529,11 @@ def signed_leads(codes: Ints, margins: Floats, n_classes: int) -> Scores:
 
 def judge_pool(model: AutoModel) -> Pooled:
     """Return what a model says of all pool rows; on a stream, of the log's."""
-    X = model.problem.logged.X if model.method.order == "stream" else model.problem.pool.X
-    margins = np.empty(X.shape[0])
-    doubt = np.empty(X.shape[0] if model.method.priority != "accuracy" else 0)
+    rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
+    margins = np.empty(len(rows))
+    doubt = np.empty(len(rows) if model.method.priority != "accuracy" else 0)
     disagreement, end = 0.0, 0
-    for block in map_blocks(partial(model.blend.judge_block, odds=model.odds), X):
+    for block in rows.map(partial(model.blend.judge_block, odds=model.odds)):
         begin, end = end, end + block.codes.size
         margins[begin:end] = block.margins
         if doubt.size:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
@@ -25,12 +25,12 @@ from observal.learners.members import (
 )
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.methods.fitter import Labels
-from observal.problem.frames import rows_of
 from observal.problem.interval import Interval
 from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+from observal.problem.rows import Features, Rows, count_rows
 
 # Times the standard error of independent mistakes: an estimator that overfits makes more of them together.
 COMMITTEE_CORRELATED = 1.2
@@ -175,8 +175,8 @@ class CommitteeVC(Method[PoolState]):
 
         def out_of_fold(train: Ints, test: Ints) -> tuple[Floats, Ints]:
             rng = np.random.default_rng(0)  # fixed, so that intervals are the same every time
-            fit, _ = self._fit_committee(rows_of(X, rows[train]), y[train], weights[train], classes, rng)
-            return _scores(fit, rows_of(X, rows[test]), classes)
+            fit, _ = self._fit_committee(X.select(rows[train]), y[train], weights[train], classes, rng)
+            return _scores(fit, X.select(rows[test]), classes)
 
         forest = self._unlabelled_ranks(problem, state) is not None
 
@@ -188,7 +188,7 @@ class CommitteeVC(Method[PoolState]):
             problem,
             state,
             gaps,
-            lambda some: _scores(state.model.estimator, rows_of(X, some), classes),
+            lambda some: _scores(state.model.estimator, X.select(some), classes),
             out_of_fold,
             folds=INTERVAL_FOLDS,
             correlated=COMMITTEE_CORRELATED,
@@ -212,7 +212,7 @@ class CommitteeVC(Method[PoolState]):
         if model.gaps is None or trees is None or unseen is None:
             return None
         gaps = model.gaps.copy()
-        gaps[used] = gaps_of(trees, rows_of(state.fit.X, used), unseen)
+        gaps[used] = gaps_of(trees, state.fit.X.select(used), unseen)
         return ranked(gaps, model.ranks)
 
     # -- fitting ------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class CommitteeVC(Method[PoolState]):
         return labels.rows, y, labels.weights(self.tempering), labels.clip
 
     def _fit_committee(
-        self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
+        self, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
     ) -> tuple[Any, Shares | None]:
         """Return the classifier for the user, and what the members say of rows; None while all labels are the same."""
         own = self._fit(X, y, weights, classes)
@@ -236,11 +236,11 @@ class CommitteeVC(Method[PoolState]):
         for member in range(self.members):
             sample = resampled(weights, y, rng)
             members.append(
-                self._fit(rows_of(X, sample), y[sample], np.ones(sample.size), classes, random_state=1 + member)
+                self._fit(X.select(sample), y[sample], np.ones(sample.size), classes, random_state=1 + member)
             )
         return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
-    def _fit(self, X: Any, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
+    def _fit(self, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
         """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
         from sklearn.base import clone
 
@@ -255,9 +255,9 @@ class CommitteeVC(Method[PoolState]):
             # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
             equal = np.ptp(weights[used]) == 0.0
             weight_argument = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
-            return fit.fit(rows_of(X, used), y[used], **weight_argument)
+            return fit.fit(X.select(np.flatnonzero(used)).for_estimator(), y[used], **weight_argument)
         except ValueError as error:
-            given_as = "" if hasattr(type(X), "columns") else ", each an array of numbers without column names"
+            given_as = "" if X.is_table else ", each an array of numbers without column names"
             raise InvalidInput(
                 f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows{given_as} ({error}); choose an "
                 "estimator that can, or begin with more labels."
@@ -270,7 +270,7 @@ class _Fitter:
 
     method: CommitteeVC
     problem: Problem
-    X: Any  # log and pool
+    X: Rows  # log and pool
     rng: np.random.Generator
 
     def __call__(self, state: PoolState) -> _Model:
@@ -278,9 +278,9 @@ class _Fitter:
 
         method, X, classes = self.method, self.X, self.problem.logged.classes
         rows, y, weights, clip = method._labelled(self.problem, state)
-        estimator, shares = method._fit_committee(rows_of(X, rows), y, weights, classes, self.rng)
+        estimator, shares = method._fit_committee(X.select(rows), y, weights, classes, self.rng)
         if shares is None:
-            return _Model(self, state, estimator, self.rng.random(X.shape[0]), 1.0, clip, None)
+            return _Model(self, state, estimator, self.rng.random(len(X)), 1.0, clip, None)
         gaps = gaps_of(shares, X)
         flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
         return _Model(self, state, estimator, ranked(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
@@ -318,17 +318,18 @@ class ConstantClassifier:
     classes_: NDArray[Any] = field(repr=False)
     label: Any
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return the one class for each row."""
-        return np.full(X.shape[0] if hasattr(X, "shape") else len(X), self.label, dtype=np.asarray(self.label).dtype)
+        return np.full(count_rows(X), self.label, dtype=np.asarray(self.label).dtype)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Features, y: ArrayLike) -> float:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
-def _scores(fit: Any, X: Any, classes: NDArray[Any]) -> tuple[Floats, Ints]:
+def _scores(fit: Any, rows: Rows, classes: NDArray[Any]) -> tuple[Floats, Ints]:
     """Return the lead of each row's predicted class, negative unless it is the last class, and the class code."""
+    X = rows.for_estimator()
     predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _plain(classes), axis=1)
     if isinstance(fit, ConstantClassifier):
         return np.zeros(predicted.size), predicted

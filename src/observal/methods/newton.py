@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep, rows_to_predict
+from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep
 from observal.errors import InvalidInput
 from observal.intervals.cells import Cells
 from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_labels, left_out
@@ -45,6 +45,7 @@ from observal.problem.method import Method, TwoClassPredictions
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import RETURNED, Round
+from observal.problem.rows import Features, Matrix, Rows, rows_to_predict
 from observal.threads import one_thread
 
 FEATURES = ("linear", "splines", "fourier", "auto")
@@ -273,16 +274,16 @@ class NewtonClassifier(TwoClassPredictions):
     intercept_: Floats
     classes_: NDArray[Any] = field(repr=False)
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Features) -> Floats:
         """Return each row's margin; positive values mean the second class."""
-        rows = rows_to_predict(X, self.feature_map.mean.size)
+        rows = rows_to_predict(X, self.feature_map.mean.size).to_matrix()
         return np.asarray(self.feature_map(rows) @ self.coef_[0] + self.intercept_[0])
 
-    def positive(self, X: Any) -> Bools:
+    def positive(self, X: Features) -> Bools:
         """Return which rows are predicted to be of the second class."""
         return np.asarray(self.decision_function(X) > 0.0)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the probability of each class; with `refit_near_boundary` it is too confident far from the boundary."""
         from scipy.special import expit
 
@@ -334,7 +335,7 @@ class NewtonFitter:
         blocks = problem.blocks(method.order == "stream")
         names: tuple[Any, ...] = (method.features,)
         if method.features == "auto":  # sparse rows cannot be expanded
-            sparse = any(hasattr(block, "tocsr") for block in blocks)
+            sparse = any(block.is_sparse for block in blocks)
             names = ("linear",) if sparse else ("linear", "splines", "fourier")
         return cls(method, problem, {name: FeatureMap.of(*blocks, expansion=name) for name in names})
 
@@ -472,7 +473,7 @@ class NewtonModel:
         with one_thread():
             return self._refit(self.query_fit, self.labelled, self.labels.signs)
 
-    def _refit(self, first: Weighted, X: Any, signs: Ints) -> Weighted:
+    def _refit(self, first: Weighted, X: Matrix, signs: Ints) -> Weighted:
         """Return the output fit for `first`, a query fit on the same rows."""
         if self.follows or not self.method.refit_near_boundary:
             return first
@@ -480,12 +481,12 @@ class NewtonModel:
         return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
 
     @property
-    def _population(self) -> Any:
+    def _population(self) -> Matrix:
         """Some rows of log and pool, evenly spread; of the log alone if the pool is a stream."""
         n_rows = self.problem.n_logged if self.method.order == "stream" else self.problem.n_rows
         return self.feature_map(self.problem.take(np.arange(0, n_rows, 1 + (n_rows - 1) // TYPICAL_ROWS)))
 
-    def gaps(self, X: Any) -> Floats:
+    def gaps(self, X: Matrix | Rows) -> Floats:
         """Return how much worse the fit must get before the sign of each row flips."""
         fit = self.query_fit
         return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, total=fit.total, threshold=self.threshold), X)
@@ -539,7 +540,7 @@ class NewtonModel:
         return scores, (scores > 0.0).astype(np.int64)
 
     @cached_property
-    def labelled(self) -> Any:
+    def labelled(self) -> Matrix:
         """The labelled rows as the linear model sees them."""
         return self.feature_map(self.problem.take(self.labels.rows))
 
@@ -552,7 +553,7 @@ class NewtonModel:
     def pool_margins(self) -> Floats:
         """The distance of each pool row from the boundary, in log odds."""
         distances = partial(boundary_distances, fit=self.query_fit.fit, threshold=self.threshold)
-        return self.feature_map.mapped(distances, self.problem.pool.X)
+        return self.feature_map.mapped(distances, self.problem.pool.rows)
 
     @cached_property
     def flips(self) -> float:
@@ -565,7 +566,7 @@ class NewtonModel:
 
 def judge_pool(model: NewtonModel) -> Floats:
     """Return the gap of each pool row by a model; of each logged row if the pool is a stream."""
-    return model.gaps(model.problem.logged.X if model.method.order == "stream" else model.problem.pool.X)
+    return model.gaps(model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows)
 
 
 def gap_at(doubt: float) -> float:
@@ -581,23 +582,23 @@ def gap_at(doubt: float) -> float:
     return 0.5 * float(ndtri(doubt)) ** 2
 
 
-def margins_of(Z: Any, fit: NewtonFit) -> Floats:
+def margins_of(Z: Matrix, fit: NewtonFit) -> Floats:
     """Return the margin of each row, in log odds."""
     return np.asarray(Z @ fit.coef + fit.intercept)
 
 
-def flip_gaps(Z: Any, fit: NewtonFit, total: float, threshold: float = 0.0) -> Floats:
+def flip_gaps(Z: Matrix, fit: NewtonFit, total: float, threshold: float = 0.0) -> Floats:
     """Return how much worse a fit must get before a row's margin crosses the threshold: A·m²/(2·xᵀH⁻¹x), m the way to it."""
     margins = margins_of(Z, fit) - threshold
     return np.asarray(0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
 
 
-def boundary_distances(Z: Any, fit: NewtonFit, threshold: float = 0.0) -> Floats:
+def boundary_distances(Z: Matrix, fit: NewtonFit, threshold: float = 0.0) -> Floats:
     """Return the distance of each row from the boundary, in log odds."""
     return np.abs(margins_of(Z, fit) - threshold)
 
 
-def moderated(Z: Any, fit: NewtonFit, total: float) -> Floats:
+def moderated(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
     """Return the margin of each row, shrunk where the fit is uncertain about it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
 
     A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.

@@ -74,7 +74,7 @@ def stream_plan(rule: StreamRule, problem: Problem, state: StreamState, rng: np.
     parts, asked = [], 0
     for begin in range(state.looked, len(problem.pool), STREAM_ROWS):
         rows = np.arange(begin, min(begin + STREAM_ROWS, len(problem.pool)))
-        gaps, propensity = state.model.gaps(problem.pool.X[rows]), problem.pool.propensity[rows]
+        gaps, propensity = state.model.gaps(problem.pool.rows.take(rows)), problem.pool.propensity[rows]
         chance, uncertain, gate = stream_chances(rule, gaps, propensity, problem.n_logged, begin + 1)
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)
         reason = np.where(uncertain, np.where(gate, GATED, FREE), RANDOM)

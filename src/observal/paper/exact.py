@@ -28,6 +28,7 @@ from observal.problem.method import Method, TwoClassPredictions
 from observal.problem.plan import ASKED, INFERRED, PASSED, Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+from observal.problem.rows import Features
 
 REASONS = (
     "plausible classifiers disagree here",
@@ -292,7 +293,7 @@ class FiniteClassifier(TwoClassPredictions):
     member: Any
     classes_: NDArray[Any] = field(repr=False)
 
-    def positive(self, X: Any) -> Bools:
+    def positive(self, X: Features) -> Bools:
         """Return which rows are of the second class."""
         return np.asarray(self.member.signs(X) > 0)
 
@@ -313,7 +314,7 @@ class _Context:
     @classmethod
     def of(cls, method: ExactDBAL, problem: Problem) -> _Context:
         logged = problem.logged
-        restriction = method.hypotheses.restrict(problem.stack())
+        restriction = method.hypotheses.restrict(problem.stack().to_matrix())
         shown = np.flatnonzero(logged.revealed)
         distribution = method.propensity_distribution
         doubts = [

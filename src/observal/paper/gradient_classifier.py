@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -16,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from observal.checks import Floats, check_number, check_whole
 from observal.errors import InvalidLabel
 from observal.problem.labels import encode_labels
+from observal.problem.rows import Features, Matrix, is_sparse, with_constant
 
 
 class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -93,12 +93,12 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> GradientClassifier:
+    def fit(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None) -> GradientClassifier:
         """Train from zero weights on the rows, `passes` times over one random order."""
         return self._train(X, y, sample_weight, classes=None, fresh=True)
 
     def partial_fit(
-        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self, X: Features, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> GradientClassifier:
         """Train one more epoch, on these rows, from the last weights and at the time reached so far.
 
@@ -106,14 +106,14 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._train(X, y, sample_weight, classes, fresh=not hasattr(self, "coef_"))
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Features) -> Floats:
         """Return w·x plus the intercept for each row; positive values mean the second class."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores: Floats = np.asarray(X @ self.coef_[0]).ravel() + self.intercept_[0]
         return scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class label for each row."""
         positive = self.decision_function(X) > 0.0
         labels: NDArray[Any] = self.classes_[positive.astype(np.intp)]
@@ -126,26 +126,28 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _train(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None, *, fresh: bool
+        self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None, *, fresh: bool
     ) -> GradientClassifier:
         from observal.paper.kernels.gradient import descend  # lazy: numba is slow to import
 
         self._check_parameters()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=fresh)
-        check_classification_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        rows, labels = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=fresh
+        )
+        check_classification_targets(labels)
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         if fresh:
-            self.classes_ = _two_classes(y, classes)
+            self.classes_ = _two_classes(labels, classes)
             self.time_ = 0.0
             self._rng = _generator(self.random_state)
-            start = np.zeros(X.shape[1] + bool(self.fit_intercept))
+            start = np.zeros(rows.shape[1] + bool(self.fit_intercept))
         else:
             _same_classes(self.classes_, classes)
             start = np.append(self.coef_[0], self.intercept_) if self.fit_intercept else self.coef_[0]
-        signs = 2.0 * encode_labels(y, self.classes_, "A label") - 1.0
-        n_rows = X.shape[0]
+        signs = 2.0 * encode_labels(labels, self.classes_, "A label") - 1.0
+        n_rows = rows.shape[0]
         coef = descend(
-            _with_constant(X) if self.fit_intercept else _canonical(X),
+            _canonical(with_constant(rows) if self.fit_intercept else rows),
             signs,
             weights,
             self._rng.permutation(n_rows),
@@ -158,7 +160,7 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             exact_invariance=self.exact_invariance,
         )
         self.time_ += float(self.passes * n_rows)
-        self.coef_ = coef[np.newaxis, : X.shape[1]].copy()
+        self.coef_ = coef[np.newaxis, : rows.shape[1]].copy()
         self.intercept_ = coef[-1:].copy() if self.fit_intercept else np.zeros(1)
         return self
 
@@ -201,21 +203,9 @@ def _generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _canonical(X: Any) -> Any:
+def _canonical(X: Matrix) -> Matrix:
     """Return X; if it is sparse, with each column at most once in a row, as the kernel needs it."""
-    if not sp.issparse(X):
-        return X
-    rows: Any = X
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows
-
-
-def _with_constant(X: Any) -> Any:
-    """Return X with a column of ones at its end."""
-    ones = np.ones((X.shape[0], 1), dtype=X.dtype)
-    if not sp.issparse(X):
-        return np.hstack([X, ones])
-    blocks: Any = [X, sp.csr_array(ones)]
-    return _canonical(sp.hstack(blocks, format="csr"))
+    if is_sparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X

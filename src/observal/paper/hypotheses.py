@@ -11,15 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Bools, Floats, Ints, Signs, check_features
+from observal.checks import Bools, Floats, Ints, Signs
 from observal.errors import InvalidInput, NotPredictable
 from observal.paper import geometry
 from observal.paper.dichotomies import Dichotomies, check_positions, pack, packed_in_chunks
+from observal.problem.rows import Features, Matrix, by_column, check_features, column_of, count_rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
 
 # Members: classifiers for new rows
 
@@ -28,7 +32,7 @@ from observal.paper.dichotomies import Dichotomies, check_positions, pack, packe
 class Member(Protocol):
     """One classifier of a class."""
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return −1 or +1 for each row of X."""
         ...
 
@@ -41,19 +45,18 @@ def _signs(positive: Bools | np.bool_) -> Signs:
     return 2 * np.asarray(positive).astype(np.int8) - np.int8(1)
 
 
-def _column(X: Any, feature: int, what: str) -> Floats:
+def _column(X: Matrix | csc_array[Any], feature: int, what: str) -> Floats:
     """Return one column as floats; only this one is converted where X is sparse."""
     if not 0 <= feature < X.shape[1]:
         raise InvalidInput(f"{what} needs feature {feature}, but X has shape {X.shape}; count features from 0.")
-    column = X[:, [feature]]
-    return np.asarray(column.toarray() if hasattr(column, "toarray") else column, dtype=np.float64)[:, 0]
+    return column_of(X, feature)
 
 
-def _plane(X: Any, what: str) -> Floats:
-    X = check_features(X, f"The rows of {what}")
-    if X.shape[1] != 2:
-        raise InvalidInput(f"{what} needs exactly 2 features, but X has shape {X.shape}; choose two columns.")
-    return np.column_stack([_column(X, 0, what), _column(X, 1, what)])
+def _plane(X: Features, what: str) -> Floats:
+    rows = check_features(X, f"The rows of {what}")
+    if rows.shape[1] != 2:
+        raise InvalidInput(f"{what} needs exactly 2 features, but X has shape {rows.shape}; choose two columns.")
+    return np.column_stack([_column(rows, 0, what), _column(rows, 1, what)])
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,9 @@ class Constant:
 
     sign: int
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return `sign` for each row of X."""
-        return np.full(np.shape(X)[0], self.sign, dtype=np.int8)
+        return np.full(count_rows(X), self.sign, dtype=np.int8)
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Threshold:
     cut: float
     sign: int = 1
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return −1 or +1 for each row of X."""
         above = _column(check_features(X, "The rows"), self.feature, "A threshold") > self.cut
         return _signs(above == (self.sign > 0))
@@ -89,7 +92,7 @@ class HalfPlane:
     through: tuple[float, float]
     sign: int = 1
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return −1 or +1 for each row of X."""
         rows = _plane(X, "A half-plane")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -110,7 +113,7 @@ class TangentHalfPlane:
     second: tuple[float, float]
     sign: int = 1
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return −1 or +1 for each row of X."""
         rows = _plane(X, "A half-plane") + 0.0
         points = np.concatenate([[self.first, self.second], rows])
@@ -129,7 +132,7 @@ class Rectangle:
     low: tuple[float, float]
     high: tuple[float, float]
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return −1 or +1 for each row of X."""
         rows = _plane(X, "A rectangle")
         return _signs(np.all((rows >= self.low) & (rows <= self.high), axis=1))
@@ -141,7 +144,7 @@ class FromCallable:
 
     function: Callable[[Any], ArrayLike]
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Return −1 or +1 for each row of X."""
         X = check_features(X, "The rows of a classifier")
         signs = np.asarray(self.function(X))
@@ -159,7 +162,7 @@ class KnownPredictions:
 
     predictions: Signs
 
-    def signs(self, X: Any) -> Signs:
+    def signs(self, X: Features) -> Signs:
         """Refuse: nothing is known about other rows."""
         raise NotPredictable(
             f"A classifier given as a row of a prediction matrix is known on its {self.predictions.size} rows only, and "
@@ -202,7 +205,7 @@ class HypothesisClass(Protocol):
         """Whether the class was given before the data, and not enumerated on it."""
         ...
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Return all members' predictions on the rows of X."""
         ...
 
@@ -238,11 +241,11 @@ class FiniteClass:
         """Return the class of the given functions from X to −1/+1."""
         return CallableClass(tuple(functions))
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Return the predictions; X is read only for its number of rows."""
-        if np.shape(X)[:1] != (self.predictions.n_rows,):
+        if count_rows(X) != self.predictions.n_rows:
             raise InvalidInput(
-                f"The prediction matrix has {self.predictions.n_rows} columns, but there are {(np.shape(X) or (0,))[0]} rows; "
+                f"The prediction matrix has {self.predictions.n_rows} columns, but there are {count_rows(X)} rows; "
                 "give one column per row, the logged rows followed by the pool rows."
             )
         return Restriction(self.predictions, self.fixed, partial(_known_predictions, self.predictions))
@@ -262,15 +265,15 @@ class CallableClass:
     def __repr__(self) -> str:
         return f"CallableClass({len(self.functions)} functions)"
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Call each function on X."""
-        X = check_features(X, "The rows of a class")
-        rows = packed_in_chunks(
+        rows = check_features(X, "The rows of a class")
+        packed = packed_in_chunks(
             len(self.functions),
-            X.shape[0],
-            lambda some: pack(np.stack([FromCallable(f).signs(X) > 0 for f in self.functions[some]])),
+            rows.shape[0],
+            lambda some: pack(np.stack([FromCallable(f).signs(rows) > 0 for f in self.functions[some]])),
         )
-        return Restriction(Dichotomies(rows, X.shape[0]), self.fixed, partial(_from_callable, self.functions))
+        return Restriction(Dichotomies(packed, rows.shape[0]), self.fixed, partial(_from_callable, self.functions))
 
 
 @dataclass(frozen=True)
@@ -289,7 +292,7 @@ class Thresholds:
     both_signs: bool = True
     fixed: ClassVar[bool] = False
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Enumerate: U + 1 classifiers on U distinct values, 2U with both signs."""
         return _stumps("Thresholds", X, [self.feature], self.both_signs)
 
@@ -308,7 +311,7 @@ class Stumps:
     both_signs: bool = True
     fixed: ClassVar[bool] = False
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Enumerate, one feature at a time."""
         return _stumps("Stumps", X, None, self.both_signs)
 
@@ -326,7 +329,7 @@ class HalfPlanes:
 
     fixed: ClassVar[bool] = False
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Enumerate: U² − U + 2 classifiers on U distinct points in general position, else fewer."""
         rows = _plane(X, "HalfPlanes")
         packed, points, first, second = geometry.half_planes(rows)
@@ -347,7 +350,7 @@ class Rectangles:
 
     fixed: ClassVar[bool] = False
 
-    def restrict(self, X: Any) -> Restriction:
+    def restrict(self, X: Features) -> Restriction:
         """Enumerate the tight boxes."""
         rows = _plane(X, "Rectangles")
         packed, low, high = geometry.rectangles(rows)
@@ -365,14 +368,13 @@ def _from_callable(functions: tuple[Callable[[Any], ArrayLike], ...], index: int
     return FromCallable(functions[index])
 
 
-def _stumps(name: str, X: Any, features: list[int] | None, both_signs: bool) -> Restriction:
-    X = check_features(X, f"The rows of {name}")
-    X = X.tocsc() if hasattr(X, "tocsc") else X
-    chosen = list(range(X.shape[1])) if features is None else features
+def _stumps(name: str, X: Features, features: list[int] | None, both_signs: bool) -> Restriction:
+    rows = by_column(check_features(X, f"The rows of {name}"))
+    chosen = list(range(rows.shape[1])) if features is None else features
     packed, feature, cut, sign = geometry.stumps(
-        name, lambda feature: _column(X, feature, name), chosen, X.shape[0], both_signs=both_signs
+        name, lambda feature: _column(rows, feature, name), chosen, rows.shape[0], both_signs=both_signs
     )
-    return Restriction(Dichotomies(packed, X.shape[0]), False, partial(_threshold, feature, cut, sign))
+    return Restriction(Dichotomies(packed, rows.shape[0]), False, partial(_threshold, feature, cut, sign))
 
 
 def _threshold(feature: Ints, cut: Floats, sign: Signs, index: int) -> Member:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, Signs, rows_to_predict
+from observal.checks import Bools, Floats, Ints, Signs
 from observal.paper.epochs import EpochState, fit_epochs
 from observal.paper.risk import clipped
 from observal.paper.weights import passive_clip_threshold, plain_importance
@@ -26,6 +26,7 @@ from observal.problem.method import TwoClassPredictions
 from observal.problem.plan import ASKED, INFERRED, PASSED, Answers, Plan
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+from observal.problem.rows import Features, Matrix, rows_to_predict, with_constant
 
 REASONS = (
     "a small weight on this row would flip the prediction",
@@ -66,13 +67,13 @@ class LinearClassifier(TwoClassPredictions):
     intercept_: Floats
     classes_: NDArray[Any]
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Features) -> Floats:
         """Return w·x plus the intercept for each row."""
-        rows = rows_to_predict(X, self.coef_.shape[1])
+        rows = rows_to_predict(X, self.coef_.shape[1]).to_matrix()
         scores: Floats = np.asarray(rows @ self.coef_[0], dtype=np.float64) + self.intercept_[0]
         return scores
 
-    def positive(self, X: Any) -> Bools:
+    def positive(self, X: Features) -> Bools:
         """Return which rows are predicted to be of the second class."""
         return np.asarray(self.decision_function(X) > 0.0)
 
@@ -81,7 +82,7 @@ class LinearClassifier(TwoClassPredictions):
 class Rows:
     """Log and pool as the kernels need them: one stack, the log first."""
 
-    X: Any
+    X: Matrix
     n_logged: int
     propensity: Floats
     sorted_log_propensity: Floats
@@ -93,7 +94,7 @@ class Rows:
         """Stack the rows of a problem, once; `fit_intercept` appends a column of ones."""
         made = _stacks.setdefault(problem, {})
         if fit_intercept not in made:
-            X = problem.stack()
+            X = problem.stack().to_matrix()
             made[fit_intercept] = cls(
                 with_constant(X) if fit_intercept else X,
                 problem.n_logged,
@@ -229,7 +230,7 @@ def flip_weights(rows: Rows, coef: Floats, learning_rate: float, time: float, fi
     return flip_gaps(coef, rows.X[first:], sqrt(learning_rate / (learning_rate + time)), rows.norms[first:])
 
 
-def mistakes(X: Any, coef: Floats, signs: Signs, weights: Floats, rows: Ints | None = None) -> tuple[float, float]:
+def mistakes(X: Matrix, coef: Floats, signs: Signs, weights: Floats, rows: Ints | None = None) -> tuple[float, float]:
     """Return Σ w and Σ w² over the rows predicted wrong, of `rows` or all; rows of infinite weight are left out."""
     from observal.paper.kernels.gradient import second_moment_sums  # lazy: numba is slow to import
 
@@ -283,13 +284,3 @@ def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interva
     hidden = float(np.mean(plain_importance(pool.propensity) > clip)) + sqrt(log(1.0 / part) / (2.0 * len(pool)))
     low, high = np.clip([estimate - slack, estimate + slack + hidden], 0.0, 1.0).tolist()
     return Interval(min(1.0, estimate), low, high, CONFIDENCE, method)
-
-
-def with_constant(rows: Any) -> Any:
-    """Return the rows with a column of ones added."""
-    ones = np.ones((rows.shape[0], 1), dtype=rows.dtype)
-    if not hasattr(rows, "tocsr"):
-        return np.hstack([rows, ones])
-    import scipy.sparse as sp
-
-    return sp.hstack([rows, sp.csr_array(ones)], format="csr")

@@ -1,11 +1,25 @@
-"""Rows as parts: Parquet row groups that are read when they are needed, and what computes on them.
+"""Rows that stay in Parquet: row groups that are read when they are needed, and executors that compute on them.
 
-``files.py`` finds the row groups, ``rows.py`` has :class:`Parts`, which is used like an array, ``vectors.py`` what is kept of each row,
-``executors.py`` and ``cluster.py`` what computes, ``ranks.py`` exact order statistics that are merged from parts, ``memory.py`` gives memory
-back once a part is done.
+``row_groups.py`` finds and opens the row groups, ``parts.py`` has :class:`Parts`, the rows of features, ``vectors.py`` the columns with one value
+for each row, ``executors.py`` and ``cluster.py`` what computes.
 """
 
-from observal.parquet.executors import Executor, Processes, Serial, Threads, executor_of
-from observal.parquet.parts import Parts, collect, map_blocks
+from observal.parquet.executors import Executor, ExecutorLike, Processes, Serial, Threads, executor_of
+from observal.parquet.parts import Parts
+from observal.parquet.row_groups import Source
+from observal.parquet.vectors import LazyIds, Stacked, read_coded_labels, read_floats
 
-__all__ = ["Executor", "Parts", "Processes", "Serial", "Threads", "collect", "executor_of", "map_blocks"]
+__all__ = [
+    "Executor",
+    "ExecutorLike",
+    "LazyIds",
+    "Parts",
+    "Processes",
+    "Serial",
+    "Source",
+    "Stacked",
+    "Threads",
+    "executor_of",
+    "read_coded_labels",
+    "read_floats",
+]

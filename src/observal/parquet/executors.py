@@ -1,26 +1,35 @@
 """What computes on parts: this thread, several threads, several processes, or a Dask cluster (``cluster.py``).
 
-An executor maps a function over items and yields the results in the order of the items, whoever finishes first. Merging is the caller's
-and happens in that order, so the answer does not depend on the executor.
+An executor maps a function over items and yields the results in the order of the items, whichever is finished first. Callers merge them in
+that order, so the answer does not depend on the executor.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from observal.errors import InvalidInput
 from observal.threads import cores, one_thread
 
+if TYPE_CHECKING:
+    from distributed import Client
+    from typing_extensions import TypeIs
+
+S = TypeVar("S")
+T = TypeVar("T")
+ExecutorLike: TypeAlias = "Executor | Client | str | None"
+"""What users may give as an executor; see :func:`executor_of`."""
+
 
 @runtime_checkable
 class Executor(Protocol):
-    """What :class:`~observal.parquet.Parts` needs of whoever computes."""
+    """What :class:`~observal.parquet.Parts` needs to compute on its row groups."""
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""
         ...
 
@@ -35,7 +44,7 @@ class Serial:
     [1, 2]
     """
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""
         return map(function, items)
 
@@ -52,16 +61,16 @@ class Threads:
 
     workers: int = field(default_factory=cores)
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""
-        every = list(items)
-        if min(len(every), self.workers) < 2:
-            yield from map(function, every)
+        all_items = list(items)
+        if min(len(all_items), self.workers) < 2:
+            yield from map(function, all_items)
             return
-        with ThreadPoolExecutor(min(self.workers, len(every))) as pool:
-            waiting: deque[Any] = deque()
+        with ThreadPoolExecutor(min(self.workers, len(all_items))) as pool:
+            waiting: deque[Future[T]] = deque()
             try:
-                for item in every:
+                for item in all_items:
                     waiting.append(pool.submit(function, item))
                     if len(waiting) > self.workers:
                         yield waiting.popleft().result()
@@ -84,15 +93,15 @@ class Processes:
 
     workers: int = field(default_factory=cores)
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""
         import joblib
 
         run = joblib.Parallel(n_jobs=self.workers, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)
-        yield from run(joblib.delayed(alone)(function, item) for item in items)
+        yield from run(joblib.delayed(call_alone)(function, item) for item in items)
 
 
-def alone(function: Callable[[Any], Any], item: Any) -> Any:
+def call_alone(function: Callable[[S], T], item: S) -> T:
     """Call a function in a process that has one core for itself."""
     with one_thread():
         return function(item)
@@ -100,7 +109,7 @@ def alone(function: Callable[[Any], Any], item: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """An executor that tells how many items of a map are done.
+    """An executor that reports how many items of a map are done.
 
     Parameters
     ----------
@@ -113,17 +122,17 @@ class Watched:
     executor: Executor
     progress: Callable[[int, int], None]
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""
-        every = list(items)
-        self.progress(0, len(every))
-        for done, result in enumerate(self.executor.map(function, every), start=1):
-            self.progress(done, len(every))
+        all_items = list(items)
+        self.progress(0, len(all_items))
+        for done, result in enumerate(self.executor.map(function, all_items), start=1):
+            self.progress(done, len(all_items))
             yield result
 
 
-def executor_of(wanted: Any) -> Executor:
-    """Return an executor from what people write.
+def executor_of(wanted: ExecutorLike) -> Executor:
+    """Return the executor that a user means.
 
     Parameters
     ----------
@@ -146,7 +155,7 @@ def executor_of(wanted: Any) -> Executor:
             from observal.parquet.cluster import Cluster
 
             return Cluster.at(wanted)
-    elif hasattr(wanted, "scheduler_info") and hasattr(wanted, "submit"):
+    elif _is_client(wanted):
         from observal.parquet.cluster import Cluster
 
         return Cluster(wanted)
@@ -156,3 +165,8 @@ def executor_of(wanted: Any) -> Executor:
         f"An executor must be serial, threads, processes, local, the address of a Dask scheduler, or have map, but is {wanted!r:.60}; "
         "choose one of them."
     )
+
+
+def _is_client(wanted: Executor | Client) -> TypeIs[Client]:
+    """Return whether this is a client of Dask, which is not imported for it."""
+    return any(kind.__module__.startswith("distributed.") for kind in type(wanted).__mro__)

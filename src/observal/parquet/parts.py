@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import math
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from observal.checks import Ints
+from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
-from observal.parquet.executors import Executor, Threads, executor_of
-from observal.parquet.files import Part, find_parts, parquet, read_batches, require_unchanged, schema_of, summed
-from observal.parquet.memory import PAUSE, give_back
+from observal.parquet.executors import Executor, ExecutorLike, Threads, executor_of
+from observal.parquet.row_groups import (
+    Part,
+    Source,
+    find_parts,
+    open_parquet,
+    read_batches,
+    require_unchanged,
+    schema_of,
+    with_checksum,
+)
+from observal.problem.rows import BLOCK_ROWS, Rows, T
 from observal.threads import one_thread
 
-BLOCK_ROWS = 16_384
-"""Rows that a function gets at once: they stay in the cache. Row groups that are a multiple of it are cut as an array would be."""
-_KEPT_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAUSE = 1.0  # seconds between two times that a pass gives memory back
+_CACHE_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Parts:
-    """Rows in Parquet, one part for each row group; an array of shape (rows, features) to whoever asks for a few rows or for blocks.
+class Parts(Rows):
+    """Rows in Parquet, one part for each row group, that can be indexed like an array of shape (rows, features).
 
-    Make one with :meth:`of`. ``X[a:b]`` and ``X[positions]`` read the parts that hold these rows and no others. :func:`map_blocks` goes
+    Make one with :meth:`of`. ``X[a:b]`` and ``X[positions]`` read the parts that hold these rows and no others. :meth:`map` goes
     through all rows. ``np.asarray(X)`` reads everything into memory.
 
     Parameters
@@ -60,24 +75,29 @@ class Parts:
     parts: tuple[Part, ...]
     columns: tuple[str, ...]
     width: int
-    dtype: Any
+    dtype: np.dtype[Any]
     decode: Callable[[Any], NDArray[Any]] | None = None
     executor: Executor = field(default_factory=Threads)
     is_finite: bool = False
-    _kept: dict[bytes, NDArray[Any]] = field(default_factory=dict)
+    _cache: dict[bytes, NDArray[Any]] = field(default_factory=dict)
+    in_files: ClassVar[bool] = True
 
     @classmethod
     def of(
-        cls, source: Any, features: Sequence[str] | None = None, exclude: Sequence[str] = (), executor: Any = None
+        cls,
+        source: Source,
+        features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        executor: ExecutorLike = None,
     ) -> Self:
         """Return the rows at a path, folder, glob or URL; `features` are all columns by default, without those to `exclude`."""
-        found = cls(find_parts(source), (), 0, np.dtype(np.float64), executor=executor_of(executor))
-        return found.with_features(features, exclude)
+        parts = cls(find_parts(source), (), 0, np.dtype(np.float64), executor=executor_of(executor))
+        return parts.with_features(features, exclude)
 
     def with_features(self, features: Sequence[str] | None, exclude: Sequence[str] = ()) -> Self:
         """Return the same rows with other columns of numbers as features; all columns by default, without those to `exclude`."""
         names, dtype = _numeric_columns(self.parts, features, exclude)
-        return replace(self, columns=names, width=len(names), dtype=dtype, _kept={})
+        return replace(self, columns=names, width=len(names), dtype=dtype, _cache={})
 
     def require_columns(self, what: str, names: Iterable[str | None]) -> None:
         """Refuse columns that a file does not have, or whose values are of another type in another file; None is no column."""
@@ -113,8 +133,8 @@ class Parts:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns that every file has, features or not."""
-        found = [schema.names for schema in self._schemas]
-        return tuple(name for name in found[0] if all(name in names for names in found))
+        of_files = [schema.names for schema in self._schemas]
+        return tuple(name for name in of_files[0] if all(name in names for names in of_files))
 
     @cached_property
     def _schemas(self) -> list[Any]:
@@ -126,14 +146,20 @@ class Parts:
         """The first row of each part, and the number of rows."""
         return np.cumsum([0, *(part.rows for part in self.parts)])
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def __repr__(self) -> str:
         return f"Parts({self.shape[0]} rows × {self.width} features in {len(self.parts)} parts)"
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
+    @property
+    def feature_names(self) -> list[str]:
+        """The columns, if each is a feature."""
+        return list(self.columns) if self.decode is None else super().feature_names
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.to_matrix(), dtype=dtype)
+
+    def to_matrix(self) -> NDArray[Any]:
+        """Return all rows in memory."""
+        return self.collect(_as_tuple)[0]
 
     def __getitem__(self, which: Any) -> NDArray[Any]:
         if isinstance(which, tuple):
@@ -144,7 +170,7 @@ class Parts:
         if isinstance(which, slice):
             begin, end, step = which.indices(len(self))
             if step == 1 and end - begin == len(self):
-                return collect(_same, self)[0]
+                return self.to_matrix()
             return self.take(np.arange(begin, end, step))
         rows = np.asarray(which)
         if rows.dtype == bool:
@@ -159,56 +185,68 @@ class Parts:
             return np.empty((0, self.width), dtype=self.dtype)
         rows = self.positions(rows)
         key = rows.tobytes()
-        if key not in self._kept:
+        if key not in self._cache:
             out = np.empty((rows.size, self.width), dtype=self.dtype)
             order = np.argsort(rows, kind="stable")
             cuts = np.searchsorted(rows[order], self.edges)
             wanted = [(k, rows[order[a:b]] - self.edges[k]) for k, (a, b) in enumerate(pairwise(cuts)) if a < b]
-            for (k, _), found in zip(wanted, self.executor.map(partial(_taken, self.bare), wanted), strict=True):
-                out[order[cuts[k] : cuts[k + 1]]] = found
-            if out.nbytes + len(key) > _KEPT_BYTES // 2:
+            for (k, _), block in zip(wanted, self.executor.map(partial(_take, self.bare), wanted), strict=True):
+                out[order[cuts[k] : cuts[k + 1]]] = block
+            if out.nbytes + len(key) > _CACHE_BYTES // 2:
                 return out
-            while sum(kept.nbytes for kept in self._kept.values()) + out.nbytes > _KEPT_BYTES:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[key] = out
-        return self._kept[key].copy()
+            while sum(block.nbytes for block in self._cache.values()) + out.nbytes > _CACHE_BYTES:
+                self._cache.pop(next(iter(self._cache)))
+            self._cache[key] = out
+        return self._cache[key].copy()
 
-    def positions(self, rows: Any) -> Ints:
+    def positions(self, rows: ArrayLike) -> Ints:
         """Return rows as positions from 0 on: −1 is the last row."""
         given = np.asarray(rows)
         if given.size and given.dtype.kind not in "iu":
             raise IndexError(f"Rows must be whole numbers, but are {given.dtype}.")
         given = given.astype(np.int64, copy=False)
-        found: Ints = np.where(given < 0, given + len(self), given)
-        wrong = (found < 0) | (found >= len(self))
-        if wrong.any():
-            raise IndexError(f"There is no row {int(given[wrong][0])} among {len(self)}.")
-        return found
+        positions: Ints = np.where(given < 0, given + len(self), given)
+        outside = (positions < 0) | (positions >= len(self))
+        if outside.any():
+            raise IndexError(f"There is no row {int(given[outside][0])} among {len(self)}.")
+        return positions
 
-    def _of_columns(self, columns: Any) -> NDArray[Any]:
-        found = [np.atleast_2d(block) for block in map_blocks(partial(_columns, columns=columns), self)]
-        return np.concatenate(found) if np.ndim(columns) else np.concatenate([block[0] for block in found])
+    def near(self, rows: Ints | None, most_parts: int) -> Ints:
+        """Return those of some rows, by default of all, that are in `most_parts` parts, evenly spread over the files."""
+        if len(self.parts) <= most_parts:
+            return super().near(rows, most_parts)
+        parts = np.linspace(0, len(self.parts) - 1, most_parts).astype(np.int64)
+        if rows is None:
+            return np.concatenate([np.arange(self.edges[k], self.edges[k + 1]) for k in parts])
+        return rows[np.isin(np.searchsorted(self.edges, rows, side="right") - 1, parts)]
+
+    def column(self, k: int) -> Floats:
+        """Return one feature of all rows."""
+        return np.asarray(self._of_columns(k), dtype=np.float64)
+
+    def _of_columns(self, columns: int | slice | list[int] | Ints) -> NDArray[Any]:
+        return np.concatenate(list(self.map(partial(_columns, columns=columns))))
 
     # -- part by part -------------------------------------------------------------------------------------------
 
     @property
     def bare(self) -> Parts:
-        """The same rows without whoever computes: what a worker gets."""
-        return replace(self, executor=Threads(1), _kept={})
+        """The same rows without their executor: what a worker gets."""
+        return replace(self, executor=Threads(1), _cache={})
 
-    def using(self, executor: Any) -> Parts:
+    def using(self, executor: ExecutorLike) -> Parts:
         """Return the same rows with another executor: see :func:`~observal.parquet.executor_of`."""
         return replace(self, executor=executor_of(executor))
 
     def with_checksums(self) -> Parts:
         """Return the same rows with a checksum for each part; from then on a part whose bytes have changed is refused."""
-        return replace(self, parts=tuple(self.executor.map(summed, self.parts)))
+        return replace(self, parts=tuple(self.executor.map(with_checksum, self.parts)))
 
     def require_finite(self, what: str) -> Parts:
         """Return the rows, or refuse those with NaN or infinite values; every part is read once."""
         if self.is_finite:
             return self
-        bad = sum(map_blocks(_not_finite, self))
+        bad = sum(self.map(_count_not_finite))
         if bad:
             raise InvalidInput(
                 f"{what} must be finite, but {bad} of {self.shape[0] * self.width} values are NaN or infinite; impute or drop them "
@@ -216,55 +254,56 @@ class Parts:
             )
         return replace(self, is_finite=True)
 
-    def map(self, function: Callable[[NDArray[Any]], Any]) -> Iterator[list[Any]]:
-        """Yield, part after part, what a function makes of each block of rows."""
+    def map(self, function: Callable[[Any], T]) -> Iterator[T]:
+        """Yield what a function makes of each block of rows, part after part, in the order of the rows."""
         give_back()  # what came before, such as a fit, may have left much
         with one_thread():
-            yield from self.executor.map(partial(_mapped, self.bare, function), range(len(self.parts)))
+            for results in self.executor.map(partial(_map_part, self.bare, function), range(len(self.parts))):
+                yield from results
 
     def blocks(self, k: int) -> Iterator[NDArray[Any]]:
         """Yield the features of a part, a block at a time."""
         for table in self.tables(k, self.columns):
-            yield _stacked(table, self.dtype) if self.decode is None else self.decode(table)
+            yield _to_array(table, self.dtype) if self.decode is None else self.decode(table)
 
-    def tables(self, k: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    def tables(self, k: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows of a part as they are in the file, an Arrow table for each block."""
         import pyarrow as pa
 
         part = self.parts[k]
         require_unchanged(part)
         wanted = None if columns is None else list(columns)
-        with parquet(part.path) as file:
-            left: list[Any] = []
+        with open_parquet(part.path) as file:
+            waiting: list[pa.RecordBatch] = []
             for batch in read_batches(file, part, BLOCK_ROWS, wanted):
-                left.append(batch)
-                if sum(one.num_rows for one in left) >= BLOCK_ROWS:  # batches may be short where pages end
-                    table = pa.Table.from_batches(left)
+                waiting.append(batch)
+                if sum(batch.num_rows for batch in waiting) >= BLOCK_ROWS:  # batches may be short where pages end
+                    table = pa.Table.from_batches(waiting)
                     yield table.slice(0, BLOCK_ROWS)
-                    left = table.slice(BLOCK_ROWS).to_batches()
-            if left:
-                yield pa.Table.from_batches(left)
+                    waiting = table.slice(BLOCK_ROWS).to_batches()
+            if waiting:
+                yield pa.Table.from_batches(waiting)
 
-    def raw_rows(self, rows: Sequence[int], columns: Sequence[str] | None = None) -> Any:
+    def raw_rows(self, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Return some rows as they are in the files, all columns by default, as an Arrow table in the order given."""
         import pyarrow as pa
 
         wanted = self.positions(rows)
         at = np.searchsorted(self.edges, wanted, side="right") - 1
-        nothing = schema_of(self.parts[0]).empty_table()
-        found, places = [nothing if columns is None else nothing.select(columns)], [np.empty(0, dtype=np.int64)]
+        empty = schema_of(self.parts[0]).empty_table()
+        tables, places = [empty if columns is None else empty.select(columns)], [np.empty(0, dtype=np.int64)]
         for k in np.unique(at).tolist():  # one part in memory at a time
             here = np.flatnonzero(at == k)
             table = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
-            found.append(table.take(wanted[here] - int(self.edges[k])))
+            tables.append(table.take(wanted[here] - int(self.edges[k])))
             places.append(here)
             del table
             give_back(PAUSE)
-        whole = pa.concat_tables(found, promote_options="permissive")
+        whole = pa.concat_tables(tables, promote_options="permissive")
         return whole.take(np.argsort(np.concatenate(places))).combine_chunks()
 
 
-def _taken(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
+def _take(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
     """Return some rows of a part, given in increasing order."""
     k, rows = wanted
     out, begin = [], 0
@@ -278,71 +317,25 @@ def _taken(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
     return np.concatenate(out)
 
 
-def _mapped(X: Parts, function: Callable[[NDArray[Any]], Any], k: int) -> list[Any]:
-    made = [function(block) for block in X.blocks(k)]
+def _map_part(X: Parts, function: Callable[[Any], T], k: int) -> list[T]:
+    results = [function(block) for block in X.blocks(k)]
     give_back(PAUSE)
-    return made
+    return results
 
 
-def _same(block: NDArray[Any]) -> tuple[NDArray[Any]]:
+def _as_tuple(block: NDArray[Any]) -> tuple[NDArray[Any]]:
     return (block,)
 
 
-def _columns(block: NDArray[Any], columns: Any) -> NDArray[Any]:
+def _columns(block: NDArray[Any], columns: int | slice | list[int] | Ints) -> NDArray[Any]:
     return block[:, columns]
 
 
-def _not_finite(block: NDArray[Any]) -> int:
+def _count_not_finite(block: NDArray[Any]) -> int:
     return int(block.size - np.isfinite(block).sum())
 
 
-def map_blocks(function: Callable[[Any], Any], X: Any) -> Iterable[Any]:
-    """Yield what a function makes of each block of rows, in their order, whoever computes it.
-
-    Parameters
-    ----------
-    function : callable
-        From a block, an array or CSR matrix, to anything. With processes or a cluster it is pickled.
-    X : array, sparse matrix or Parts
-        The rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> list(map_blocks(len, np.zeros((20_000, 1))))
-    [16384, 3616]
-    """
-    if isinstance(X, Parts):
-        for results in X.map(function):
-            yield from results
-        return
-    begins = range(0, max(1, X.shape[0]), BLOCK_ROWS)
-    with one_thread():
-        yield from Threads().map(lambda begin: function(X[begin : begin + BLOCK_ROWS]), begins)
-
-
-def collect(function: Callable[[Any], tuple[NDArray[Any], ...]], X: Any) -> list[NDArray[Any]]:
-    """Return the arrays that a function makes of blocks of rows, each as one array for all rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [column.tolist() for column in collect(lambda block: (block[:, 0], block[:, 0] > 1), np.array([[1.0], [2.0]]))]
-    [[1.0, 2.0], [False, True]]
-    """
-    out: list[NDArray[Any]] = []
-    done = 0
-    for columns in map_blocks(function, X):
-        if not out:
-            out = [np.empty((X.shape[0], *column.shape[1:]), dtype=column.dtype) for column in columns]
-        end = done + len(columns[0])
-        for whole, column in zip(out, columns, strict=True):
-            whole[done:end] = column
-        done = end
-    return out
-
-
-def _stacked(table: Any, dtype: Any) -> NDArray[Any]:
+def _to_array(table: pa.Table, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return columns of numbers as a row-major array, NaN where missing."""
     out = np.empty((table.num_rows, table.num_columns), dtype=dtype)
     for k, column in enumerate(table.columns):
@@ -352,7 +345,7 @@ def _stacked(table: Any, dtype: Any) -> NDArray[Any]:
 
 def _numeric_columns(
     parts: Sequence[Part], features: Sequence[str] | None, exclude: Sequence[str]
-) -> tuple[tuple[str, ...], Any]:
+) -> tuple[tuple[str, ...], np.dtype[Any]]:
     """Return the feature columns, and float32 if that holds all of them exactly, else float64."""
     from pyarrow import types
 
@@ -373,11 +366,53 @@ def _numeric_columns(
         small &= types.is_boolean(kind) or kind.bit_width < 32 or types.is_float32(kind)
     for path in dict.fromkeys(part.path for part in parts):
         here = schema_of(next(part for part in parts if part.path == path))
-        wrong = next(
+        other = next(
             (name for name in names if name not in here.names or here.field(name).type != schema.field(name).type), None
         )
-        if wrong is not None:
+        if other is not None:
             raise InvalidInput(
-                f"All files must have the same columns, but {wrong!r} differs in {path}; make them the same."
+                f"All files must have the same columns, but {other!r} differs in {path}; make them the same."
             )
     return names, np.dtype(np.float32 if small else np.float64)
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+# Arrow and the C library keep what is freed for the next time. After a pass over a big table that may be hundreds of megabytes, which the next
+# step, such as a fit, cannot use.
+
+_last = threading.local()
+
+
+def give_back(pause: float = 0.0) -> None:
+    """Give freed memory back to the system, Arrow's for the thread that calls it; values stay as they are.
+
+    Parameters
+    ----------
+    pause : float
+        Seconds that must have passed since this thread last did so: getting memory again takes time, which counts where parts are quick.
+
+    Examples
+    --------
+    >>> give_back()
+    """
+    now = time.monotonic()
+    if now - getattr(_last, "time", -math.inf) < pause:
+        return
+    _last.time = now
+    arrow: Any = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
+    _trim()(0)
+
+
+@lru_cache(maxsize=1)
+def _trim() -> Callable[[int], int]:
+    """Return glibc's ``malloc_trim``, or what does nothing where there is none."""
+    import ctypes
+
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return lambda _: 0
+    return trim

@@ -1,65 +1,30 @@
-"""What is kept of every row of a big table: a number or two, read column by column; and ids, read for chosen rows only."""
+"""Vectors with a value for every row of a big table, read column by column; ids, read for chosen rows only; exact quantiles of vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from observal.checks import Bools, Floats, Ints, frozen, sealed
+from observal.checks import Floats, Ints, frozen, sealed
 from observal.errors import InvalidInput, InvalidLabel
-from observal.parquet.memory import PAUSE, give_back
-from observal.parquet.parts import Parts
-from observal.problem.labels import class_array, distinct_labels, plain_label
+from observal.parquet.parts import PAUSE, Parts, give_back
+from observal.problem.labels import CodedLabels, class_array, distinct_labels, plain_label
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_CLASSES = 127  # codes are kept in one byte
 PIECE_ROWS = 1 << 20  # of a vector that are looked at together
 
 
 @dataclass(frozen=True, eq=False)
-class CodedLabels:
-    """The labels of a big log: a byte for each row, −1 where the label was not revealed, and the classes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> CodedLabels(np.array([0, -1, 1], dtype=np.int8), np.array(["no", "yes"], dtype=object))[np.array([2, 1])].tolist()
-    ['yes', None]
-    """
-
-    codes: NDArray[np.int8] = field(repr=False)
-    classes: NDArray[Any]
-
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of rows."""
-        return (self.codes.size,)
-
-    def __len__(self) -> int:
-        return self.codes.size
-
-    @property
-    def revealed(self) -> Bools:
-        """Which rows have a label."""
-        return np.asarray(self.codes >= 0)
-
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
-        codes, texts = self.codes[rows], self.classes.dtype.kind not in "fiub"
-        values = np.empty(self.classes.size + 1, dtype=object if texts else np.float64)
-        values[:-1], values[-1] = self.classes, None if texts else np.nan
-        return np.asarray(values[codes])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
-
-
-@dataclass(frozen=True, eq=False)
 class LazyIds:
-    """Ids that stay in the file: those of chosen rows are read when somebody asks for them; without a column, rows are numbered.
+    """Ids that stay in the file: those of chosen rows are read when they are needed; without a column, rows are numbered.
 
     Examples
     --------
@@ -96,7 +61,7 @@ class LazyIds:
             return self[at[None]][0]  # type: ignore[no-any-return]
         return np.asarray(_plain_ids(self.rows.raw_rows(at.tolist(), [self.column]).column(0)))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
 
     def tolist(self) -> list[Any]:
@@ -116,7 +81,7 @@ class LazyIds:
         return keys
 
 
-def _plain_ids(column: Any) -> NDArray[Any]:
+def _plain_ids(column: pa.ChunkedArray) -> NDArray[Any]:
     import pyarrow as pa
 
     if pa.types.is_integer(column.type):
@@ -124,7 +89,7 @@ def _plain_ids(column: Any) -> NDArray[Any]:
     return np.array(column.cast(pa.large_string()).to_pylist(), dtype=object)
 
 
-def _id_keys(column: Any, name: str, what: str) -> Ints:
+def _id_keys(column: pa.ChunkedArray, name: str, what: str) -> Ints:
     """Return a whole number for each id: itself, or 8 bytes of its text's digest."""
     import hashlib
 
@@ -146,7 +111,7 @@ def _id_keys(column: Any, name: str, what: str) -> Ints:
     return np.frombuffer(b"".join(digests), dtype=np.int64)
 
 
-def read_column(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+def read_column(rows: Parts, name: str, convert: Callable[[pa.ChunkedArray], NDArray[Any]]) -> NDArray[Any]:
     """Return one column of all rows as one array, converted block by block."""
     out: NDArray[Any] | None = None
     done = 0
@@ -158,10 +123,10 @@ def read_column(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]]) 
     return np.empty(0) if out is None else out
 
 
-def _column_of_part(rows: Parts, name: str, convert: Callable[[Any], NDArray[Any]], k: int) -> NDArray[Any]:
-    made = np.concatenate([convert(table.column(0)) for table in rows.tables(k, [name])])
+def _column_of_part(rows: Parts, name: str, convert: Callable[[pa.ChunkedArray], NDArray[Any]], k: int) -> NDArray[Any]:
+    values = np.concatenate([convert(table.column(0)) for table in rows.tables(k, [name])])
     give_back(PAUSE)
-    return made
+    return values
 
 
 def read_floats(rows: Parts, name: str, role: str, what: str) -> Floats:
@@ -169,7 +134,7 @@ def read_floats(rows: Parts, name: str, role: str, what: str) -> Floats:
     return sealed(read_column(rows, name, partial(_floats, name=name, role=role, what=what)))
 
 
-def _floats(column: Any, name: str, role: str, what: str) -> Floats:
+def _floats(column: pa.ChunkedArray, name: str, role: str, what: str) -> Floats:
     from pyarrow import types
 
     kind = column.type
@@ -225,12 +190,14 @@ def read_coded_labels(
 
 def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[np.int8]]:
     """Return the labels that occur in a part, and the place of each row's label among them; the last is "not revealed"."""
+    import pyarrow as pa
+
     seen: dict[Any, int] = {}
     out = []
     for table in rows.tables(k, [name]):
         column = table.column(0).combine_chunks()
         _require_label_type(column.type, name)
-        column = column if hasattr(column, "indices") else column.dictionary_encode()
+        column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         values = [plain_label(value) for value in column.dictionary.to_pylist()]
         if len(values) > MOST_CLASSES:
             raise InvalidLabel(
@@ -243,7 +210,7 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
     return list(seen), np.concatenate(out).astype(np.int8)
 
 
-def _require_label_type(kind: Any, name: str) -> None:
+def _require_label_type(kind: pa.DataType, name: str) -> None:
     from pyarrow import types
 
     plain = kind.value_type if types.is_dictionary(kind) else kind
@@ -282,14 +249,14 @@ class Stacked:
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, rows: Any) -> Floats:
+    def __getitem__(self, rows: Ints) -> Floats:
         at, out = np.asarray(rows), np.empty(np.shape(rows))
         of_top = at < self.top.size
         out[of_top] = self.top[at[of_top]]
         out[~of_top] = self.bottom[at[~of_top] - self.top.size]
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
         return np.concatenate([self.top, self.bottom])
 
 
@@ -305,8 +272,90 @@ def pieces(n_rows: int) -> Iterator[slice]:
         yield slice(begin, min(begin + PIECE_ROWS, n_rows))
 
 
-def pieces_of(values: Any) -> Iterator[Floats]:
+def pieces_of(values: Floats | Stacked) -> Iterator[Floats]:
     """Yield a vector, or two that are stacked, piece by piece."""
     for whole in (values.top, values.bottom) if isinstance(values, Stacked) else (values,):
         for piece in pieces(len(whole)):
             yield whole[piece]
+
+
+# -- exact order statistics ----------------------------------------------------------------------------------------
+
+# A float64 that is not negative has the order of its 64 bits. Four passes over the parts, each counting 16 more bits of the numbers that may still
+# be meant, find any order statistic exactly. What a pass returns for a part is a histogram, whatever the part's size, and histograms add up.
+
+_BITS = 16
+_BINS = 1 << _BITS
+_SIGN = np.uint64(1 << 63)
+
+Blocks = Callable[[], Iterable[Floats]]
+"""Each call goes through the numbers once more, block by block."""
+
+
+def order_statistics(blocks: Blocks, ranks: Sequence[int]) -> Floats:
+    """Return the numbers at some places of the sorted whole, counted from 0; NaN is not allowed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> order_statistics(lambda: [np.array([3.0, -1.0]), np.array([2.0])], [0, 2]).tolist()
+    [-1.0, 3.0]
+    """
+    wanted = np.asarray(ranks, dtype=np.int64)
+    prefix, below = np.zeros(wanted.size, dtype=np.uint64), np.zeros(wanted.size, dtype=np.int64)
+    for shift in range(64 - _BITS, -1, -_BITS):
+        counts = _histograms(blocks, np.unique(prefix), shift)
+        for k in range(wanted.size):
+            ends = np.cumsum(counts[int(prefix[k])])
+            at = int(np.searchsorted(ends, wanted[k] - below[k], side="right"))
+            below[k] += int(ends[at - 1]) if at else 0
+            prefix[k] = (prefix[k] << np.uint64(_BITS)) | np.uint64(at)
+    return _from_bits(prefix)
+
+
+def _histograms(blocks: Blocks, prefixes: NDArray[np.uint64], shift: int) -> dict[int, Ints]:
+    """Count the next bits of the numbers that begin with each of some bits."""
+    counts = {int(prefix): np.zeros(_BINS, dtype=np.int64) for prefix in prefixes}
+    for block in blocks():
+        bits = _to_bits(block)
+        for prefix in prefixes:
+            here = bits if shift == 64 - _BITS else bits[bits >> np.uint64(shift + _BITS) == prefix]
+            digits = (here >> np.uint64(shift)) & np.uint64(_BINS - 1)
+            counts[int(prefix)] += np.bincount(digits.astype(np.int64), minlength=_BINS)
+    return counts
+
+
+def _to_bits(values: Floats) -> NDArray[np.uint64]:
+    """Return whole numbers in the order of the floats; −0 and 0 are the same."""
+    bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def _from_bits(bits: NDArray[np.uint64]) -> Floats:
+    return np.where(bits & _SIGN, bits ^ _SIGN, ~bits).view(np.float64)
+
+
+def quantiles(blocks: Blocks, count: int, shares: Floats) -> Floats:
+    """Return what ``np.quantile`` returns for all numbers together, to the last digit.
+
+    Parameters
+    ----------
+    blocks : callable
+        Returns the numbers block by block, whenever it is called.
+    count : int
+        How many there are.
+    shares : array
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> quantiles(lambda: [np.array([3.0, 1.0]), np.array([2.0, 10.0])], 4, np.array([0.25, 0.5])).tolist()
+    [1.75, 2.5]
+    """
+    places = shares * (count - 1)
+    lower = np.floor(places).astype(np.int64)
+    ends = order_statistics(blocks, [*lower, *np.minimum(lower + 1, count - 1)])
+    a, b = ends[: shares.size], ends[shares.size :]
+    part = places - lower
+    return np.where(part >= 0.5, b - (b - a) * (1.0 - part), a + (b - a) * part)

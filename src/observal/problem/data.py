@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Floats, Ints, check_cost, check_ids, check_propensity, frozen
-from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+from observal.checks import Bools, Floats, Ints, check_cost, check_ids, check_propensity, keep
+from observal.errors import InvalidInput, InvalidPropensity
+from observal.parquet import ExecutorLike, LazyIds, Parts, Source, read_coded_labels, read_floats
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.frames import Frame, read_features, read_frame
-from observal.problem.labels import distinct_labels, encode_labels, missing_mask
+from observal.problem.labels import read_labels
+from observal.problem.rows import Rows, as_rows
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,59 +64,34 @@ class LoggedData:
 
     def __post_init__(self) -> None:
         X, frame = read_features(self.X, "The log's features")
-        object.__setattr__(self, "frame", frame)
         n_rows = X.shape[0]
         if n_rows == 0:
             raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
-        if hasattr(self.y, "codes"):
-            self._set_coded(X)
-            return
-        y = np.array(self.y)
-        if y.shape != (n_rows,):
-            raise InvalidInput(
-                f"The log needs one label for each of its {n_rows} rows (NaN where not revealed), but got shape {y.shape}."
-            )
-        propensity = check_propensity(self.propensity, n_rows, "The log")
-        revealed = ~missing_mask(y)
-        if y.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
-            y[~revealed] = None
-        _require_possible(revealed, propensity)
-        classes = np.asarray(self.classes) if self.classes is not None else distinct_labels(y[revealed])
-        _require_classes(classes)
-        codes = np.zeros(n_rows, dtype=np.int64)
-        codes[revealed] = encode_labels(y[revealed], classes, "A label of the log")
-        set_field = object.__setattr__
-        set_field(self, "X", X)
-        set_field(self, "y", frozen(y))
-        set_field(self, "propensity", propensity)
-        set_field(self, "ids", check_ids(self.ids, n_rows, "The log"))
-        set_field(self, "classes", frozen(classes))
-        set_field(self, "cost", check_cost(self.cost, n_rows, "The log"))
-        set_field(self, "revealed", frozen(revealed))
-        set_field(self, "codes", frozen(codes))
-
-    def _set_coded(self, X: Any) -> None:
-        """Take labels that are codes already: one byte for each row, which must do for big logs."""
-        n_rows, labels = X.shape[0], self.y
+        labels = read_labels(self.y, self.classes, n_rows)
         propensity = check_propensity(self.propensity, n_rows, "The log")
         _require_possible(labels.revealed, propensity)
-        _require_classes(labels.classes)
-        fields = {
-            "X": X,
-            "propensity": propensity,
-            "ids": check_ids(self.ids, n_rows, "The log"),
-            "classes": frozen(labels.classes),
-            "cost": check_cost(self.cost, n_rows, "The log"),
-            "revealed": frozen(labels.revealed),
-            "codes": labels.codes,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        keep(
+            self,
+            X=X,
+            frame=frame,
+            y=labels.values,
+            propensity=propensity,
+            ids=_check_ids(self.ids, n_rows, "The log"),
+            classes=labels.classes,
+            cost=check_cost(self.cost, n_rows, "The log"),
+            revealed=labels.revealed,
+            codes=labels.codes,
+        )
+
+    @property
+    def rows(self) -> Rows:
+        """The features as :class:`~observal.problem.rows.Rows`, whatever `X` is."""
+        return as_rows(self.X)
 
     @classmethod
     def from_parquet(
         cls,
-        source: Any,
+        source: Source,
         *,
         label: str,
         propensity: str,
@@ -118,7 +99,7 @@ class LoggedData:
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
         cost: str | None = None,
-        executor: Any = None,
+        executor: ExecutorLike = None,
     ) -> LoggedData:
         """Make a log over Parquet that need not fit into memory: features and ids stay in the files.
 
@@ -143,8 +124,6 @@ class LoggedData:
         >>> ob.LoggedData.from_parquet(path, label="y", propensity="q0")
         LoggedData(3 rows × 1 features, 2 revealed, classes [0, 1])
         """
-        from observal.parquet.vectors import read_coded_labels, read_floats
-
         rows, ids = _rows_in_parts(source, features, (label, propensity, id, cost), id, "The log", executor)
         labels = read_coded_labels(rows, label, classes)
         costs = None if cost is None else read_floats(rows, cost, "cost", "The log")
@@ -153,7 +132,7 @@ class LoggedData:
     @classmethod
     def from_frame(
         cls,
-        frame: Any,
+        frame: IntoDataFrame,
         *,
         label: str,
         propensity: str,
@@ -164,10 +143,10 @@ class LoggedData:
     ) -> LoggedData:
         """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
         roles = {"label": label, "propensity": propensity, "id": id, "cost": cost}
-        columns, X, kept = read_frame(frame, "The log's features", features, **roles)
-        made = cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
-        object.__setattr__(made, "frame", kept)
-        return made
+        columns, X, own = read_frame(frame, "The log's features", features, **roles)
+        logged = cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
+        keep(logged, frame=own)
+        return logged
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -215,23 +194,30 @@ class Pool:
         n_rows = X.shape[0]
         if n_rows == 0:
             raise InvalidInput("The pool is empty, 0 rows were seen; give the unlabelled rows that can be asked about.")
-        set_field = object.__setattr__
-        set_field(self, "X", X)
-        set_field(self, "frame", frame)
-        set_field(self, "propensity", check_propensity(self.propensity, n_rows, "The pool"))
-        set_field(self, "ids", check_ids(self.ids, n_rows, "The pool"))
-        set_field(self, "cost", check_cost(self.cost, n_rows, "The pool"))
+        keep(
+            self,
+            X=X,
+            frame=frame,
+            propensity=check_propensity(self.propensity, n_rows, "The pool"),
+            ids=_check_ids(self.ids, n_rows, "The pool"),
+            cost=check_cost(self.cost, n_rows, "The pool"),
+        )
+
+    @property
+    def rows(self) -> Rows:
+        """The features as :class:`~observal.problem.rows.Rows`, whatever `X` is."""
+        return as_rows(self.X)
 
     @classmethod
     def from_parquet(
         cls,
-        source: Any,
+        source: Source,
         *,
         propensity: str,
         id: str | None = None,
         features: Sequence[str] | None = None,
         cost: str | None = None,
-        executor: Any = None,
+        executor: ExecutorLike = None,
     ) -> Pool:
         """Make a pool over Parquet that need not fit into memory; the parameters are those of :meth:`LoggedData.from_parquet`.
 
@@ -243,8 +229,6 @@ class Pool:
         >>> ob.Pool.from_parquet(path, propensity="q0")
         Pool(2 rows × 1 features)
         """
-        from observal.parquet.vectors import read_floats
-
         rows, ids = _rows_in_parts(source, features, (propensity, id, cost), id, "The pool", executor)
         costs = None if cost is None else read_floats(rows, cost, "cost", "The pool")
         return cls(rows, read_floats(rows, propensity, "propensity", "The pool"), ids, costs)
@@ -252,7 +236,7 @@ class Pool:
     @classmethod
     def from_frame(
         cls,
-        frame: Any,
+        frame: IntoDataFrame,
         *,
         propensity: str,
         id: str | None = None,
@@ -261,10 +245,10 @@ class Pool:
     ) -> Pool:
         """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
         roles = {"propensity": propensity, "id": id, "cost": cost}
-        columns, X, kept = read_frame(frame, "The pool's features", features, **roles)
-        made = cls(X, columns[propensity], columns.get(id), columns.get(cost))
-        object.__setattr__(made, "frame", kept)
-        return made
+        columns, X, own = read_frame(frame, "The pool's features", features, **roles)
+        pool = cls(X, columns[propensity], columns.get(id), columns.get(cost))
+        keep(pool, frame=own)
+        return pool
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -274,18 +258,25 @@ class Pool:
 
 
 def _rows_in_parts(
-    source: Any, features: Sequence[str] | None, roles: tuple[str | None, ...], id: str | None, what: str, executor: Any
-) -> tuple[Any, Any]:
+    source: Source,
+    features: Sequence[str] | None,
+    roles: tuple[str | None, ...],
+    id: str | None,
+    what: str,
+    executor: ExecutorLike,
+) -> tuple[Parts, LazyIds]:
     """Return rows and ids that stay in their files."""
-    from observal.parquet import Parts
-    from observal.parquet.vectors import LazyIds
-
-    found = Parts.of(source, [], executor=executor)
-    found.require_columns(what, roles)
-    rows = found.with_features(features, [role for role in roles if role is not None])
+    parts = Parts.of(source, [], executor=executor)
+    parts.require_columns(what, roles)
+    rows = parts.with_features(features, [role for role in roles if role is not None])
     ids = LazyIds(rows, id)
     ids.require_distinct(what)
     return rows, ids
+
+
+def _check_ids(ids: ArrayLike | LazyIds | None, n_rows: int, what: str) -> NDArray[Any] | LazyIds:
+    """Return one distinct id per row; those that stay in a file were checked when they were first read."""
+    return ids if isinstance(ids, LazyIds) else check_ids(ids, n_rows, what)
 
 
 def _require_possible(revealed: Bools, propensity: Floats) -> None:
@@ -294,12 +285,4 @@ def _require_possible(revealed: Bools, propensity: Floats) -> None:
         raise InvalidPropensity(
             f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
             f"propensity 0 and a label ({int(impossible.sum())} such rows); correct the propensity."
-        )
-
-
-def _require_classes(classes: Any) -> None:
-    if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) != len(classes):
-        raise InvalidLabel(
-            f"A classifier needs two classes, but the log shows {classes.tolist()}; "
-            "name both with classes=(negative, positive)."
         )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from observal.checks import Floats, Ints, check_features
+from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.problem.labels import is_missing
+from observal.problem.rows import Features, Matrix, Rows, T, as_rows, check_features
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    from narwhals.typing import IntoDataFrame
 
 ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any kind, or CommitteeVC around a pipeline that takes the table as it is"
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class Frame(Rows):
     """The features of a log or a pool as the user's own table. As an array it is its numbers, or an error that says what to do.
 
     Parameters
@@ -41,6 +46,7 @@ class Frame:
 
     native: Any
     what: str
+    is_table: ClassVar[bool] = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -99,30 +105,54 @@ class Frame:
             return cls(table, what)
         raise ValueError(f"a table of {library!r:.20}")
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def to_matrix(self) -> Matrix:
         """Return the numbers, if there is nothing else in the table."""
         try:
-            return np.asarray(check_features(self.native, self.what), dtype=dtype)
+            return check_features(self.native, self.what)
         except InvalidInput:
             raise InvalidInput(self.not_numbers(f"{self.what} must be finite numbers here")) from None
 
-    def for_ranks(self, rows: Ints) -> Floats:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.to_matrix(), dtype=dtype)
+
+    def take(self, rows: Ints) -> Matrix:
+        """Return some rows as numbers, if there is nothing else in the table."""
+        return self.to_matrix()[rows]
+
+    def __getitem__(self, rows: Ints | Bools | slice) -> NDArray[Any]:
+        return np.asarray(np.asarray(self)[rows])
+
+    def map(self, function: Callable[[Any], T]) -> Iterable[T]:
+        """Yield what a function makes of each block of numbers, if there is nothing else in the table."""
+        return as_rows(self.to_matrix()).map(function)
+
+    def require_finite(self, what: str) -> Rows:
+        """Return the table as rows of numbers, or refuse it."""
+        return as_rows(self.to_matrix())
+
+    def select(self, rows: Ints) -> Frame:
+        """Return some rows as a table."""
+        import narwhals as nw
+
+        chosen = nw.from_native(self.native, eager_only=True)[rows]
+        return Frame(chosen.to_native(), self.what)
+
+    def for_estimator(self) -> IntoDataFrame:
+        """Return the table as the user gave it."""
+        native: IntoDataFrame = self.native
+        return native
+
+    def ranks(self, rows: Ints) -> Floats:
         """Return some rows as numbers that can be ranked: missing values come first, and columns of other kinds count as constant."""
         import narwhals as nw
 
-        table = nw.from_native(rows_of(self.native, rows), eager_only=True)
+        table = nw.from_native(self.select(rows).native, eager_only=True)
         out = np.zeros((rows.size, self.shape[1]))
         for k, (name, kind) in enumerate(table.schema.items()):
             if kind.is_numeric() or kind == nw.Boolean:
                 values = [-np.inf if is_missing(value) else value for value in table[name].to_list()]
                 out[:, k] = np.array(values, dtype=np.float64)
         return out
-
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
-        return np.asarray(np.asarray(self)[rows])
 
     def not_numbers(self, wanted: str, instead: str = ENCODE_OR_PIPELINE) -> str:
         """Return a sentence that names the first column with anything but finite numbers."""
@@ -134,7 +164,7 @@ class Frame:
         return f"{wanted}, but the table has missing or other values; {instead}."
 
 
-def frame_of(X: Any, what: str) -> Frame | None:
+def frame_of(X: Features, what: str) -> Frame | None:
     """Return the features as a :class:`Frame` if they are a table of pandas, polars or pyarrow; else None."""
     if isinstance(X, Frame):
         return X
@@ -149,41 +179,23 @@ def frame_of(X: Any, what: str) -> Frame | None:
     return Frame(X, what) if isinstance(table, nw.DataFrame) else None
 
 
-def read_features(X: Any, what: str) -> tuple[Any, Frame | None]:
+def read_features(X: Features, what: str) -> tuple[Matrix | Rows, Frame | None]:
     """Return features as numbers and as a table: of arrays there is no table, and of a table with text the numbers are the table itself."""
     frame = frame_of(X, what)
     if frame is None:
-        return check_features(X, what), None
+        return (X.require_finite(what) if isinstance(X, Rows) else check_features(X, what)), None
     try:
         return check_features(frame.native, what), frame
     except InvalidInput:
         return frame, frame
 
 
-def rows_of(X: Any, rows: Any) -> Any:
-    """Return some rows of an array, a CSR matrix or a table.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> rows_of(pd.DataFrame({"home": ["own", "rent", "own"]}), np.array([2, 1])).home.tolist()
-    ['own', 'rent']
-    """
-    if not hasattr(type(X), "columns"):
-        return X[rows]
-    import narwhals as nw
-
-    if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
-        rows = np.flatnonzero(rows)
-    return nw.from_native(X, eager_only=True)[rows].to_native()
-
-
-def joined(top: Any, bottom: Any) -> Any:
+def join(top: Frame, bottom: Frame) -> Frame:
     """Return the rows of two tables with the same columns as one table."""
     import narwhals as nw
 
-    both = [nw.from_native(one, eager_only=True) for one in (top, bottom)]
-    return nw.concat(both, how="vertical").to_native()
+    both = [nw.from_native(frame.native, eager_only=True) for frame in (top, bottom)]
+    return Frame(nw.concat(both, how="vertical").to_native(), top.what)
 
 
 def difference(log: Frame | None, pool: Frame | None) -> str | None:
@@ -219,8 +231,8 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
 
 
 def read_frame(
-    frame: Any, what: str, features: Sequence[str] | None, **roles: str | None
-) -> tuple[dict[str | None, NDArray[Any]], Any, Frame]:
+    frame: IntoDataFrame, what: str, features: Sequence[str] | None, **roles: str | None
+) -> tuple[dict[str | None, NDArray[Any]], NDArray[Any] | Frame, Frame]:
     """Return the columns with a role (label, propensity, …), and the features as numbers, if they are, and as a table."""
     import narwhals as nw
 
@@ -236,11 +248,11 @@ def read_frame(
         column: np.asarray(table[column].to_list(), dtype=object) if role == "label" else table[column].to_numpy()
         for role, column in named.items()
     }
-    kept = Frame(table.select(chosen).to_native(), what)
-    return columns, _numbers([table[name] for name in chosen], len(table), kept), kept
+    own = Frame(table.select(chosen).to_native(), what)
+    return columns, _numbers([table[name] for name in chosen], len(table), own), own
 
 
-def _numbers(columns: Sequence[Any], n_rows: int, otherwise: Frame) -> Any:
+def _numbers(columns: Sequence[nw.Series[Any]], n_rows: int, otherwise: Frame) -> NDArray[Any] | Frame:
     """Return columns of numbers and booleans as one array, or the table they come from if they have missing values or anything else."""
     import narwhals as nw
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from observal.checks import Bools, Ints
-from observal.errors import InvalidLabel
+from observal.checks import Bools, Ints, frozen
+from observal.errors import InvalidInput, InvalidLabel
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return whether a label means "not known": None, NaN, NaT or a frame library's null."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return bool(value != value)
 
 
-def is_absent(value: Any) -> bool:
+def is_absent(value: object) -> bool:
     """Tell whether a value of any Python type stands for "not known".
 
     Examples
@@ -35,7 +37,7 @@ def is_absent(value: Any) -> bool:
         return False
 
 
-def plain_label(value: Any) -> Any:
+def plain_label(value: object) -> Any:
     """Return a label as bool, int, float, str or another plain value; None where it is missing, whole floats as whole numbers.
 
     Examples
@@ -49,6 +51,90 @@ def plain_label(value: Any) -> Any:
     if isinstance(value, float | Decimal) and value == value // 1:
         return int(value)
     return value
+
+
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """The labels of a big log: a byte for each row, −1 where the label was not revealed, and the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CodedLabels(np.array([0, -1, 1], dtype=np.int8), np.array(["no", "yes"], dtype=object))[np.array([2, 1])].tolist()
+    ['yes', None]
+    """
+
+    codes: NDArray[np.int8] = field(repr=False)
+    classes: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows."""
+        return (self.codes.size,)
+
+    @property
+    def revealed(self) -> Bools:
+        """Which rows have a label."""
+        return np.asarray(self.codes >= 0)
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+    def __getitem__(self, rows: Ints | Bools | slice) -> NDArray[Any]:
+        codes, texts = self.codes[rows], self.classes.dtype.kind not in "fiub"
+        values = np.empty(self.classes.size + 1, dtype=object if texts else np.float64)
+        values[:-1], values[-1] = self.classes, None if texts else np.nan
+        return np.asarray(values[codes])
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+
+class Labels(NamedTuple):
+    """The labels of a log after they were checked.
+
+    `values` are the labels as given, `revealed` says which are there, and `codes` holds their positions in `classes`.
+    """
+
+    values: NDArray[Any] | CodedLabels
+    revealed: Bools
+    codes: NDArray[Any]
+    classes: NDArray[Any]
+
+
+def read_labels(y: ArrayLike | CodedLabels, classes: Sequence[Any] | NDArray[Any] | None, n_rows: int) -> Labels:
+    """Return the labels of a log; `classes` are those that occur by default.
+
+    Examples
+    --------
+    >>> labels = read_labels(["no", None, "yes"], None, 3)
+    >>> labels.revealed.tolist(), labels.codes.tolist(), labels.classes.tolist()
+    ([True, False, True], [0, 0, 1], ['no', 'yes'])
+    """
+    values = y if isinstance(y, CodedLabels) else np.array(y)
+    if values.shape != (n_rows,):
+        raise InvalidInput(
+            f"The log needs one label for each of its {n_rows} rows (NaN where not revealed), but got shape {values.shape}."
+        )
+    if isinstance(values, CodedLabels):
+        _require_classes(values.classes)
+        return Labels(values, frozen(values.revealed), values.codes, frozen(values.classes))
+    revealed = ~missing_mask(values)
+    if values.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
+        values[~revealed] = None
+    known = distinct_labels(values[revealed]) if classes is None else np.asarray(classes)
+    _require_classes(known)
+    codes = np.zeros(n_rows, dtype=np.int64)
+    codes[revealed] = encode_labels(values[revealed], known, "A label of the log")
+    return Labels(frozen(values), frozen(revealed), frozen(codes), frozen(known))
+
+
+def _require_classes(classes: NDArray[Any]) -> None:
+    if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) != len(classes):
+        raise InvalidLabel(
+            f"A classifier needs two classes, but the log shows {classes.tolist()}; "
+            "name both with classes=(negative, positive)."
+        )
 
 
 def missing_mask(values: NDArray[Any]) -> Bools:
@@ -73,7 +159,7 @@ def encode_labels(values: NDArray[Any], classes: NDArray[Any], what: str) -> Int
         ) from None
 
 
-def _is_key(value: Any, lookup: dict[Any, int]) -> bool:
+def _is_key(value: object, lookup: dict[Any, int]) -> bool:
     try:
         return value in lookup
     except TypeError:  # a list, say, cannot be a class

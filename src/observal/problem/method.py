@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
@@ -19,6 +19,7 @@ from observal.problem.interval import Interval
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+from observal.problem.rows import Features
 
 if TYPE_CHECKING:  # before Python 3.13 only the type checker knows defaults of type variables
     from typing_extensions import TypeVar
@@ -35,15 +36,15 @@ class TwoClassPredictions:
 
     classes_: NDArray[Any]
 
-    def positive(self, X: Any) -> Bools:
+    def positive(self, X: Features) -> Bools:
         """Return which rows are of the second class."""
         raise NotImplementedError
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""
         return np.asarray(self.classes_[self.positive(X).astype(np.intp)])
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Features, y: ArrayLike) -> float:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
@@ -72,7 +73,7 @@ class Method(ABC, Generic[StateT]):
     pool_may_grow: ClassVar[bool] = False
     """Whether states stay valid when rows are added to the pool."""
     by_parts: ClassVar[bool] = False
-    """Whether it looks at rows in blocks (:func:`observal.parquet.map_blocks`), so that they may stay in Parquet. Other methods are given
+    """Whether it looks at rows in blocks (:meth:`observal.problem.rows.Rows.map`), so that they may stay in Parquet. Other methods are given
     all rows in memory."""
     takes_frames: ClassVar[bool] = False
     """Whether it is given the user's own tables, with text and missing values. Other methods are given numbers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from observal.checks import (
     Floats,
     Ints,
     frozen,
-    stack_rows,
 )
 from observal.errors import InvalidInput, InvalidLabel
+from observal.parquet import ExecutorLike, Parts, Stacked, executor_of
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
-from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference, joined, rows_of
+from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference, join
+from observal.problem.rows import Matrix, Rows, as_rows, stack_rows
 
 if TYPE_CHECKING:
     from observal.problem.method import Method
@@ -66,14 +67,11 @@ class Problem:
                 f"Groups of columns must be among the {pool_features} features, but one has column {self.column_groups.n_columns - 1}; "
                 "correct column_groups."
             )
-        if isinstance(self.logged.X, Frame) or isinstance(self.pool.X, Frame):
-            self._require_one_table()
+        either_is_table = self.logged.rows.is_table or self.pool.rows.is_table
+        if either_is_table and (sentence := difference(self.logged.frame, self.pool.frame)) is not None:
+            raise InvalidInput(sentence)
         if (self.logged.cost is None) != (self.pool.cost is None):
             raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
-
-    def _require_one_table(self) -> None:
-        if (wrong := difference(self.logged.frame, self.pool.frame)) is not None:
-            raise InvalidInput(wrong)
 
     def for_method(self, method: Method) -> Problem:
         """Return the problem as a method takes it: with the user's own tables if it says `takes_frames`, else with numbers."""
@@ -114,8 +112,6 @@ class Problem:
     def propensity(self) -> Floats:
         """The propensity of each row of the stack; of big tables no copy is made."""
         if self.in_parts:
-            from observal.parquet.vectors import Stacked
-
             return Stacked(self.logged.propensity, self.pool.propensity)  # type: ignore[return-value]
         return frozen(np.concatenate([self.logged.propensity, self.pool.propensity]))
 
@@ -135,22 +131,20 @@ class Problem:
     @property
     def in_parts(self) -> bool:
         """Whether log or pool stay in their files."""
-        return hasattr(self.logged.X, "parts") or hasattr(self.pool.X, "parts")
+        return self.logged.rows.in_files or self.pool.rows.in_files
 
     @property
     def in_frames(self) -> bool:
         """Whether log and pool are the user's own tables; see :meth:`for_method`."""
-        return isinstance(self.logged.X, Frame) and isinstance(self.pool.X, Frame)
+        return self.logged.rows.is_table and self.pool.rows.is_table
 
-    def using(self, executor: Any) -> Problem:
+    def using(self, executor: ExecutorLike) -> Problem:
         """Return the problem with rows that are read and computed on by another executor; rows in memory stay as they are."""
         if executor is None or not self.in_parts:
             return self
-        from observal.parquet import executor_of
-
         logged, pool, computing = copy(self.logged), copy(self.pool), executor_of(executor)
         for table in (logged, pool):
-            if hasattr(table.X, "parts"):
+            if isinstance(table.X, Parts):
                 object.__setattr__(table, "X", table.X.using(computing))
         return replace(self, logged=logged, pool=pool)
 
@@ -162,7 +156,7 @@ class Problem:
         return replace(
             self,
             logged=LoggedData(
-                np.asarray(logged.X),
+                logged.rows.to_matrix(),
                 logged.y,
                 logged.propensity,
                 np.asarray(logged.ids),
@@ -170,7 +164,7 @@ class Problem:
                 logged.cost,
                 logged.column_groups,
             ),
-            pool=Pool(np.asarray(pool.X), pool.propensity, np.asarray(pool.ids), pool.cost, pool.column_groups),
+            pool=Pool(pool.rows.to_matrix(), pool.propensity, np.asarray(pool.ids), pool.cost, pool.column_groups),
         )
 
     @property
@@ -186,41 +180,46 @@ class Problem:
         of_pool = rows >= self.n_logged
         return np.full(rows.size, True) if self.population == "both" else of_pool == (self.population == "pool")
 
-    def stack(self) -> Any:
-        """Return the features of all rows as one new array, CSR matrix or table."""
-        if self.in_frames:
-            return joined(self.logged.X.native, self.pool.X.native)
-        return stack_rows(self.logged.X, self.pool.X)
+    def stack(self) -> Rows:
+        """Return the features of all rows as one array, CSR matrix or table."""
+        log, pool = self.logged.rows, self.pool.rows
+        if isinstance(log, Frame) and isinstance(pool, Frame):
+            return join(log, pool)
+        return as_rows(stack_rows(log.to_matrix(), pool.to_matrix()))
 
-    def blocks(self, stream: bool = False) -> tuple[Any, Any]:
+    def blocks(self, stream: bool = False) -> tuple[Rows, Rows]:
         """Return the features of log and pool; of a pool that is a stream no row, only whether its rows are sparse."""
-        return self.logged.X, self.pool.X[:0] if stream else self.pool.X
+        pool = self.pool.rows
+        return self.logged.rows, pool.select(np.arange(0)) if stream else pool
 
-    def rows(self, of_log: Ints, of_pool: Ints) -> Ints:
+    def positions(self, of_log: Ints, of_pool: Ints) -> Ints:
         """Return rows of log and pool as rows of the stack."""
         return np.concatenate([of_log, self.n_logged + of_pool])
-
-    def take_for_ranks(self, rows: Ints) -> Any:
-        """Return what :meth:`take` does, but a user's own tables as numbers whose ranks can be compared."""
-        if not self.in_frames:
-            return self.take(rows)
-        first, then = self._split(rows)
-        return stack_rows(self.logged.X.for_ranks(first), self.pool.X.for_ranks(then))
 
     def _split(self, rows: Ints) -> tuple[Ints, Ints]:
         of_log = rows < self.n_logged
         return rows[of_log], rows[~of_log] - self.n_logged
 
-    def take(self, rows: Ints) -> Any:
-        """Return the features of some rows of the stack; rows of the log must come first in `rows`."""
+    def take_for_ranks(self, rows: Ints) -> Matrix:
+        """Return what :meth:`take` does, but a user's own tables as numbers whose ranks can be compared."""
+        log, pool = self.logged.rows, self.pool.rows
+        if not (isinstance(log, Frame) and isinstance(pool, Frame)):
+            return self.take(rows)
         first, then = self._split(rows)
-        if self.in_frames:
-            return joined(rows_of(self.logged.X.native, first), rows_of(self.pool.X.native, then))
-        if hasattr(self.logged.X, "tocsr") or hasattr(self.pool.X, "tocsr"):
-            return stack_rows(self.logged.X[first], self.pool.X[then])
-        out = np.empty((rows.size, self.pool.X.shape[1]), np.result_type(self.logged.X.dtype, self.pool.X.dtype))
-        out[: first.size], out[first.size :] = self.logged.X[first], self.pool.X[then]
-        return out
+        return np.concatenate([log.ranks(first), pool.ranks(then)])
+
+    def take(self, rows: Ints) -> Matrix:
+        """Return the features of some rows of the stack as numbers; rows of the log must come first in `rows`."""
+        first, then = self._split(rows)
+        return stack_rows(self.logged.rows.take(first), self.pool.rows.take(then))
+
+    def select(self, rows: Ints) -> Rows:
+        """Return some rows of the stack as :meth:`take` does; those of a user's own tables stay a table."""
+        log, pool = self.logged.rows, self.pool.rows
+        if not (isinstance(log, Frame) and isinstance(pool, Frame)):
+            return as_rows(self.take(rows))
+        first, then = self._split(rows)
+        return join(log.select(first), pool.select(then))
 
     def labelled(self, bought: Ints, codes: Ints) -> tuple[Ints, Ints]:
         """Return the rows of the stack that have a label and their class codes.

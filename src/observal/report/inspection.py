@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import choose_columns, column_of, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import choose_columns, dense, rank_columns, sample_rows
 from observal.errors import InvalidInput
 from observal.intervals.cells import wilson
 from observal.intervals.stopping import chances_of
 from observal.problem.data import Pool
 from observal.problem.problem import Problem
 from observal.problem.result import RunResult
+from observal.problem.rows import Matrix, Rows, as_rows, column_of
 
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8
 LEAST_OF_GROUP, MOST_OF_COLUMN = 5, 12
@@ -43,7 +44,7 @@ def columns_by_source(sources: Sequence[str]) -> dict[str, list[int]]:
     return columns
 
 
-def column_use(estimator: Any, X: Any, sources: Sequence[str]) -> list[tuple[str, float]]:
+def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list[tuple[str, float]]:
     """Return how far the model's probabilities move, on average, when a column is shuffled; the largest first.
 
     Parameters
@@ -65,9 +66,10 @@ def column_use(estimator: Any, X: Any, sources: Sequence[str]) -> list[tuple[str
     ('b', True)
     """
     rng = np.random.default_rng(0)
-    rows = X[sample_rows(X.shape[0], ROWS_TO_SHUFFLE, rng)]
+    population = as_rows(X)
+    rows = population.take(sample_rows(len(population), ROWS_TO_SHUFFLE, rng))
     columns = columns_by_source(sources)
-    if hasattr(rows, "tocsr") or not 0 < len(columns) <= MOST_COLUMNS:
+    if population.is_sparse or not 0 < len(columns) <= MOST_COLUMNS:
         return []
     chances = chances_of(estimator, rows)
     moves = []
@@ -131,7 +133,7 @@ def errors_by_group(
         errors = [
             _group_error(group, judged, inside & counted)
             for k in columns[source]
-            for group, inside in _groups(names[k], column_of(X, k), column_of(problem.pool.X, k), words)
+            for group, inside in _groups(names[k], column_of(X, k), problem.pool.rows.column(k), words)
             if (inside & counted).sum() >= LEAST_OF_GROUP
         ]
         largest = sorted(range(len(errors)), key=lambda k: -errors[k].labels)[:MOST_OF_COLUMN]
@@ -189,7 +191,7 @@ def asked_positions(pool: Pool, result: RunResult) -> Ints:
     return np.array([position[name] for name in ids], dtype=np.int64)
 
 
-def telling_pair(X: Any, group: Bools) -> tuple[int, ...]:
+def telling_pair(X: Matrix | Rows, group: Bools) -> tuple[int, ...]:
     """Return the two features that best separate a group of rows from the others, or fewer if there are fewer features.
 
     For each pair of the best single features a small decision tree is fitted, both groups with equal weight, and the pair with the
@@ -217,8 +219,9 @@ def telling_pair(X: Any, group: Bools) -> tuple[int, ...]:
     rows = np.concatenate([inside, outside[sample_rows(outside.size, MOST_PER_SIDE, rng)]])
     target = group[rows]
     separable = bool(target.any()) and not bool(target.all())
-    columns = choose_columns(X[rows], target) if separable else np.arange(min(X.shape[1], 200))
-    ranks, distinct = rank_columns(dense(X[rows], columns))
+    some = as_rows(X).take(rows)
+    columns = choose_columns(some, target) if separable else np.arange(min(X.shape[1], 200))
+    ranks, distinct = rank_columns(dense(some, columns))
     n_values = np.array([values.size for values in distinct])
     eligible = np.flatnonzero(n_values > 2) if (n_values > 2).sum() >= 2 else np.arange(columns.size)
     if not separable or eligible.size < 2:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import column_of, sample_rows
+from observal.diagnosis.feature_values import sample_rows
 from observal.intervals.cells import HIDDEN
 from observal.intervals.contradiction import COMPARED, contradiction
 from observal.intervals.error import CONFOUNDED
@@ -23,6 +23,7 @@ from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
 from observal.problem.result import Round
+from observal.problem.rows import Matrix, column_of
 from observal.problem.words import count, number, percent
 from observal.report import charts
 from observal.report.content import ReportContent
@@ -306,7 +307,7 @@ def confusion_table(content: ReportContent) -> PageTable:
 
 def model_tables(content: ReportContent) -> list[PageTable]:
     """Return the errors by group, those by the columns that the model uses most first, and what it uses."""
-    use = column_use(content.result.estimator, content.pool.X, content.columns)
+    use = column_use(content.result.estimator, content.pool.rows, content.columns)
     groups = []
     if content.judged is not None:
         groups = errors_by_group(
@@ -365,7 +366,7 @@ def asked(content: ReportContent) -> Asked:
     positions = asked_positions(content.pool, content.result)
     is_asked = np.zeros(len(content.pool), dtype=bool)
     is_asked[positions] = True
-    pair = telling_pair(content.pool.X, is_asked)
+    pair = telling_pair(content.pool.rows, is_asked)
     return Asked(
         _coverage_sentence(content, positions),
         _reasons_table(content),
@@ -401,7 +402,7 @@ def _reasons_table(content: ReportContent) -> PageTable:
 def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> PageTable:
     """Return the last rows asked about, the latest first, with the features of the map."""
     latest = positions[-LAST_ROWS:][::-1]
-    X, names = content.pool.X[latest], [content.names[column] for column in pair]
+    X, names = content.pool.rows.take(latest), [content.names[column] for column in pair]
     values = [
         [content.value_words(name, value) for value in column_of(X, column).tolist()]
         for name, column in zip(names, pair, strict=True)
@@ -442,26 +443,26 @@ def _map(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> char
     rows_asked = positions[sample]
     flags = [names.index(flag) for flag in (f"{names[k]} is missing" for k in pair) if flag in names]
 
-    def has_values(X: Any) -> Bools:
+    def has_values(X: Matrix) -> Bools:
         """Return which rows have values of their own, not ones that stand in for missing values."""
         present = np.ones(X.shape[0], dtype=bool)
         for flag in flags:
             present &= column_of(X, flag) != 1.0
         return present
 
-    def points(X: Any, propensity: Floats) -> Floats:
+    def points(X: Matrix, propensity: Floats) -> Floats:
         present = has_values(X)
         X, propensity = X[present], propensity[present]
         second = column_of(X, pair[1]) if len(pair) > 1 else propensity
         return np.clip(np.column_stack([column_of(X, pair[0]), second]), -1e100, 1e100)
 
-    answers = content.result.queries["label"][sample][has_values(pool.X[rows_asked])]
+    answers = content.result.queries["label"][sample][has_values(pool.rows.take(rows_asked))]
     axes = (names[pair[0]], names[pair[1]] if len(pair) > 1 else "propensity")
     return charts.map_chart(
         {
-            "pool": points(pool.X[cloud], pool.propensity[cloud]),
-            "revealed": points(logged.X[revealed], logged.propensity[revealed]),
-            "asked": points(pool.X[rows_asked], pool.propensity[rows_asked]),
+            "pool": points(pool.rows.take(cloud), pool.propensity[cloud]),
+            "revealed": points(logged.rows.take(revealed), logged.propensity[revealed]),
+            "asked": points(pool.rows.take(rows_asked), pool.propensity[rows_asked]),
         },
         [str(answer) for answer in answers.tolist()],
         axes,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from observal.checks import Ints, check_propensity, frozen
 from observal.errors import InvalidInput
-from observal.parquet import Executor, Parts, executor_of
-from observal.parquet.files import PARQUET, name_of
-from observal.parquet.vectors import CodedLabels, LazyIds, pieces, read_coded_labels, read_floats
+from observal.parquet import Executor, ExecutorLike, Parts, Source, executor_of
+from observal.parquet.row_groups import PARQUET, name_of
+from observal.parquet.vectors import LazyIds, pieces, read_coded_labels, read_floats
 from observal.problem.data import LoggedData, Pool
+from observal.problem.labels import CodedLabels
 from observal.tables.classes import Label, Positive, as_label, check_classes, order_classes
 from observal.tables.encoder import TableEncoder, learn_rules
 from observal.tables.load import (
@@ -32,12 +33,8 @@ from observal.tables.table_format import TableFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from distributed import Client
 
     from observal.tables.read import TableSource
-
-    ParquetSource: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-    """A path, glob or URL of Parquet, or a list of them."""
 
 WHATS = ("The log", "The pool")
 _NOT_PARQUET = tuple(suffix for suffix in SUFFIXES if suffix not in PARQUET)
@@ -125,8 +122,8 @@ def is_large(sources: Sequence[TableSource]) -> bool:
 
 
 def load_in_place(
-    logged: ParquetSource,
-    pool: ParquetSource,
+    logged: Source,
+    pool: Source,
     roles: TableRoles,
     *,
     propensity: Propensity,
@@ -134,7 +131,7 @@ def load_in_place(
     positive: Positive = None,
     propensity_floor: float | None = None,
     max_categories: int = 50,
-    executor: Executor | Client | str | None = None,
+    executor: ExecutorLike = None,
 ) -> LoadedProblem:
     """Make a log and a pool over Parquet; features and ids stay in the files, each part with a checksum.
 
@@ -192,11 +189,11 @@ def encode_in_place(rows: Parts, encoder: TableEncoder) -> Parts:
         dtype=np.dtype(np.float64),
         decode=encoder.encode,
         is_finite=True,
-        _kept={},
+        _cache={},
     )
 
 
-def _check_sources(logged: ParquetSource, pool: ParquetSource, propensity: Propensity) -> str:
+def _check_sources(logged: Source, pool: Source, propensity: Propensity) -> str:
     """Refuse tables that cannot stay in place; return the column of propensities."""
     for source in (logged, pool):
         if not is_parquet(source):
@@ -213,7 +210,7 @@ def _check_sources(logged: ParquetSource, pool: ParquetSource, propensity: Prope
 
 
 def _open_parts(
-    logged: ParquetSource, pool: ParquetSource, roles: TableRoles, propensity: str, executor: Executor
+    logged: Source, pool: Source, roles: TableRoles, propensity: str, executor: Executor
 ) -> tuple[Parts, Parts]:
     """Return log and pool with checksums and without features; they have the columns that play a role."""
     of_both = (propensity, roles.id, roles.cost)
@@ -257,7 +254,7 @@ def _share_any(a: Ints, b: Ints) -> bool:
     )
 
 
-def _absolute(source: ParquetSource) -> str | list[str]:
+def _absolute(source: Source) -> str | list[str]:
     """Return absolute paths, because a campaign may be opened from another folder; a URL stays as it is."""
     if isinstance(source, str | os.PathLike):
         name = name_of(source)

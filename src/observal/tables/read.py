@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from observal.errors import InvalidInput
-from observal.parquet.files import PARQUET
+from observal.parquet.row_groups import PARQUET
 from observal.problem.labels import is_absent
 from observal.tables.column_format import MISSING
 from observal.tables.spreadsheets import cell_text, read_workbook

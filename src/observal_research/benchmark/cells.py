@@ -196,7 +196,7 @@ def make_world(
 def standardised(world: Simulation) -> Simulation:
     """Return the world with features centred and scaled by log and pool together, the same for every contestant."""
     logged, pool = world.logged, world.pool
-    centre, spread = moments(dense(Problem(logged, pool).stack()))
+    centre, spread = moments(dense(Problem(logged, pool).stack().to_matrix()))
     return replace(
         world,
         logged=replace(logged, X=(dense(logged.X) - centre) / spread),

@@ -30,7 +30,7 @@ class Rows:
     @cached_property
     def X(self) -> Floats:
         """Features of log and pool."""
-        return np.asarray(Problem(self.world.logged, self.world.pool).stack())
+        return np.asarray(Problem(self.world.logged, self.world.pool).stack().to_matrix())
 
     @cached_property
     def known(self) -> Floats:

@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, check_features, check_generator, check_whole, frozen
+from observal.checks import Bools, check_generator, check_whole, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.labels import distinct_labels, missing_mask
+from observal.problem.rows import check_features
 
 RandomState = int | np.random.Generator | None
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats, check_features, check_generator
+from observal.checks import Floats, check_generator
 from observal.errors import InvalidInput
 from observal.problem.labels import encode_labels
+from observal.problem.rows import check_features
 from observal_research.datasets.dataset import RandomState, Region, dense_column, two_classes
 
 

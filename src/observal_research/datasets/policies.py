@@ -12,8 +12,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_features, check_generator, check_number, check_whole, keep
+from observal.checks import Floats, check_generator, check_number, check_whole, keep
 from observal.errors import InvalidInput, InvalidPropensity
+from observal.problem.rows import check_features
 from observal_research.datasets.dataset import Dataset, RandomState, Region
 from observal_research.datasets.fitting import check_rows, dense, distance, fit_plane, hash_rows, moments, random_region
 

@@ -14,6 +14,7 @@ from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
+from observal.problem.rows import Matrix, Sparse
 from observal.tables import read_labels
 
 _MOST_DENSE_VALUES = 10_000_000  # 80 MB; larger sparse matrices stay sparse
@@ -75,7 +76,7 @@ def labels_from(
 
 
 def propensity_from(
-    source: Any, X: Any, revealed: Bools, X_pool: Any, random_state: int
+    source: Any, X: Matrix, revealed: Bools, X_pool: Matrix | None, random_state: int
 ) -> tuple[Floats, Any, list[str]]:
     """Return the log's and the pool's propensities from a number, an array, a policy or ``"estimate"``.
 
@@ -106,7 +107,7 @@ def propensity_from(
     return check_propensity(source, n_rows, "The log"), source if X_pool is not None else None, []
 
 
-def dense_if_small(X: Any) -> Any:
+def dense_if_small(X: Sparse) -> Matrix:
     """Return a sparse matrix as an array where that fits easily in memory.
 
     Examples

@@ -13,6 +13,7 @@ import numpy as np
 from observal.errors import InvalidInput
 from observal.exchange.importers.imported import Imported, dense_if_small, labels_from, propensity_from
 from observal.problem.data import LoggedData, Pool
+from observal.problem.rows import is_sparse
 
 
 def from_libsvm(
@@ -76,7 +77,7 @@ def from_libsvm(
     values, pool_chances, notes = propensity_from(propensity, X, revealed, X_pool, random_state)
     logged = LoggedData(X, labels, values, classes=found)
     # Numbers serve as names, but not for the millions of columns that a sparse file may have.
-    names = () if hasattr(X, "tocsr") else tuple(f"feature {column + 1}" for column in range(X.shape[1]))
+    names = () if is_sparse(X) else tuple(f"feature {column + 1}" for column in range(X.shape[1]))
     return Imported(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Bools, Floats, check_features
+from observal.checks import Bools, Floats
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.exchange.importers.bandit import action_propensity, refuse_unknown
 from observal.exchange.importers.imported import Imported, labels_from, propensity_from
 from observal.problem.data import LoggedData
+from observal.problem.rows import check_features
 
 _NEEDED = ("context", "action", "reward", "pscore")
 

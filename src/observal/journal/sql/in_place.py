@@ -18,11 +18,11 @@ from observal.errors import NotACampaign
 from observal.journal.sql.chunks import Progress, read_array, write_arrays
 from observal.journal.sql.connection import StoreConnection
 from observal.parquet import Parts
-from observal.parquet.files import Part, require_unchanged
-from observal.parquet.vectors import CodedLabels, LazyIds
+from observal.parquet.row_groups import Part, require_unchanged
+from observal.parquet.vectors import LazyIds
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
-from observal.problem.labels import class_array
+from observal.problem.labels import CodedLabels, class_array
 from observal.problem.problem import Problem
 from observal.tables.encoder import TableEncoder
 from observal.tables.load_in_place import encode_in_place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,15 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import class_array
 from observal.problem.problem import Problem
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ROWS = "pool.rows"
 SOME = 1000  # up to so many rows are read by themselves; for more, the whole table is read
 
 
 def write_problem(
-    transaction: StoreConnection, logged: LoggedData, pool: Pool, rows: Any, progress: Progress = None
+    transaction: StoreConnection, logged: LoggedData, pool: Pool, rows: pa.Table, progress: Progress = None
 ) -> dict[str, Any]:
     """Store log and pool, and the pool's raw `rows` for people; return the dtypes and shapes that :func:`read_problem` needs.
 
@@ -38,7 +41,7 @@ def write_problem(
     """
     import pyarrow as pa
 
-    if hasattr(logged.X, "tocsr") or hasattr(pool.X, "tocsr"):
+    if logged.rows.is_sparse or pool.rows.is_sparse:
         raise InvalidInput(
             "A campaign needs dense features, but sparse ones were given; convert them with X.toarray()."
         )

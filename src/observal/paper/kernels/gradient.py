@@ -38,17 +38,16 @@ from math import expm1, inf, sqrt
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, Ints
+from observal.problem.rows import Matrix, is_sparse
 
 Dense = NDArray[np.floating[Any]]
 Indices = NDArray[np.integer[Any]]
-Matrix = Dense | sp.csr_array | sp.csr_matrix
 
 # Sums may be regrouped and fused, which is deterministic; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "nsz"}
@@ -432,7 +431,7 @@ def _margins_csr(data: Dense, indices: Indices, indptr: Indices, coef: Floats, n
 
 def _margins(X: Matrix, coef: Floats, norms: Floats) -> Floats:
     coef = np.array(coef, dtype=np.float64)
-    if sp.issparse(X):
+    if is_sparse(X):
         margins: Floats = _margins_csr(X.data, X.indices, X.indptr, coef, norms)
     else:
         margins = _margins_dense(np.ascontiguousarray(X), coef, norms)
@@ -499,7 +498,7 @@ def descend(
     out = np.array(coef, dtype=np.float64)
     clock = (float(learning_rate), float(time), float(order.size), int(passes))
     form = (float(second_moment), bool(exact_invariance))
-    if sp.issparse(X):
+    if is_sparse(X):
         _descend_csr(X.data, X.indices, X.indptr, used, labels, weights, heavy, out, *clock, *form)
     elif heavy.size:
         _descend_dense_regularised(np.ascontiguousarray(X), used, labels, weights, heavy, out, *clock, *form)
@@ -570,7 +569,7 @@ def second_moment_sums(
     """
     weights = np.asarray(importance, dtype=np.float64)
     rows = np.arange(X.shape[0]) if rows is None else rows
-    if not sp.issparse(X):
+    if not is_sparse(X):
         first, second = _mistakes_dense(np.ascontiguousarray(X), rows, np.asarray(y), weights, float(clip), coef)
         return first, second
     wrong = (_margins(X[rows], coef, np.empty(0)) > 0.0) != (np.asarray(y)[rows] > 0)

@@ -6,21 +6,35 @@ import glob
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from observal.errors import InvalidInput, PartsChanged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 PARQUET = (".parquet", ".pq")
 _AT_ONCE = 1 << 22  # bytes that are read at once for a checksum
 _BUFFER = 1 << 16  # bytes of each column that are read ahead; with hundreds of columns they add up
 _REMOTE_BUFFER = 1 << 20  # where each read is a message
-_CHANGING = ("etag", "md5hash", "contentmd5", "generation", "mtime", "lastmodified", "modified", "updated", "created")
-_checked: set[tuple[Any, ...]] = set()  # parts whose bytes this process has compared with their checksum
+_VERSION_KEYS = (
+    "etag",
+    "md5hash",
+    "contentmd5",
+    "generation",
+    "mtime",
+    "lastmodified",
+    "modified",
+    "updated",
+    "created",
+)
+_unchanged: set[tuple[Any, ...]] = set()  # parts whose bytes this process has compared with their checksum
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,7 @@ class Part:
     first, size : int
         Where its bytes are.
     checksum : str
-        SHA-256 of these bytes; empty where nobody has computed it.
+        SHA-256 of these bytes; empty if it was not computed.
     """
 
     path: str
@@ -49,7 +63,11 @@ class Part:
     checksum: str = ""
 
 
-def find_parts(source: Any) -> tuple[Part, ...]:
+Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+"""Where Parquet is: a file, a folder, a glob, a URL, or several of them."""
+
+
+def find_parts(source: Source) -> tuple[Part, ...]:
     """Return the row groups of a Parquet file, a folder, a glob or a URL; files in the order of their names.
 
     Examples
@@ -60,15 +78,15 @@ def find_parts(source: Any) -> tuple[Part, ...]:
     >>> [part.rows for part in find_parts(path)]
     [2, 1]
     """
-    found = [part for path in _paths(source) for part in _parts_of(path)]
-    if not found:
+    parts = [part for path in _paths(source) for part in _parts_of(path)]
+    if not parts:
         raise InvalidInput(f"{source} has no rows; give Parquet with rows.")
-    return tuple(found)
+    return tuple(parts)
 
 
-def _paths(source: Any) -> list[str]:
+def _paths(source: Source) -> list[str]:
     if isinstance(source, list | tuple):
-        return [path for one in source for path in _paths(one)]
+        return [path for item in source for path in _paths(item)]
     name = name_of(source)
     if "://" in name:
         return _remote_paths(name)
@@ -85,7 +103,7 @@ def _paths(source: Any) -> list[str]:
     return paths
 
 
-def name_of(source: Any) -> str:
+def name_of(source: object) -> str:
     """Return a path or URL as text; refuse anything else, such as a frame.
 
     Examples
@@ -111,7 +129,7 @@ def _remote_paths(url: str) -> list[str]:
         else:
             paths = [path] if system.exists(path) else []
     except Exception as error:  # each file system has its own errors
-        raise InvalidInput(f"{url!r} cannot be read ({_said(error)}); check the address and your access.") from None
+        raise InvalidInput(f"{url!r} cannot be read ({_text_of(error)}); check the address and your access.") from None
     if not paths:
         raise InvalidInput(f"There is no Parquet file at {url!r}; check the address.")
     return [system.unstrip_protocol(name) for name in paths]
@@ -127,15 +145,15 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
     except (ImportError, ValueError) as error:
-        raise InvalidInput(f"{url!r} cannot be read ({_said(error)}); check the address.") from None
+        raise InvalidInput(f"{url!r} cannot be read ({_text_of(error)}); check the address.") from None
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Any]:
+def open_file(path: str) -> Iterator[BinaryIO]:
     """Yield a file, local or remote, for reading."""
     try:
         if "://" in path:
@@ -144,45 +162,45 @@ def opened(path: str) -> Iterator[Any]:
         else:
             stream = open(path, "rb")  # noqa: SIM115
     except OSError as error:
-        said = error.strerror or f"{type(error).__name__}: {_said(error)}"
-        raise InvalidInput(f"{path!r} cannot be read ({said}); put the file back, or check your access.") from None
+        reason = error.strerror or f"{type(error).__name__}: {_text_of(error)}"
+        raise InvalidInput(f"{path!r} cannot be read ({reason}); put the file back, or check your access.") from None
     with stream as file:
         yield file
 
 
 def stamp(path: str) -> tuple[Any, ...]:
-    """Return what changes when a file is written again; empty where that cannot be told."""
+    """Return what changes when a file is written again; empty if the file system does not show it."""
     if "://" in path:
         return _remote_stamp(path)
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ()
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _remote_stamp(url: str) -> tuple[Any, ...]:
     system, name = _file_system(url)
     try:
         system.invalidate_cache(name)
-        found = {str(key).lower().replace("_", "").replace("-", ""): value for key, value in system.info(name).items()}
-    except Exception:  # each file system has its own errors; whoever opens the file says what is wrong
+        info = {str(key).lower().replace("_", "").replace("-", ""): value for key, value in system.info(name).items()}
+    except Exception:  # each file system has its own errors; opening the file will report what is wrong
         return ()
-    changing = tuple(str(found[key]) for key in _CHANGING if found.get(key) is not None)
-    return (found.get("size"), *changing) if changing else ()
+    versions = tuple(str(info[key]) for key in _VERSION_KEYS if info.get(key) is not None)
+    return (info.get("size"), *versions) if versions else ()
 
 
 @contextmanager
-def parquet(path: str) -> Iterator[Any]:
+def open_parquet(path: str) -> Iterator[pq.ParquetFile]:
     """Yield a ``pyarrow.parquet.ParquetFile``; its footer is read once for each version of the file."""
     import pyarrow.parquet as pq
 
     ahead = _REMOTE_BUFFER if "://" in path else _BUFFER
-    with opened(path) as file:
+    with open_file(path) as file:
         yield pq.ParquetFile(file, metadata=_metadata(path), pre_buffer=False, buffer_size=ahead)
 
 
-def read_batches(file: Any, part: Part, rows: int, columns: list[str] | None) -> Iterator[Any]:
+def read_batches(file: pq.ParquetFile, part: Part, rows: int, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
     """Yield a part's rows from its open file, as Arrow batches."""
     import pyarrow as pa
 
@@ -193,32 +211,32 @@ def read_batches(file: Any, part: Part, rows: int, columns: list[str] | None) ->
 
 
 def _damaged(path: str, error: BaseException) -> InvalidInput:
-    return InvalidInput(f"{path!r} cannot be read as Parquet ({_said(error)}); give an undamaged Parquet file.")
+    return InvalidInput(f"{path!r} cannot be read as Parquet ({_text_of(error)}); give an undamaged Parquet file.")
 
 
-def _metadata(path: str) -> Any:
-    """Return a file's footer; it is read again where nothing tells whether the file was written meanwhile."""
-    stamped = stamp(path)
-    return _kept_metadata(path, stamped) if stamped else _read_metadata(path)
+def _metadata(path: str) -> pq.FileMetaData:
+    """Return a file's footer; it is read again if the file system does not show whether the file was written meanwhile."""
+    version = stamp(path)
+    return _cached_metadata(path, version) if version else _read_metadata(path)
 
 
 @lru_cache(maxsize=4096)
-def _kept_metadata(path: str, stamped: tuple[Any, ...]) -> Any:
+def _cached_metadata(path: str, version: tuple[Any, ...]) -> pq.FileMetaData:
     return _read_metadata(path)
 
 
-def _read_metadata(path: str) -> Any:
+def _read_metadata(path: str) -> pq.FileMetaData:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with opened(path) as file:
+    with open_file(path) as file:
         try:
             return pq.read_metadata(file)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(path, error) from None
 
 
-def schema_of(part: Part) -> Any:
+def schema_of(part: Part) -> pa.Schema:
     """Return the Arrow schema of a part's file."""
     return _metadata(part.path).schema.to_arrow_schema()
 
@@ -231,28 +249,28 @@ def _parts_of(path: str) -> Iterator[Part]:
             f"{path!r} has more than one column named {names.most_common(1)[0][0]!r}; rename or drop the duplicates."
         )
     for group in range(metadata.num_row_groups):
-        described = metadata.row_group(group)
-        columns = [described.column(k) for k in range(described.num_columns)]
+        row_group = metadata.row_group(group)
+        columns = [row_group.column(k) for k in range(row_group.num_columns)]
         begins = [
             min(place for place in (c.dictionary_page_offset, c.data_page_offset) if place is not None) for c in columns
         ]
         ends = [begin + c.total_compressed_size for begin, c in zip(begins, columns, strict=True)]
-        if described.num_rows:
-            yield Part(path, group, described.num_rows, min(begins), max(ends) - min(begins))
+        if row_group.num_rows:
+            yield Part(path, group, row_group.num_rows, min(begins), max(ends) - min(begins))
 
 
 def checksum(part: Part) -> str:
     """Return SHA-256 of the part's number of rows and of its bytes."""
-    digest, left = hashlib.sha256(f"{part.rows}\n".encode()), part.size
-    with opened(part.path) as file:
+    digest, remaining = hashlib.sha256(f"{part.rows}\n".encode()), part.size
+    with open_file(part.path) as file:
         file.seek(part.first)
-        while left > 0 and (content := file.read(min(left, _AT_ONCE))):
+        while remaining > 0 and (content := file.read(min(remaining, _AT_ONCE))):
             digest.update(content)
-            left -= len(content)
+            remaining -= len(content)
     return digest.hexdigest()
 
 
-def summed(part: Part) -> Part:
+def with_checksum(part: Part) -> Part:
     """Return the part with its checksum."""
     return replace(part, checksum=checksum(part))
 
@@ -264,13 +282,13 @@ def require_unchanged(part: Part, again: bool = False) -> None:
     """
     if not part.checksum:
         return
-    stamped = stamp(part.path)
-    key = (part.path, part.group, part.checksum, stamped)
-    if stamped and key in _checked and not again:
+    version = stamp(part.path)
+    key = (part.path, part.group, part.checksum, version)
+    if version and key in _unchanged and not again:
         return
     if checksum(part) != part.checksum:
         raise PartsChanged(
             f"Row group {part.group} of {part.path!r} is not what it was when the campaign was made; put the old file back, or make "
             "a new campaign."
         )
-    _checked.add(key)
+    _unchanged.add(key)
