@@ -15,7 +15,7 @@ import typer
 
 from observal.cli.label import PORT
 from observal.cli.label import serve as serve_campaign
-from observal.cli.options import Json, Seed
+from observal.cli.options import Json, Seed, option
 from observal.cli.output import print_json, progress_bar, say
 
 if TYPE_CHECKING:
@@ -36,13 +36,9 @@ TIMID_SHARE, LEAST_DIGIT_CHANCE = 0.004, 0.02  # the old classifier of digits lo
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the campaign and the report.", metavar="FOLDER")] = Path(
-        "out/demo"
-    ),
+    out: Annotated[Path, option("Folder for the campaign and the report.", "FOLDER")] = Path("out/demo"),
     serve: Annotated[bool, typer.Option("--serve", help="Instead, label digits yourself in your browser.")] = False,
-    port: Annotated[
-        int, typer.Option(help="With --serve: the port; 0 takes a free one.", min=0, max=65535, metavar="N")
-    ] = PORT,
+    port: Annotated[int, option("With --serve: the port; 0 takes a free one.", "N", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = True,
     seed: Seed = 0,
     as_json: Json = False,

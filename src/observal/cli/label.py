@@ -19,6 +19,7 @@ from observal.cli.options import (
     Separator,
     Where,
     open_campaign,
+    option,
     split_list,
 )
 from observal.cli.output import (
@@ -40,21 +41,19 @@ MOST_COLUMNS = 6  # columns of the pool that ask shows on a terminal
 
 def ask(
     campaign: Where,
-    n: Annotated[int, typer.Option("-n", help="Show at most this many rows.", min=1, metavar="N")] = 20,
+    n: Annotated[int, option("Show at most this many rows.", "N", names=["-n"], min=1)] = 20,
     columns: Annotated[
-        str | None,
-        typer.Option(help="Columns of the pool to show, as A,B,C; by default all of them.", metavar="COLUMNS"),
+        str | None, option("Columns of the pool to show, as A,B,C; by default all of them.", "COLUMNS")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV with an empty label column to fill in.")] = False,
     as_json: Json = False,
     annotator: Annotator = "anyone",
     out: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--out",
-            help="Write to this new file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV.",
-            metavar="FILE",
+        option(
+            "Write to this new file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV.",
+            "FILE",
+            names=["-o", "--out"],
         ),
     ] = None,
     dask: Dask = None,
@@ -147,7 +146,7 @@ def tell(
 
 def release(
     campaign: Where,
-    annotator: Annotated[str, typer.Option(help="Whose rows to take back.", metavar="NAME")],
+    annotator: Annotated[str, option("Whose rows to take back.", "NAME")],
     as_json: Json = False,
 ) -> None:
     """Take back the open rows that an annotator holds, so others can label them.
@@ -172,18 +171,14 @@ def release(
 
 def extend(
     campaign: Where,
-    budget: Annotated[int | None, typer.Option(help="The new label budget, in total.", min=1, metavar="N")] = None,
+    budget: Annotated[int | None, option("The new label budget, in total.", "N", min=1)] = None,
     pool: Annotated[
-        Path | None,
-        typer.Option(
-            help="More rows to ask about, with the pool's columns: CSV, Excel, Parquet or Arrow.", metavar="FILE"
-        ),
+        Path | None, option("More rows to ask about, with the pool's columns: CSV, Excel, Parquet or Arrow.", "FILE")
     ] = None,
     propensity: Annotated[
         str | None,
-        typer.Option(
-            help="Propensity of the new rows: a column, or a number for all of them; by default as in the pool.",
-            metavar="COLUMN",
+        option(
+            "Propensity of the new rows: a column, or a number for all of them; by default as in the pool.", "COLUMN"
         ),
     ] = None,
     annotator: Annotator = "anyone",
@@ -225,23 +220,17 @@ def _number_or_name(propensity: str | None) -> str | float | None:
 def serve(
     campaign: Where,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; to let other machines in, add people first.", metavar="HOST")
+        str, option("Address to listen on; to let other machines in, add people first.", "HOST")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535, metavar="N")] = PORT,
+    port: Annotated[int, option("The port; 0 takes a free one.", "N", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    title: Annotated[str, typer.Option(help="Title of the page; the campaign's name by default.", metavar="TEXT")] = "",
+    title: Annotated[str, option("Title of the page; the campaign's name by default.", "TEXT")] = "",
     lease: Annotated[
-        float,
-        typer.Option(
-            help="Minutes after which the rows of a person who has left can go to others.", min=0.1, metavar="MINUTES"
-        ),
+        float, option("Minutes after which the rows of a person who has left can go to others.", "MINUTES", min=0.1)
     ] = 15.0,
-    images: Annotated[
-        Path | None, typer.Option(help="The folder of images, if it was moved.", metavar="FOLDER")
-    ] = None,
+    images: Annotated[Path | None, option("The folder of images, if it was moved.", "FOLDER")] = None,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="Another host name that browsers may use for the server; may be repeated.", metavar="HOST"),
+        list[str] | None, option("Another host name that browsers may use for the server; may be repeated.", "HOST")
     ] = None,
 ) -> None:
     """Label in a browser: serve a campaign's rows on a page until you press Ctrl+C.
@@ -281,8 +270,7 @@ def add(
         typer.Option(help="An owner also reviews, decides and exports; annotator by default."),
     ] = None,
     url: Annotated[
-        str | None,
-        typer.Option(help="Address at which people reach the server, to print a complete link.", metavar="ADDRESS"),
+        str | None, option("Address at which people reach the server, to print a complete link.", "ADDRESS")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,63 +16,50 @@ COLUMNS = "Columns and labels"
 CSV = "How CSV files are written"
 LARGE = "Large tables"
 
+
+def option(
+    help_: str, metavar: str | None = None, heading: str | None = None, *, names: Sequence[str] = (), **more: Any
+) -> Any:
+    """Return an option, with the name of its value and its heading in the help."""
+    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=heading, **more)
+
+
 Where = Annotated[str, typer.Argument(help="The campaign: a file, or a postgresql:// address.", metavar="CAMPAIGN")]
 Annotator = Annotated[
-    str,
-    typer.Option(
-        help="Name of the person who labels; needed if there are several.", envvar="OBSERVAL_ANNOTATOR", metavar="NAME"
-    ),
+    str, option("Name of the person who labels; needed if there are several.", "NAME", envvar="OBSERVAL_ANNOTATOR")
 ]
 Chances = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Column with the propensity, the chance that the label was revealed; one for each log.", metavar="COLUMN"
-    ),
+    option("Column with the propensity, the chance that the label was revealed; one for each log.", "COLUMN"),
 ]
 EstimateChances = Annotated[
     bool, typer.Option("--estimate-propensity", help="Estimate the propensities from the pattern of revealed labels.")
 ]
 Dask = Annotated[
     str | None,
-    typer.Option(
-        help="Read and compute on a Dask cluster: a scheduler's address (tcp://…), or local for one on this machine.",
-        metavar="ADDRESS",
-        rich_help_panel=LARGE,
+    option(
+        "Read and compute on a Dask cluster: a scheduler's address (tcp://…), or local for one on this machine.",
+        "ADDRESS",
+        LARGE,
     ),
 ]
 Features = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Feature columns, as A,B,C; by default all columns without another role.",
-        metavar="COLUMNS",
-        rich_help_panel=COLUMNS,
-    ),
+    option("Feature columns, as A,B,C; by default all columns without another role.", "COLUMNS", COLUMNS),
 ]
 Separator = Annotated[
-    str | None,
-    typer.Option(
-        "--sep", help="What separates columns in CSV files; detected by default.", metavar="SIGN", rich_help_panel=CSV
-    ),
+    str | None, option("What separates columns in CSV files; detected by default.", "SIGN", CSV, names=["--sep"])
 ]
 DecimalSign = Annotated[
-    Literal[".", ","] | None,
-    typer.Option("--decimal", help="Decimal sign; detected by default.", rich_help_panel=CSV),
+    Literal[".", ","] | None, option("Decimal sign; detected by default.", heading=CSV, names=["--decimal"])
 ]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        help="Encoding of CSV files, such as cp1252; detected by default.", metavar="NAME", rich_help_panel=CSV
-    ),
-]
+Encoding = Annotated[str | None, option("Encoding of CSV files, such as cp1252; detected by default.", "NAME", CSV)]
 Missing = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A word that means a missing value, such as '?'; may be repeated.", metavar="WORD", rich_help_panel=CSV
-    ),
+    list[str] | None, option("A word that means a missing value, such as '?'; may be repeated.", "WORD", CSV)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0, metavar="N")]
-Jobs = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1, metavar="N")]
+Seed = Annotated[int, option("Seed of all random numbers.", "N", min=0)]
+Jobs = Annotated[int | None, option("Processes to use; all cores by default.", "N", min=1)]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file; a campaign is never replaced.")]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from observal.cli.options import Force, Json, Where
+from observal.cli.options import Force, Json, Where, option
 from observal.cli.output import print_json, print_pairs, print_table, progress_bar, say
 
 if TYPE_CHECKING:
@@ -106,11 +106,9 @@ def _measured_lines(current: Status, measured: Measured) -> list[tuple[str, str]
 
 def report(
     campaign: Where,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.", metavar="FILE")] = Path(
-        "report.html"
-    ),
-    title: Annotated[str, typer.Option(help="The heading of the page.", metavar="TEXT")] = "",
-    author: Annotated[str, typer.Option(help="Who made the report, to show on the page.", metavar="NAME")] = "",
+    out: Annotated[Path, option("The HTML file to write.", "FILE", names=["-o", "--out"])] = Path("report.html"),
+    title: Annotated[str, option("The heading of the page.", "TEXT")] = "",
+    author: Annotated[str, option("Who made the report, to show on the page.", "NAME")] = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -141,14 +139,9 @@ def export(
     ] = None,
     label_studio: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the open rows as Label Studio tasks instead, with the labelling config beside them.",
-            metavar="FILE",
-        ),
+        option("Write the open rows as Label Studio tasks instead, with the labelling config beside them.", "FILE"),
     ] = None,
-    argilla: Annotated[
-        Path | None, typer.Option(help="Write the open rows as Argilla records instead.", metavar="FILE")
-    ] = None,
+    argilla: Annotated[Path | None, option("Write the open rows as Argilla records instead.", "FILE")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

@@ -28,6 +28,7 @@ from observal.cli.options import (
     Where,
     make_executor,
     open_campaign,
+    option,
     split_list,
 )
 from observal.cli.output import ProgressBar, print_json, printable, progress_bar, say
@@ -47,169 +48,114 @@ PICTURES = "Pictures on the labelling page"
 
 def init(
     campaign: Where,
-    logged: Annotated[
-        list[Path], typer.Option(help="Table of the log; repeat the option for several logs.", metavar="FILE")
-    ],
-    pool: Annotated[Path, typer.Option(help="Table of the pool: the rows you can ask about.", metavar="FILE")],
-    label: Annotated[str, typer.Option(help="Column with the label, empty if it was not revealed.", metavar="COLUMN")],
+    logged: Annotated[list[Path], option("Table of the log; repeat the option for several logs.", "FILE")],
+    pool: Annotated[Path, option("Table of the pool: the rows you can ask about.", "FILE")],
+    label: Annotated[str, option("Column with the label, empty if it was not revealed.", "COLUMN")],
     propensity: Chances = None,
     estimate_propensity: EstimateChances = False,
-    id: Annotated[
-        str | None, typer.Option(help="Column with the row ids; by default rows are numbered.", metavar="COLUMN")
-    ] = None,
+    id: Annotated[str | None, option("Column with the row ids; by default rows are numbered.", "COLUMN")] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Label budget; by default the method decides when to stop.", min=0, metavar="N")
+        int | None, option("Label budget; by default the method decides when to stop.", "N", min=0)
     ] = None,
     positive: Annotated[
         str | None,
-        typer.Option(
-            help="The class that precision and recall are about; by default the obvious one, or else the rarer.",
-            metavar="CLASS",
+        option(
+            "The class that precision and recall are about; by default the obvious one, or else the rarer.", "CLASS"
         ),
     ] = None,
     seed: Seed = 0,
     as_json: Json = False,
     classes: Annotated[
-        str | None,
-        typer.Option(
-            help="All label values, as A,B,C; of two, the positive one last.",
-            metavar="CLASSES",
-            rich_help_panel=COLUMNS,
-        ),
+        str | None, option("All label values, as A,B,C; of two, the positive one last.", "CLASSES", COLUMNS)
     ] = None,
     features: Features = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns not to use, as A,B,C.", metavar="COLUMNS", rich_help_panel=COLUMNS),
-    ] = None,
+    exclude: Annotated[list[str] | None, option("Columns not to use, as A,B,C.", "COLUMNS", COLUMNS)] = None,
     cost: Annotated[
-        str | None,
-        typer.Option(
-            help="Column with the cost of a mistake on the row, from 0 to 1.",
-            metavar="COLUMN",
-            rich_help_panel=COLUMNS,
-        ),
+        str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", COLUMNS)
     ] = None,
     propensity_floor: Annotated[
-        float | None,
-        typer.Option(help="Raise smaller propensities to this number.", metavar="CHANCE", rich_help_panel=COLUMNS),
+        float | None, option("Raise smaller propensities to this number.", "CHANCE", COLUMNS)
     ] = None,
     kept_only_labelled: Annotated[
-        bool,
-        typer.Option("--kept-only-labelled", help="The log kept only its labelled rows.", rich_help_panel=COLUMNS),
+        bool, option("The log kept only its labelled rows.", heading=COLUMNS, names=["--kept-only-labelled"])
     ] = False,
     n_logged_rows: Annotated[
         int | None,
-        typer.Option(
-            help="With --kept-only-labelled: how many rows the old policy saw; by default estimated.",
-            min=1,
-            metavar="N",
-            rich_help_panel=COLUMNS,
+        option(
+            "With --kept-only-labelled: how many rows the old policy saw; by default estimated.", "N", COLUMNS, min=1
         ),
     ] = None,
     batch: Annotated[
-        int | None,
-        typer.Option(
-            help="Rows in a round; by default a few at first, more as labels come in.",
-            min=1,
-            metavar="N",
-            rich_help_panel=ROUNDS,
-        ),
+        int | None, option("Rows in a round; by default a few at first, more as labels come in.", "N", ROUNDS, min=1)
     ] = None,
-    overlap: Annotated[
-        int,
-        typer.Option(
-            help="How many people label each row; the majority decides.", min=1, metavar="N", rich_help_panel=ROUNDS
-        ),
-    ] = 1,
+    overlap: Annotated[int, option("How many people label each row; the majority decides.", "N", ROUNDS, min=1)] = 1,
     method: Annotated[
         Literal["auto", "newton"],
-        typer.Option(help="How to choose rows: auto blends models, newton fits a linear one.", rich_help_panel=ROUNDS),
+        option("How to choose rows: auto blends models, newton fits a linear one.", heading=ROUNDS),
     ] = "auto",
     priority: Annotated[
         Literal["accuracy", "balanced", "measure"],
-        typer.Option(
-            help="With --method auto, what labels are for: a good classifier, both, or a narrow interval.",
-            rich_help_panel=ROUNDS,
+        option(
+            "With --method auto, what labels are for: a good classifier, both, or a narrow interval.", heading=ROUNDS
         ),
     ] = "accuracy",
     population: Annotated[
         Literal["both", "pool", "log"] | None,
-        typer.Option(
-            help="Whose error is measured; by default both together, or the pool alone if they differ much.",
-            rich_help_panel=GOALS,
+        option(
+            "Whose error is measured; by default both together, or the pool alone if they differ much.", heading=GOALS
         ),
     ] = None,
     looks: Annotated[
         Literal["planned", "always", "once"],
-        typer.Option(
-            help="Looks that the intervals allow: at every round up to the budget, at every round, or just one.",
-            rich_help_panel=GOALS,
+        option(
+            "Looks that the intervals allow: at every round up to the budget, at every round, or just one.",
+            heading=GOALS,
         ),
     ] = "planned",
     tolerance: Annotated[
         float,
-        typer.Option(
-            help="Stop when more labels are unlikely to lower the error by more than this; 0 never stops.",
+        option(
+            "Stop when more labels are unlikely to lower the error by more than this; 0 never stops.",
+            "SHARE",
+            GOALS,
             min=0,
-            metavar="SHARE",
-            rich_help_panel=GOALS,
         ),
     ] = TOLERANCE,
     width: Annotated[
-        float | None,
-        typer.Option(
-            help="Stop when the error's interval is narrower than this.", metavar="SHARE", rich_help_panel=GOALS
-        ),
+        float | None, option("Stop when the error's interval is narrower than this.", "SHARE", GOALS)
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            help="What the classifier is for: recall=0.8, precision=0.8, balanced, or error.",
-            metavar="TARGET",
-            rich_help_panel=GOALS,
-        ),
+        option("What the classifier is for: recall=0.8, precision=0.8, balanced, or error.", "TARGET", GOALS),
     ] = None,
     cost_of_missing: Annotated[
-        str | None,
-        typer.Option(
-            help="Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.",
-            metavar="CLASS=COST",
-            rich_help_panel=GOALS,
-        ),
+        str | None, option("Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.", "CLASS=COST", GOALS)
     ] = None,
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
     missing: Missing = None,
     images: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that the paths in --image-column are relative to.", metavar="FOLDER", rich_help_panel=PICTURES
-        ),
+        Path | None, option("Folder that the paths in --image-column are relative to.", "FOLDER", PICTURES)
     ] = None,
     image_column: Annotated[
         str | None,
-        typer.Option(
-            help="Column of image paths inside --images, or of images in base64; not used as a feature.",
-            metavar="COLUMN",
-            rich_help_panel=PICTURES,
+        option(
+            "Column of image paths inside --images, or of images in base64; not used as a feature.", "COLUMN", PICTURES
         ),
     ] = None,
     pixels: Annotated[
         str | None,
-        typer.Option(
-            help="Height and width of a picture whose pixels are columns of numbers, such as 8x8.",
-            metavar="HEIGHTxWIDTH",
-            rich_help_panel=PICTURES,
+        option(
+            "Height and width of a picture whose pixels are columns of numbers, such as 8x8.", "HEIGHTxWIDTH", PICTURES
         ),
     ] = None,
     in_place: Annotated[
         bool | None,
-        typer.Option(
-            "--in-place/--copy",
-            help="Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
-            rich_help_panel=LARGE,
+        option(
+            "Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
+            heading=LARGE,
+            names=["--in-place/--copy"],
         ),
     ] = None,
     dask: Dask = None,
@@ -273,20 +219,13 @@ def init(
 
 def diagnose(
     logged: Annotated[list[Path], typer.Argument(help="Tables of the log, or one campaign.", metavar="TABLES")],
-    pool: Annotated[
-        Path | None, typer.Option(help="Table of the pool: the rows you can ask about.", metavar="FILE")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Column with the label, empty if it was not revealed.", metavar="COLUMN")
-    ] = None,
+    pool: Annotated[Path | None, option("Table of the pool: the rows you can ask about.", "FILE")] = None,
+    label: Annotated[str | None, option("Column with the label, empty if it was not revealed.", "COLUMN")] = None,
     propensity: Chances = None,
     estimate_propensity: EstimateChances = False,
-    id: Annotated[
-        str | None, typer.Option(help="Column with the row ids; it is not used as a feature.", metavar="COLUMN")
-    ] = None,
+    id: Annotated[str | None, option("Column with the row ids; it is not used as a feature.", "COLUMN")] = None,
     target_error: Annotated[
-        float | None,
-        typer.Option(help="An error, to estimate how many labels it takes to reach it.", metavar="SHARE"),
+        float | None, option("An error, to estimate how many labels it takes to reach it.", "SHARE")
     ] = None,
     seed: Seed = 0,
     as_json: Json = False,
