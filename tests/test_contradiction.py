@@ -12,7 +12,7 @@ from observal.report.content import ReportContent
 from observal.report.sections import headline
 
 
-def test_differences_of_cells_are_weighted_as_cochran_does():
+def test_cell_differences_have_cochran_weights():
     cell = np.repeat([0, 1, 2], [30, 20, 5])
     picked = np.concatenate(
         [np.arange(30) < 10, np.arange(20) < 12, np.ones(5, dtype=bool)]
@@ -30,12 +30,12 @@ def test_differences_of_cells_are_weighted_as_cochran_does():
     assert found.high - found.estimate == pytest.approx(2.8070337683438 * variance**0.5 / bottom)
 
 
-def test_few_rows_say_nothing():
+def test_few_rows_give_no_comparison():
     assert random_minus_log(np.zeros(30, dtype=np.int64), np.arange(30) < 19, np.ones(30)) is None
     assert random_minus_log(np.empty(0, dtype=np.int64), np.empty(0, dtype=bool), np.empty(0)) is None
 
 
-def test_clean_comparisons_are_seldom_contradictions():
+def test_clean_comparisons_rarely_contradict():
     """1,000 comparisons, two outcomes each at 0.995: 1 % expected; more than 30 have chance below 1e-6."""
     rng, found = np.random.default_rng(0), 0
     for _ in range(1000):
@@ -59,7 +59,7 @@ def world(hidden):
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_a_hidden_cause_is_noticed_after_buying_and_said(hidden, tmp_path):
+def test_hidden_cause_is_reported_after_buying(hidden, tmp_path):
     logged, pool, y = world(hidden)
     result = ob.run(logged, pool, lambda ids: y[ids], ob.NewtonVC(batch=50, explore_share=0.5), 200, tolerance=None)
     found = contradiction(result.intervals)
@@ -73,7 +73,7 @@ def test_a_hidden_cause_is_noticed_after_buying_and_said(hidden, tmp_path):
         assert "Rows that were picked at random agree" in said
 
 
-def test_the_largest_contradiction_is_named():
+def test_largest_contradiction_is_named():
     small, large = Interval(0.1, 0.01, 0.19, 0.995, ""), Interval(-0.3, -0.4, -0.2, 0.995, "")
     assert contradiction(dict(zip(COMPARED.values(), (small, large), strict=True)))[1] is large
     assert contradiction({"error": large}) is None

@@ -18,13 +18,13 @@ CODES = np.array([0] * 5 + [1] * 4 + [2] * 2)
         (lambda: dealt_folds(CODES, 4), [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2]),
     ],
 )
-def test_folds_stay_what_they_were(folds, expected):
+def test_folds_are_unchanged(folds, expected):
     found = folds()
     assert found.tolist() == expected
     for code in (0, 1, 2):
         assert np.ptp(np.bincount(found[code == CODES], minlength=4)) <= 1
 
 
-def test_folds_of_scikit_learn_hold_out_each_row_once():
+def test_sklearn_folds_hold_out_each_row_once():
     held = np.concatenate([test for _, test in sklearn_folds(2, seed=0).split(CODES[:, None], CODES)])
     assert sorted(held.tolist()) == list(range(CODES.size))

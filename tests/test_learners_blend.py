@@ -43,14 +43,14 @@ def test_check_estimator_passes_with_two_checks_excused(learners):
 # -- formulas ---------------------------------------------------------------------------------------------------
 
 
-def test_the_first_of_a_random_order_are_numpys_and_so_is_what_is_drawn_next():
+def test_first_of_order_matches_numpy_permutation():
     one, other = np.random.default_rng(3), np.random.default_rng(3)
     assert first_of_order(5000, 40, one).tolist() == other.permutation(5000)[:40].tolist()
     assert one.random() == other.random()
 
 
 @pytest.mark.parametrize("shape", [(30, 6), (12, 20)])
-def test_leaving_a_row_or_a_fold_out_is_exact(shape):
+def test_leaving_out_rows_and_folds_is_exact(shape):
     rng = np.random.default_rng(0)
     F, weights = rng.normal(size=shape), rng.uniform(0.5, 2.0, shape[0])
     Y, folds = targets(rng.integers(0, 3, shape[0]), 3), rng.integers(0, 4, shape[0])
@@ -63,7 +63,7 @@ def test_leaving_a_row_or_a_fold_out_is_exact(shape):
             )
 
 
-def test_mixture_is_the_best_one():
+def test_mixture_is_optimal():
     rng = np.random.default_rng(1)
     likelihoods, weights = rng.uniform(0.05, 1.0, (80, 3)), rng.uniform(0.2, 3.0, 80)
     ours, theirs = mixture(likelihoods, weights), slow.best_mixture(likelihoods, weights, PRIOR_LABELS)
@@ -72,7 +72,7 @@ def test_mixture_is_the_best_one():
     assert ours.sum() == pytest.approx(1.0)
 
 
-def test_the_sharpness_is_the_best_one():
+def test_sharpness_is_optimal():
     rng = np.random.default_rng(5)
     chances = rng.dirichlet([1.0, 1.0, 1.0], 60) * 0.997 + 0.001
     codes, weights = rng.integers(0, 3, 60), rng.uniform(0.5, 1.5, 60)
@@ -82,7 +82,7 @@ def test_the_sharpness_is_the_best_one():
     np.testing.assert_allclose(sharpen(chances, 1.7), powers / powers.sum(axis=1, keepdims=True), atol=2e-3)
 
 
-def test_calibration_undoes_a_slope_and_a_shift():
+def test_calibration_undoes_slope_and_shift():
     rng = np.random.default_rng(2)
     scores = rng.normal(size=(20_000, 3))
     odds = 2.5 * scores + [0.5, 0.0, -0.5]
@@ -101,13 +101,13 @@ def test_ranks_become_normal_scores(values):
     np.testing.assert_allclose(made, (want - want.mean()) / want.std(), atol=1e-9)
 
 
-def test_what_lies_between_two_ranks_lies_between_their_scores():
+def test_values_between_ranks_get_scores_between():
     space = Space.ranks(np.array([[0.0], [1.0], [1.0], [4.0]]))
     low, between, same, high, beyond = space(np.array([[0.0], [0.5], [1.0], [4.0], [99.0]]))[:, 0]
     assert low < between < same < high == beyond
 
 
-def test_the_additive_learner_is_ridge_regression_on_hats():
+def test_additive_learner_is_ridge_regression_on_hats():
     rng = np.random.default_rng(4)
     X = np.column_stack([rng.normal(size=400), rng.integers(0, 12, 400), rng.integers(0, 2, 400)])
     y = (np.abs(X[:, 0]) + 0.2 * X[:, 1] + 0.2 * rng.normal(size=400) > 2.0).astype(int)
@@ -146,7 +146,7 @@ def rows():
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 5), st.integers(2, 4))
 @settings(max_examples=40)
-def test_the_forest_is_that_of_the_slow_twin(seed, n_rows, n_features, n_classes):
+def test_forest_matches_slow_twin(seed, n_rows, n_features, n_classes):
     rng = np.random.default_rng(seed)
     X = rng.choice([rng.normal(size=(n_rows, n_features)), rng.integers(0, 3, (n_rows, n_features))]).astype(np.float32)
     codes, weights = rng.integers(0, n_classes, n_rows), rng.uniform(0.5, 2.0, n_rows)
@@ -160,7 +160,7 @@ def test_the_forest_is_that_of_the_slow_twin(seed, n_rows, n_features, n_classes
     assert ((value.sum(axis=1) > 0) == (feature < 0)).all()
 
 
-def test_large_trees_go_over_more_rows_at_once_and_say_the_same():
+def test_large_trees_predict_the_same_in_larger_blocks():
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(2500, 4)).astype(np.float32), rng.integers(0, 2, 2500)
     roots, feature, threshold, left, right, value = grow_trees(X, codes, np.ones(2500), 2, 2, 2, 0)
@@ -176,7 +176,7 @@ def test_large_trees_go_over_more_rows_at_once_and_say_the_same():
     np.testing.assert_array_equal(alone(new)[-1], value[node])
 
 
-def test_the_forest_is_as_good_as_scikit_learns():
+def test_forest_is_as_good_as_scikit_learns():
     """Twelve paired splits of the digits, 25 trees each: a |t| above 4 with 11 degrees of freedom has a chance of 0.002. A
     forest that tries one feature at a node is 3.7 points worse, a t of 10.8."""
     X, y = load_digits(return_X_y=True)
@@ -190,7 +190,7 @@ def test_the_forest_is_as_good_as_scikit_learns():
     assert abs(np.mean(found)) < 4 * np.std(found, ddof=1) / np.sqrt(12)
 
 
-def test_a_class_without_a_label_has_no_chance_in_the_forest(rows):
+def test_unlabelled_class_gets_no_chance_in_forest(rows):
     X, y, new = rows
     made = grow_forest(X[y != 1], y[y != 1], np.ones(int((y != 1).sum())), 3, 0)(new)
     assert (made[:, 1] == 0.0).all()
@@ -199,7 +199,7 @@ def test_a_class_without_a_label_has_no_chance_in_the_forest(rows):
 
 @pytest.mark.parametrize("classes", [(0, 1, 2), (0, 2), (1, 2)])
 @pytest.mark.parametrize("n_labels", [300, 15])
-def test_lightgbm_as_arrays_says_what_it_said(rows, classes, n_labels):
+def test_lightgbm_as_arrays_predicts_the_same(rows, classes, n_labels):
     X, y, new = (part[:n_labels] for part in rows)
     used = np.isin(y, classes)
     own = np.searchsorted(classes, y[used])
@@ -212,7 +212,7 @@ def test_lightgbm_as_arrays_says_what_it_said(rows, classes, n_labels):
     assert (np.delete(made, classes, axis=1) == 0.0).all()
 
 
-def test_trees_that_lead_astray_are_refused(rows):
+def test_damaged_trees_raise(rows):
     X, y, _ = rows
     good = grow_forest(X, y, np.ones(len(y)), 3, 0)
     parts = {name: getattr(good, name) for name in good.__dataclass_fields__}
@@ -230,7 +230,7 @@ def test_trees_that_lead_astray_are_refused(rows):
 # -- the classifier ---------------------------------------------------------------------------------------------
 
 
-def test_it_is_about_as_good_as_its_best_learner():
+def test_blend_is_about_as_good_as_best_learner():
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     train, test = order[:80], order[80:]
@@ -246,7 +246,7 @@ def test_it_is_about_as_good_as_its_best_learner():
     np.testing.assert_allclose(blend.out_of_fold_.sum(axis=1), 1.0)
 
 
-def test_the_same_rows_give_the_same_model_and_one_core_the_same_as_many(monkeypatch):
+def test_same_rows_give_same_model_on_any_cores(monkeypatch):
     X, y = load_iris(return_X_y=True)
     one, other = (ob.BlendClassifier().fit(X[::2], y[::2]).predict_proba(X) for _ in range(2))
     monkeypatch.setattr("joblib.cpu_count", lambda: 1)
@@ -276,7 +276,7 @@ HARDLY = {
 
 @pytest.mark.parametrize("case", HARDLY)
 @pytest.mark.parametrize("constant", [False, True])
-def test_hardly_a_label_is_enough(case, constant):
+def test_very_few_labels_are_accepted(case, constant):
     labels, n = HARDLY[case]
     X = np.random.default_rng(0).normal(size=(n, 3))
     X[:, 1] = 1.0
@@ -293,7 +293,7 @@ def test_hardly_a_label_is_enough(case, constant):
         assert (model.predict(X) == 0).mean() > 0.5
 
 
-def test_rows_that_weigh_nothing_are_left_out():
+def test_zero_weight_rows_are_left_out():
     X, y = load_iris(return_X_y=True)
     weights = np.ones(len(y))
     weights[y == 2] = 0.0
@@ -305,7 +305,7 @@ def test_rows_that_weigh_nothing_are_left_out():
     np.testing.assert_allclose(out_of_fold[y == 2], some.predict_proba(X[y == 2]))
 
 
-def test_sparse_rows_have_the_linear_learner():
+def test_sparse_rows_use_linear_learner():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 6)) * (rng.random((200, 6)) < 0.4)
     for y in ((X[:, 0] > X[:, 1]).astype(int), np.digitize(X[:, 0] - X[:, 1], [-0.2, 0.2])):
@@ -315,7 +315,7 @@ def test_sparse_rows_have_the_linear_learner():
         np.testing.assert_allclose(model.predict_proba(X), model.predict_proba(sp.csr_array(X)))
 
 
-def test_a_users_own_estimator_takes_part():
+def test_user_estimator_joins_the_blend():
     X, y = load_wine(return_X_y=True)
     own = GaussianNB()
     model = ob.BlendClassifier(("linear", ("bayes", own))).fit(X, y, sample_weight=np.linspace(1, 2, len(y)))
@@ -327,12 +327,12 @@ def test_a_users_own_estimator_takes_part():
 @pytest.mark.parametrize(
     "learners", [(), "linear", ("tree",), ("linear", "linear"), (("linear", GaussianNB()),), (("bayes", GaussianNB),)]
 )
-def test_wrong_learners_are_refused(learners):
+def test_wrong_learners_raise(learners):
     with pytest.raises(InvalidInput, match="learners must"):
         ob.BlendClassifier(learners).fit([[0.0], [1.0]], [0, 1])
 
 
-def test_small_helpers():
+def test_helpers_return_expected_values():
     codes = np.array([0] * 9 + [1] * 5 + [2])
     folds = spread_folds(codes, COARSE_FOLDS)
     for code in (0, 1, 2):

@@ -28,7 +28,7 @@ def log(seed=0, n=400, d=3, floor=0.02):
 @pytest.mark.parametrize(
     "settings", [{}, {"loss": "squared"}, {"regulariser": "variance"}, {"regulariser": None}, {"clip": None}]
 )
-def test_scikit_learn_checks_pass_and_none_is_excused(settings):
+def test_scikit_learn_checks_pass(settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(LoggedClassifier(**settings), on_fail="raise", on_skip=None)
@@ -38,7 +38,7 @@ def test_scikit_learn_checks_pass_and_none_is_excused(settings):
     assert any("sample_weight_equivalence" in r["check_name"] for r in results)
 
 
-def test_the_clip_is_the_papers():
+def test_clip_is_the_papers():
     X, y, propensity, _ = log()
     model = LoggedClassifier(log_term=2.0).fit(X, y, propensity=propensity)
     assert model.clip_ == pytest.approx(passive_clip_threshold(propensity, 400, 2.0), rel=1e-12)
@@ -49,12 +49,12 @@ def test_the_clip_is_the_papers():
     assert model.penalty_ == pytest.approx(0.2)
 
 
-def test_the_automatic_log_term_grows_with_the_features():
+def test_automatic_log_term_grows_with_features():
     X, y, propensity, _ = log()
     assert LoggedClassifier().fit(X, y, propensity).log_term_ == pytest.approx(np.log(4 / 0.05))
 
 
-def test_a_full_log_without_regulariser_is_logistic_regression():
+def test_full_log_without_regulariser_is_logistic_regression():
     X, _, _, truth = log()
     model = LoggedClassifier(regulariser=None, ridge=0.01).fit(X, truth)
     peer = LogisticRegression(C=1 / (0.01 * 400), tol=1e-10, max_iter=10_000).fit(X, truth)
@@ -64,7 +64,7 @@ def test_a_full_log_without_regulariser_is_logistic_regression():
     assert model.n_clipped_ == 0
 
 
-def test_weights_undo_what_the_policy_chose():
+def test_weights_undo_selection_by_policy():
     # The label depends on x0 beyond what a line can say; the log shows mostly one side of it.
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(20_000, 2))
@@ -77,7 +77,7 @@ def test_weights_undo_what_the_policy_chose():
     assert weighted.score(X, truth) > 0.7
 
 
-def test_hidden_rows_enter_only_through_their_number_and_the_clip():
+def test_hidden_rows_matter_only_by_count_and_clip():
     X, y, propensity, _ = log()
     hidden = np.isnan(y)
     model = LoggedClassifier(clip=10.0).fit(X, y, propensity=propensity)
@@ -91,7 +91,7 @@ def test_hidden_rows_enter_only_through_their_number_and_the_clip():
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 @pytest.mark.parametrize("regulariser", ["second_moment", "variance", None])
-def test_a_sample_weight_is_a_repetition(loss, regulariser):
+def test_sample_weight_is_repetition(loss, regulariser):
     X, y, propensity, _ = log()
     times = np.random.default_rng(0).integers(0, 4, size=400)
     model = LoggedClassifier(loss, regulariser)
@@ -103,7 +103,7 @@ def test_a_sample_weight_is_a_repetition(loss, regulariser):
 
 
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
-def test_sparse_is_dense(container):
+def test_sparse_rows_give_the_fit_of_dense_ones(container):
     X, y, propensity, _ = log()
     dense = LoggedClassifier().fit(X, y, propensity=propensity)
     model = LoggedClassifier().fit(container(X), y, propensity=propensity)
@@ -121,7 +121,7 @@ def test_sparse_is_dense(container):
         ([-1, 1, None], [-1, 1]),
     ],
 )
-def test_two_classes_of_any_kind(labels, classes):
+def test_two_classes_of_any_kind_work(labels, classes):
     X, y, propensity, _ = log()
     values = np.array(labels, dtype=object)[np.where(np.isnan(y), 2, y).astype(int)]
     model = LoggedClassifier().fit(X, values.tolist(), propensity=propensity)
@@ -131,7 +131,7 @@ def test_two_classes_of_any_kind(labels, classes):
     assert set(model.predict(X).tolist()) == set(classes)
 
 
-def test_a_log_too_small_for_m0_keeps_the_largest_effective_sample_and_warns():
+def test_small_log_keeps_largest_effective_sample_and_warns():
     X, _, _, truth = log()
     y = np.where(np.arange(400) % 20 == 0, truth, np.nan)
     propensity = np.full(400, 0.005)
@@ -152,14 +152,14 @@ def test_no_clip_keeps_every_label():
     assert model.n_clipped_ == 0
 
 
-def test_probabilities_only_with_the_logistic_loss():
+def test_probabilities_need_logistic_loss():
     X, y, propensity, _ = log()
     assert not hasattr(LoggedClassifier(loss="squared"), "predict_proba")
     proba = LoggedClassifier().fit(X, y, propensity=propensity).predict_proba(X)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
 
 
-def test_it_pickles_and_refits_to_the_same_bits():
+def test_pickled_classifier_refits_to_same_bits():
     X, y, propensity, _ = log()
     model = LoggedClassifier().fit(X, y, propensity=propensity)
     again = pickle.loads(pickle.dumps(model))
@@ -184,7 +184,7 @@ def test_it_pickles_and_refits_to_the_same_bits():
         ({"X": [[0.0], [np.nan], [1.0]]}, ValueError, "NaN"),
     ],
 )
-def test_bad_input_gets_one_sentence(change, error, message):
+def test_bad_input_raises_one_sentence(change, error, message):
     good = {"X": [[0.0], [1.0], [2.0]], "y": [0, 1, np.nan], "propensity": [0.5, 0.5, 0.0]}
     LoggedClassifier(clip=None).fit(**good)
     with pytest.raises(error, match=message):
@@ -192,7 +192,7 @@ def test_bad_input_gets_one_sentence(change, error, message):
 
 
 @pytest.mark.parametrize("settings", [{"clip": 0.0}, {"log_term": -1.0}, {"penalty": -1.0}, {"loss": "hinge"}])
-def test_bad_settings_get_one_sentence(settings):
+def test_bad_settings_raise_one_sentence(settings):
     X, y, propensity, _ = log()
     with pytest.raises(InvalidInput):
         LoggedClassifier(**settings).fit(X, y, propensity=propensity)

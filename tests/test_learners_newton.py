@@ -25,7 +25,7 @@ def rows(seed=0, n=60, d=4, hidden=0.3):
 @pytest.mark.parametrize("regulariser", REGULARISERS)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.csr_matrix])
-def test_derivatives_are_those_of_the_objective(loss, regulariser, fit_intercept, container):
+def test_derivatives_match_objective(loss, regulariser, fit_intercept, container):
     X, signs, weights = rows()
     f = make_objective(
         container(X), signs, weights, loss=loss, regulariser=regulariser, penalty=9.0, ridge=0.1,
@@ -42,7 +42,7 @@ def test_derivatives_are_those_of_the_objective(loss, regulariser, fit_intercept
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("regulariser", REGULARISERS)
-def test_no_generic_minimiser_finds_less(loss, regulariser):
+def test_solution_is_not_beaten_by_generic_minimiser(loss, regulariser):
     X, signs, weights = rows(n=30, d=2)
     settings = {"counts": np.ones(30), "n_rows": 40.0, "regulariser": regulariser, "penalty": 6.0, "ridge": 0.05}
     fit = solve(make_objective(X, signs, weights, loss=loss, **settings))
@@ -56,7 +56,7 @@ def test_no_generic_minimiser_finds_less(loss, regulariser):
         assert fit.objective == pytest.approx(least, abs=1e-7)
 
 
-def test_without_a_regulariser_it_is_logistic_regression():
+def test_unregularised_fit_is_logistic_regression():
     X, signs, weights = rows(n=200)
     fit = solve(make_objective(X, signs, weights, regulariser=None, ridge=0.02, n_rows=250.0))
     peer = LogisticRegression(C=1 / (0.02 * 250), tol=1e-10, max_iter=10_000)
@@ -65,7 +65,7 @@ def test_without_a_regulariser_it_is_logistic_regression():
     assert fit.intercept == pytest.approx(peer.intercept_[0], abs=1e-5)
 
 
-def test_without_a_regulariser_squared_loss_is_ridge_regression():
+def test_unregularised_squared_loss_is_ridge_regression():
     X, signs, weights = rows(n=200)
     fit = solve(make_objective(X, signs, weights, loss="squared", regulariser=None, ridge=0.02))
     peer = Ridge(alpha=0.02 * 200 / 2).fit(X, signs, sample_weight=weights)
@@ -76,7 +76,7 @@ def test_without_a_regulariser_squared_loss_is_ridge_regression():
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("regulariser", REGULARISERS)
 @pytest.mark.parametrize("d", [3, 80])
-def test_separable_rows_and_more_features_than_rows(loss, regulariser, d):
+def test_separable_rows_with_many_features_converge(loss, regulariser, d):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(25, d))
     signs = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -87,14 +87,14 @@ def test_separable_rows_and_more_features_than_rows(loss, regulariser, d):
         assert (signs * (X @ fit.coef + fit.intercept) > 0).all()
 
 
-def test_separable_rows_without_ridge_end_without_an_error():
+def test_separable_rows_without_ridge_raise_no_error():
     X = np.array([[-1.0], [1.0]])
     fit = solve(make_objective(X, [-1, 1], [1.0, 1.0], penalty=1.0, ridge=0.0), max_iter=30)
     assert np.isfinite(fit.coef).all()
     assert fit.coef[0] > 5
 
 
-def test_features_of_any_unit():
+def test_features_of_any_unit_give_same_fit():
     X, signs, weights = rows()
     units = np.array([1e-6, 1.0, 1e6, 1e3])
     plain = solve(make_objective(X, signs, weights, penalty=4.0, ridge=0.0))
@@ -102,7 +102,7 @@ def test_features_of_any_unit():
     np.testing.assert_allclose(scaled.coef * units, plain.coef, rtol=1e-6)
 
 
-def test_a_start_nearby_saves_steps_and_changes_nothing():
+def test_nearby_start_saves_steps_and_changes_nothing():
     X, signs, weights = rows(n=300)
     f = make_objective(X, signs, weights, penalty=4.0)
     cold = solve(f)
@@ -111,7 +111,7 @@ def test_a_start_nearby_saves_steps_and_changes_nothing():
     np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-7)
 
 
-def test_the_hessian_measures_what_a_flip_costs():
+def test_hessian_measures_cost_of_flip():
     # Exact for a quadratic: the least rise of F that makes w·x = 0 is (w·x)²/(2·xᵀH⁻¹x).
     X, signs, weights = rows(n=100)
     f = make_objective(X, signs, weights, loss="squared", regulariser=None, ridge=0.1)
@@ -145,12 +145,12 @@ def test_too_few_steps_are_reported():
         ({"ridge": np.nan}, "at least 0"),
     ],
 )
-def test_bad_input_gets_one_sentence(change, message):
+def test_bad_input_raises_one_sentence(change, message):
     good = {"signs": [1, -1], "weights": [1.0, 1.0]}
     with pytest.raises(InvalidInput, match=message):
         make_objective(np.eye(2), **(good | change))
 
 
-def test_a_start_of_the_wrong_length_is_refused():
+def test_start_of_wrong_length_raises():
     with pytest.raises(InvalidInput, match="start must be 3"):
         solve(make_objective(np.eye(2), [1, -1], [1.0, 1.0]), start=[0.0])

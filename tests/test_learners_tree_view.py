@@ -36,7 +36,7 @@ def encoded(n=1200, seed=0):
     return X, y, y + (home == 1)
 
 
-def test_the_view_is_what_plain_loops_make_of_rows():
+def test_view_matches_plain_loops():
     X, _, _ = encoded(200)
     X[:, 7] = 0.0  # a level that nobody has
     for rows in (X, (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)):
@@ -62,7 +62,7 @@ def test_trees_of_categories_and_gaps_become_trees_of_numbers(n_classes, setting
     np.testing.assert_allclose(made(X)[:, 1:] if n_classes == 2 else made(X), said.reshape(len(X), -1), atol=1e-12)
 
 
-def test_trees_that_never_split_and_trees_without_categories():
+def test_trees_without_splits_or_categories_work():
     X, y, _ = encoded(60)
     view = TreeView.of(GROUPS, X)
     for settings in ({"min_data_in_leaf": 59}, {"min_data_per_group": 1000, "max_cat_to_onehot": 1}):
@@ -72,7 +72,7 @@ def test_trees_that_never_split_and_trees_without_categories():
         np.testing.assert_allclose(made(X)[:, 1], booster.predict(view(X)), atol=1e-12)
 
 
-def test_many_levels_are_learned_from_fewer_labels_than_with_a_column_each():
+def test_many_levels_need_fewer_labels_than_one_hot():
     X, y, _ = encoded()
     found = {}
     for groups in (None, GROUPS):
@@ -97,7 +97,7 @@ def tables():
     return log, frame[80:], y
 
 
-def test_groups_come_from_the_encoder_and_stay_with_sessions_campaigns_and_parquet(tmp_path):
+def test_column_groups_survive_sessions_campaigns_and_parquet(tmp_path):
     log, pool, y = tables()
     loaded = load_problem([log], pool, TableRoles(label="y", propensity="q0"))
     groups = ColumnGroups(categories=((2, 3, 4, 5, 6),), gaps=((0, 1),))
@@ -132,7 +132,7 @@ def test_groups_come_from_the_encoder_and_stay_with_sessions_campaigns_and_parqu
     assert in_place.pool.column_groups == groups
 
 
-def test_tables_of_numbers_have_no_groups():
+def test_numeric_tables_have_no_groups():
     assert TableEncoder.learn([pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})]).groups is None
     assert ColumnGroups.from_dict(None) is None  # campaigns made before there were groups
     assert TreeView.of(None, np.zeros((2, 2))) is None
@@ -141,7 +141,7 @@ def test_tables_of_numbers_have_no_groups():
     assert ob.Problem(logged, pool).column_groups is None  # the pool says nothing of groups
 
 
-def test_groups_that_cannot_be_are_refused():
+def test_impossible_groups_raise():
     for wrong in (
         {"categories": ((0, 1), (1, 2))},
         {"gaps": ((0, 1, 2),)},

@@ -19,13 +19,13 @@ Z = 1.959963984540054
 @pytest.mark.parametrize(
     "shares", [np.linspace(0.1, 1.0, 10), np.linspace(0.6, 1.0, 9), np.array([0.05, 0.5, 0.51, 1.0])]
 )
-def test_paths_cross_the_planned_bounds_as_often_as_may_be_spent(shares):
+def test_planned_bounds_are_crossed_at_stated_rate(shares):
     """With 100,000 paths a share of 0.05 has a standard error of 0.0007; five of them are never exceeded by chance."""
     found = twin.crossings(shares, planned_bounds(shares), 100_000, seed=0)
     assert found == pytest.approx([twin.spent(t, shares[0], Z) for t in shares], abs=0.0035)
 
 
-def test_bounds_that_ignore_the_looks_would_be_noticed():
+def test_bounds_ignoring_looks_are_crossed_too_often():
     shares = np.linspace(0.1, 1.0, 10)
     assert twin.crossings(shares, np.full(10, Z), 100_000, seed=0)[-1] > 0.15
 
@@ -40,7 +40,7 @@ def test_more_looks_never_narrow_the_last_one(steps, first, left):
     assert stretch("planned", labels, None) == stretch("always", labels, None)
 
 
-def test_a_sequence_is_never_crossed_too_often():
+def test_sequence_bounds_are_rarely_crossed():
     """Steps of one label up to 2,000: at most 5 % of paths may ever cross; 400 paths, 38 or more would have chance below 1e-4."""
     rng = np.random.default_rng(0)
     n = np.arange(1, 2001)
@@ -74,7 +74,7 @@ def session(**options):
     return made
 
 
-def test_intervals_of_a_session_are_stretched_as_its_looks_say():
+def test_session_intervals_are_stretched_for_looks():
     once, planned, always = (session(looks=looks) for looks in ("once", "planned", "always"))
     revealed = once.problem.logged.revealed.sum()
     labels = [int(revealed) + round_.labels for round_ in once.rounds]
@@ -97,13 +97,13 @@ def test_intervals_of_a_session_are_stretched_as_its_looks_say():
         ({"width": 0.0}, "width must be above 0 and below 1, but is 0.0"),
     ],
 )
-def test_goals_that_make_no_sense_get_one_sentence(options, message):
+def test_wrong_goals_raise_one_sentence(options, message):
     logged, pool, _ = world()
     with pytest.raises(InvalidInput, match=message):
         ob.Session(logged, pool, **options)
 
 
-def test_the_interval_is_about_the_population_that_was_named():
+def test_interval_is_about_named_population():
     """Errors are many where x is large; the pool has more such rows than the log."""
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.uniform(0, 1, 800), rng.uniform(0.5, 1, 800)])[:, None]

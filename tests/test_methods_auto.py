@@ -50,7 +50,7 @@ def states(method, world, rounds, seed=0):
     return problem, found
 
 
-def test_it_learns_what_no_line_can():
+def test_learns_nonlinear_boundary():
     logged, pool, X, y = bent()
     result = ob.run(logged, pool, lambda ids: y[300:][ids], ob.AutoVC(), label_budget=60)
     errors = [1 - round_.estimator.score(X, y) for round_ in result.rounds]
@@ -61,7 +61,7 @@ def test_it_learns_what_no_line_can():
     assert {"error", "precision", "recall", "prevalence", "confounded error"} < set(result.intervals)
 
 
-def test_rounds_grow_with_the_labels_unless_told_otherwise():
+def test_batch_grows_with_labels_unless_set():
     state = ob.AutoVC().begin(Problem(World().logged, World().pool), np.random.default_rng(0))
     for n_bought, size in ((0, 10), (43, 10), (44, 11), (100, 25)):
         state = replace(state, bought=np.arange(n_bought))
@@ -69,7 +69,7 @@ def test_rounds_grow_with_the_labels_unless_told_otherwise():
         assert ob.AutoVC(batch=7).choice(state).batch == 7
 
 
-def test_every_chance_is_the_formulas():
+def test_chances_follow_documented_formula():
     world, method = World(), ob.AutoVC(learners=FAST, explore_share=0.2)
     problem, found = states(method, world, 4)
     for state in found[1:]:
@@ -91,7 +91,7 @@ def test_every_chance_is_the_formulas():
         np.testing.assert_allclose(plan.doubt, 1 - chances.max(axis=1), atol=1e-12)
 
 
-def test_surprises_are_counted_from_the_plans_alone():
+def test_surprises_are_counted_from_plans():
     world, method = World(noise=0.2), ob.AutoVC(learners=FAST, explore_share=0.5)
     _, found = states(method, world, 4)
     plans = [state.plan for state in found[1:]]
@@ -105,7 +105,7 @@ def test_surprises_are_counted_from_the_plans_alone():
     )
 
 
-def test_skipped_rows_are_no_surprise():
+def test_skipped_rows_are_not_surprises():
     world, method = World(), ob.AutoVC(learners=FAST, explore_share=1.0, most_explore_share=1.0)
     problem = Problem(world.logged, world.pool)
     state = method.begin(problem, np.random.default_rng(0))
@@ -119,7 +119,7 @@ def test_skipped_rows_are_no_surprise():
     assert count_surprises(after).excess == pytest.approx(excess)
 
 
-def test_a_log_that_misleads_makes_it_explore():
+def test_misleading_log_raises_exploration():
     """Half of the world is labelled the other way round there, where the log shows nothing."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1200, 3))
@@ -139,7 +139,7 @@ def test_a_log_that_misleads_makes_it_explore():
     assert max(shares["misleading"]) >= 0.2
 
 
-def test_choices_are_kept_until_half_as_many_labels_again():
+def test_choices_are_kept_until_labels_grow_by_half():
     _, found = states(ob.AutoVC(learners=FAST, batch=4), World(), 6)
     anchors = [None if state.fit.anchor is None else state.fit.anchor.bought.size for state in found]
     assert anchors == [None, None, None, None, 12, None, 20]
@@ -148,7 +148,7 @@ def test_choices_are_kept_until_half_as_many_labels_again():
     assert kept.model.blend.theta.tolist() == found[3].model.blend.theta.tolist()
 
 
-def test_a_replayed_session_fits_only_what_it_shows(monkeypatch, tmp_path):
+def test_loaded_session_fits_only_the_rounds_it_reads(monkeypatch, tmp_path):
     import observal.learners.blend as module
 
     world, method = World(), ob.AutoVC(learners=FAST, batch=4)
@@ -167,7 +167,7 @@ def test_a_replayed_session_fits_only_what_it_shows(monkeypatch, tmp_path):
         assert (one.inferred == other.inferred).all()
 
 
-def test_runs_repeat_and_seeds_differ():
+def test_same_seed_repeats_and_other_seed_differs():
     world, method = World(), ob.AutoVC()
     one, other, third = (
         ob.run(world.logged, world.pool, world.oracle, method, label_budget=20, random_state=seed) for seed in (0, 0, 1)
@@ -176,7 +176,7 @@ def test_runs_repeat_and_seeds_differ():
     assert (one.estimator.predict_proba(world.X) == other.estimator.predict_proba(world.X)).all()
 
 
-def test_three_classes_and_a_class_without_a_label():
+def test_three_classes_run_with_one_unlabelled():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (500, 2))
     y = np.array(["a", "b", "c"])[np.digitize(X[:, 0] * X[:, 1], [-0.1, 0.15])]
@@ -189,7 +189,7 @@ def test_three_classes_and_a_class_without_a_label():
     assert 0 <= result.error_interval.low < result.error_interval.high <= 1
 
 
-def test_one_class_in_the_log_is_drawn_by_lot_until_another_comes():
+def test_one_class_log_picks_at_random_until_second_class():
     logged, pool, y = one_class()
     result = ob.run(logged, pool, lambda ids: y[ids], ob.AutoVC(batch=5), label_budget=20)
     check_intervals(result)
@@ -198,7 +198,7 @@ def test_one_class_in_the_log_is_drawn_by_lot_until_another_comes():
     assert result.estimator.score(pool.X, y) > 0.9
 
 
-def test_the_whole_pool_can_be_bought():
+def test_whole_pool_can_be_bought():
     world = World(m=60, n=25)
     result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(learners=FAST))
     check_intervals(result)
@@ -206,7 +206,7 @@ def test_the_whole_pool_can_be_bought():
     assert result.stopped == "every pool row has been looked at"
 
 
-def test_mistakes_that_cost_nothing_do_not_count():
+def test_zero_cost_mistakes_are_ignored():
     base = World()
     cost = np.where(base.X[:, 1] > 0, 1.0, 0.0)
     world = World(cost=cost)
@@ -216,7 +216,7 @@ def test_mistakes_that_cost_nothing_do_not_count():
     assert result.estimator.score(world.X[dear], world.y[dear]) > 0.85
 
 
-def test_sparse_rows():
+def test_sparse_rows_run():
     world = World(sparse=True)
     result = ob.run(world.logged, world.pool, world.oracle, ob.AutoVC(), label_budget=20)
     check_intervals(result)
@@ -227,7 +227,7 @@ def test_sparse_rows():
 # -- streams ------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_is_decided_row_by_row_and_learned_from():
+def test_stream_is_decided_in_order_and_learned_from():
     logged, pool, X, y = bent(n=1300)
     method = ob.AutoVC(order="stream")
     result = ob.run(logged, pool, lambda ids: y[300:][ids], method, label_budget=60, random_state=1)
@@ -243,7 +243,7 @@ def test_a_stream_is_decided_row_by_row_and_learned_from():
 
 
 @pytest.mark.parametrize("learners", [FAST, ("forest", "boosted")])
-def test_rows_of_a_stream_that_have_not_come_by_decide_nothing(learners):
+def test_future_stream_rows_change_nothing(learners):
     logged, pool, _, y = bent(n=900)
     method = ob.AutoVC(order="stream", learners=learners)
 
@@ -263,14 +263,14 @@ def test_rows_of_a_stream_that_have_not_come_by_decide_nothing(learners):
     assert decisions(ob.Pool(X[:end], q[:end])) == before
 
 
-def test_on_a_stream_every_row_is_uncertain_while_all_labels_are_the_same():
+def test_one_class_stream_treats_every_row_as_uncertain():
     rng = np.random.default_rng(0)
     logged = ob.LoggedData(rng.normal(size=(20, 2)), np.ones(20), 0.5, classes=(0, 1))
     session = ob.Session(logged, ob.Pool(rng.normal(size=(50, 2)), 0.5), ob.AutoVC(order="stream"), random_state=0)
     assert [int(one) for one in session.ask().ids] == list(range(10))
 
 
-def test_a_saved_stream_goes_on_where_it_stopped(tmp_path):
+def test_saved_stream_continues_where_it_stopped(tmp_path):
     logged, pool, _, y = bent(n=700)
     method = ob.AutoVC(order="stream", learners=FAST)
     whole = ob.run(logged, pool, lambda ids: y[300:][ids], method, label_budget=30, random_state=2)
@@ -296,12 +296,12 @@ def test_a_saved_stream_goes_on_where_it_stopped(tmp_path):
         ({"learners": ("tree",)}, "learners must"),
     ],
 )
-def test_wrong_settings_are_refused(settings, message):
+def test_wrong_settings_raise(settings, message):
     with pytest.raises(InvalidInput, match=message):
         ob.AutoVC(**settings)
 
 
-def test_measuring_first_picks_more_rows_at_random_and_where_the_log_is_thin():
+def test_measure_priority_picks_at_random_where_log_is_thin():
     world, shares = World(m=400, n=400), {}
     for priority in ("accuracy", "balanced", "measure"):
         method = ob.AutoVC(batch=40, learners=("linear", "kernel"), priority=priority)
@@ -313,7 +313,7 @@ def test_measuring_first_picks_more_rows_at_random_and_where_the_log_is_thin():
         ob.AutoVC(priority="speed")
 
 
-def test_intervals_judge_labels_by_whole_blends_that_have_not_seen_them():
+def test_interval_labels_are_judged_by_out_of_fold_blends():
     logged, pool, _, _ = bent()
     problem = Problem(logged, pool)
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
@@ -331,7 +331,7 @@ def test_intervals_judge_labels_by_whole_blends_that_have_not_seen_them():
     np.testing.assert_array_equal(judged.predicted, found.argmax(axis=1))
 
 
-def test_the_lower_end_allows_for_fits_with_fewer_labels_than_the_classifier():
+def test_lower_end_allows_for_fits_with_fewer_labels():
     """By the chances of fits without a tenth of the labels, those without a quarter are wrong more often; half of that is still to come."""
     logged, pool, _, _ = bent()
     problem = Problem(logged, pool)
@@ -351,7 +351,7 @@ def test_the_lower_end_allows_for_fits_with_fewer_labels_than_the_classifier():
 
 
 @pytest.mark.parametrize(("objective", "many"), [("recall=0.95", 2000), ("error", 50)])
-def test_what_labels_still_gain_is_never_less_than_nothing(monkeypatch, objective, many):
+def test_expected_gain_is_never_negative(monkeypatch, objective, many):
     """With an objective a fit with more labels may be wrong more often; with many labels the fits that judge are the blend's own."""
     monkeypatch.setattr(auto_module, "MANY_LABELS", many)
     logged, pool, _, _ = bent()

@@ -47,7 +47,7 @@ def three_classes(seed=0, n=500):
     return logged, ob.Pool(X[200:], q[200:]), X, y
 
 
-def test_boosted_trees_on_three_classes_beat_their_start():
+def test_boosted_trees_on_three_classes_improve():
     logged, pool, X, y = three_classes()
     trees = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=3, early_stopping=False)
     result = ob.run(logged, pool, lambda ids: y[200:][ids], CommitteeVC(trees, members=4, batch=20), label_budget=60)
@@ -68,7 +68,7 @@ ANY = [
 
 
 @pytest.mark.parametrize("estimator", ANY, ids=lambda estimator: type(estimator).__name__)
-def test_any_classifier_that_takes_weights_will_do(estimator):
+def test_weighted_classifiers_are_accepted(estimator):
     world = World()
     method = CommitteeVC(estimator, members=4)
     before = repr(estimator.get_params())
@@ -79,7 +79,7 @@ def test_any_classifier_that_takes_weights_will_do(estimator):
 
 
 @pytest.mark.parametrize("estimator", ANY, ids=lambda estimator: type(estimator).__name__)
-def test_any_classifier_learns_the_plane(estimator):
+def test_classifiers_learn_the_plane(estimator):
     """The mean of eight fixed worlds: one world is as lucky as its seed."""
     worlds = [World(seed) for seed in range(8)]
     method = CommitteeVC(estimator, members=4)
@@ -94,7 +94,7 @@ def own_fit(vote):
 
 
 @pytest.mark.parametrize("n_members", [2, 5])
-def test_what_is_returned_is_half_its_own_fit_and_half_the_members_mean(n_members):
+def test_returned_vote_is_half_own_fit_half_members(n_members):
     world = World(noise=0.2)
     method = CommitteeVC(LogisticRegression(), members=n_members)
     vote = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10).estimator
@@ -105,14 +105,14 @@ def test_what_is_returned_is_half_its_own_fit_and_half_the_members_mean(n_member
     np.testing.assert_array_equal(vote.predict(world.X), vote.classes_[expected.argmax(axis=1)])
 
 
-def test_a_classifier_without_probabilities_comes_back_as_one_fit():
+def test_classifier_without_probabilities_is_returned_as_one_fit():
     world = World()
     result = ob.run(world.logged, world.pool, world.oracle, CommitteeVC(LinearSVC(), members=2), label_budget=10)
     check_intervals(result)
     assert isinstance(result.estimator, LinearSVC)
 
 
-def test_a_class_that_weighs_nothing_has_no_say():
+def test_zero_weight_class_is_ignored():
     X, y = np.arange(6.0)[:, None], np.array([0, 0, 1, 1, 2, 2])
     weights = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     method = CommitteeVC(DecisionTreeClassifier(), members=2)
@@ -121,7 +121,7 @@ def test_a_class_that_weighs_nothing_has_no_say():
     assert set(vote.predict(X)) <= {0, 1}
 
 
-def test_weights_reach_the_last_step_of_a_pipeline():
+def test_weights_reach_last_pipeline_step():
     world = World(noise=0.3)
     problem = Problem(world.logged, world.pool)
     plain, piped = (
@@ -136,7 +136,7 @@ def test_weights_reach_the_last_step_of_a_pipeline():
     assert not np.allclose(own.coef_, unweighted.coef_)
 
 
-def test_committee_vc_takes_sparse_rows_and_sees_in_them_what_dense_ones_show():
+def test_sparse_rows_give_the_result_of_dense_ones():
     world = World(sparse=True, d=6)
     dense = ob.LoggedData(world.logged.X.toarray(), world.logged.y, world.logged.propensity, classes=(0, 1))
     method = CommitteeVC(LogisticRegression(), members=4)
@@ -148,7 +148,7 @@ def test_committee_vc_takes_sparse_rows_and_sees_in_them_what_dense_ones_show():
         np.testing.assert_allclose(mine.estimator.coef_, theirs.estimator.coef_, atol=1e-3)
 
 
-def test_labels_that_are_objects_come_back_as_they_were():
+def test_object_labels_are_returned_unchanged():
     world = World()
     y = np.where(world.logged.revealed, world.y[:200] == 1, None)
     logged = ob.LoggedData(world.logged.X, y, world.logged.propensity)
@@ -158,7 +158,7 @@ def test_labels_that_are_objects_come_back_as_they_were():
 
 
 @pytest.mark.parametrize("revealed", [0, 1])
-def test_with_hardly_a_label_the_class_is_constant_and_the_order_by_lot(revealed):
+def test_one_label_gives_constant_class_and_random_order(revealed):
     x = np.linspace(0, 1, 30)
     y = np.full(30, np.nan)
     y[:revealed] = 1.0
@@ -172,7 +172,7 @@ def test_with_hardly_a_label_the_class_is_constant_and_the_order_by_lot(revealed
     assert len(firsts) > 3
 
 
-def test_an_estimator_that_cannot_be_fitted_is_named():
+def test_estimator_that_cannot_be_fitted_is_named_in_error():
     logged = ob.LoggedData(np.arange(4.0)[:, None], [0, 1, 1, 1], 1.0)
     with pytest.raises(InvalidInput, match=r"CalibratedClassifierCV could not be fitted on 4 labelled rows"):
         ob.Session(
@@ -182,7 +182,7 @@ def test_an_estimator_that_cannot_be_fitted_is_named():
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 4))
 @settings(max_examples=30)
-def test_certainty_is_squared_mean_margin_over_its_variance(seed, n_members, n_classes):
+def test_certainty_is_squared_mean_margin_over_variance(seed, n_members, n_classes):
     shares = np.random.default_rng(seed).dirichlet(np.ones(n_classes), (n_members, 7))
     margins = np.empty((n_members, 7))
     for row in range(7):
@@ -202,7 +202,7 @@ def scaled_forest():
 
 @pytest.mark.parametrize("make", [lambda: RandomForestClassifier(30, random_state=0), scaled_forest])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_members_of_a_forest_are_its_trees(make, sparse):
+def test_forest_members_are_its_trees(make, sparse):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 3)), rng.integers(0, 3, 80)
     rows = csr_matrix(X) if sparse else X
@@ -215,7 +215,7 @@ def test_the_members_of_a_forest_are_its_trees(make, sparse):
     np.testing.assert_allclose(gaps_of(shares, as_rows(rows)), whole)
 
 
-def test_blocks_of_rows_change_no_gap(monkeypatch):
+def test_blocks_of_rows_leave_gaps_unchanged(monkeypatch):
     X, y = np.random.default_rng(1).normal(size=(50, 2)), np.arange(50) % 2
     shares = shares_of_trees(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
     whole = gaps_of(shares, as_rows(X))
@@ -223,7 +223,7 @@ def test_blocks_of_rows_change_no_gap(monkeypatch):
     np.testing.assert_array_equal(gaps_of(shares, as_rows(X)), whole)
 
 
-def test_a_forest_is_fitted_once_a_round_and_comes_back_as_it_is(monkeypatch):
+def test_forest_is_fitted_once_per_round_and_returned(monkeypatch):
     fits, fit = [], RandomForestClassifier.fit
 
     @wraps(fit)
@@ -243,7 +243,7 @@ def test_a_forest_is_fitted_once_a_round_and_comes_back_as_it_is(monkeypatch):
     assert len(fits) <= len(result.rounds) + 1
 
 
-def test_the_interval_does_not_believe_a_tree_that_learned_its_labels_by_heart():
+def test_interval_is_not_fooled_by_memorising_tree():
     """The estimate less the truth has a standard deviation of some 0.04 in a campaign, 0.01 in the mean of twelve; a bias of
     more than 0.04 that is not there is seen with a chance below 1/1000. With fitted mistakes counted it is 0.06."""
     unseen = World(seed=999, m=1, n=20_000, noise=0.15)
@@ -256,7 +256,7 @@ def test_the_interval_does_not_believe_a_tree_that_learned_its_labels_by_heart()
     assert abs(np.mean(below)) < 0.04, below
 
 
-def test_the_lower_end_allows_for_committees_with_fewer_labels():
+def test_lower_end_allows_for_committees_with_fewer_labels():
     """Trees without a quarter of the labels are wrong more often than those without a tenth; half of that is still to come."""
     world = World(m=300, n=60, noise=0.1, low=0.4)
     problem = Problem(world.logged, world.pool)
@@ -283,7 +283,7 @@ def test_the_lower_end_allows_for_committees_with_fewer_labels():
 
 
 @pytest.mark.parametrize("m", [60, 400])  # fewer labels than folds, and many equal scores
-def test_trees_get_an_interval_though_their_scores_are_equal(m):
+def test_trees_with_equal_scores_get_an_interval(m):
     world = World(m=m, n=50, noise=0.0, low=0.4)
     result = ob.Session(world.logged, world.pool, TREE).result()
     assert {"error", "precision", "recall", "prevalence", "confounded error"} < set(result.intervals)
@@ -293,7 +293,7 @@ def test_trees_get_an_interval_though_their_scores_are_equal(m):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 4))
-def test_a_resample_is_as_large_loses_no_class_and_no_row_that_weighs_nothing_gets_in(seed, n, n_classes):
+def test_resample_keeps_size_and_classes_and_skips_zero_weights(seed, n, n_classes):
     rng = np.random.default_rng(seed)
     weights, y = rng.exponential(size=n) * (rng.random(n) < 0.7), rng.integers(n_classes, size=n)
     weights[rng.integers(n)] = 1.0
@@ -303,7 +303,7 @@ def test_a_resample_is_as_large_loses_no_class_and_no_row_that_weighs_nothing_ge
     assert (weights[drawn] > 0).all()
 
 
-def test_rows_are_resampled_in_proportion_to_their_weights():
+def test_rows_are_resampled_in_proportion_to_weights():
     """4,000 resamples of 3 rows, each mean within 4.5 standard errors: wrong once in 100,000 seeds."""
     rng = np.random.default_rng(0)
     weights = np.array([1.0, 2.0, 5.0])
@@ -321,7 +321,7 @@ class Noting(LogisticRegression):
 
 
 @pytest.mark.parametrize(("tempering", "weighted"), [(0.0, False), (0.5, True)])
-def test_equal_weights_are_not_handed_on(tempering, weighted):
+def test_equal_weights_are_not_passed_on(tempering, weighted):
     world = World()
     method = CommitteeVC(Noting(), members=2, tempering=tempering)
     result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=10)
@@ -329,7 +329,7 @@ def test_equal_weights_are_not_handed_on(tempering, weighted):
     assert own_fit(result.estimator).weighted_ is weighted
 
 
-def test_a_labelled_row_is_ranked_as_if_its_label_were_not_known():
+def test_labelled_row_is_ranked_as_if_unlabelled():
     """Trees that remember labels of pure noise are sure of them, and of no other row."""
     seen, blind = [], []
     for seed in (1, 2, 3):
@@ -345,7 +345,7 @@ def test_a_labelled_row_is_ranked_as_if_its_label_were_not_known():
     assert 0.9 < np.mean(blind) < 1.1
 
 
-def test_no_committee_is_fitted_to_rank_labelled_rows():
+def test_ranking_labelled_rows_fits_no_committee():
     world = World(1)
     problem, method = Problem(world.logged, world.pool), CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3))
     state, rng = method.begin(problem, np.random.default_rng(0)), np.random.default_rng(0)
@@ -354,7 +354,7 @@ def test_no_committee_is_fitted_to_rank_labelled_rows():
     assert method.plan(problem, state, rng).near is None
 
 
-def test_unseen_trees_alone_judge_a_row():
+def test_labelled_rows_are_judged_by_unseen_trees():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)

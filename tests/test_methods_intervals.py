@@ -54,14 +54,14 @@ def one_thread():
 
 
 @given(st.integers(1, 500), st.integers(0, 500))
-def test_wilson_is_the_shares_that_are_not_too_far_from_the_estimate(n, wrong):
+def test_wilson_matches_its_definition(n, wrong):
     estimate = min(wrong, n) / n
     found = wilson(estimate, estimate * (1 - estimate) / n, n)
     np.testing.assert_allclose(found, twin.wilson(estimate, n), atol=1e-9)
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), st.floats(0.0, 1e4))
-def test_wilson_holds_the_estimate_and_widens_with_the_variance(estimate, variance, n_labels):
+def test_wilson_contains_estimate_and_widens_with_variance(estimate, variance, n_labels):
     low, high = wilson(estimate, variance, n_labels)
     assert 0.0 <= low <= estimate + 1e-12
     assert estimate - 1e-12 <= high <= 1.0
@@ -74,7 +74,7 @@ def test_wilson_holds_the_estimate_and_widens_with_the_variance(estimate, varian
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60))
-def test_strata_of_cells_hold_like_propensities_in_their_order(values):
+def test_strata_hold_similar_propensities_in_order(values):
     propensity = np.array(values)
     found = propensity_strata(propensity)
     assert found.tolist() == twin.propensity_strata(values)
@@ -85,7 +85,7 @@ def test_strata_of_cells_hold_like_propensities_in_their_order(values):
         assert here.max() <= MOST_UNLIKE * here.min() * (1 + 1e-9)
 
 
-def test_a_few_rows_that_were_all_bought_do_not_speak_for_others():
+def test_fully_bought_rows_do_not_represent_others():
     """The log hardly shows 60 of 1,000 rows, where all is wrong; queries took all of these and few of the others."""
     rng = np.random.default_rng(0)
     pool = np.arange(2000) >= 1000
@@ -119,7 +119,7 @@ def cells_on_a_trend(draw):
 
 
 @given(cells_on_a_trend())
-def test_cells_borrow_as_the_twin_says(given):
+def test_borrowing_matches_slow_twin(given):
     cells, wrong = given
     assume(cells.share.any())
     total = np.bincount(cells.of_label, weights=cells.weight)
@@ -134,7 +134,7 @@ def test_cells_borrow_as_the_twin_says(given):
 
 
 @given(st.integers(1, 30), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_the_trend_of_cells_is_the_twins(n, n_cells, seed):
+def test_trend_matches_slow_twin(n, n_cells, seed):
     rng = np.random.default_rng(seed)
     cell = np.concatenate([np.arange(n_cells), rng.integers(-1, n_cells, n)])
     scores, propensity = rng.integers(-3, 4, cell.size).astype(float), rng.choice([0.1, 0.2, 0.9], cell.size)
@@ -144,7 +144,7 @@ def test_the_trend_of_cells_is_the_twins(n, n_cells, seed):
 
 
 @given(cells_on_a_trend(), st.integers(0, 2**32 - 1))
-def test_an_estimate_that_borrows_is_right_whatever_the_trend(given, seed):
+def test_borrowed_estimate_is_unbiased_along_the_trend(given, seed):
     cells, wrong = given
     borrowing = cells.borrowing(wrong)
     assume(cells.share.any())
@@ -155,7 +155,7 @@ def test_an_estimate_that_borrows_is_right_whatever_the_trend(given, seed):
         np.testing.assert_allclose(borrowing.counts, cells.share, atol=1e-6)
 
 
-def test_cells_with_few_labels_borrow_and_cells_with_many_lend():
+def test_cells_with_few_labels_borrow_from_cells_with_many():
     """A quarter of the rows has four labels, two of them mistakes; elsewhere a tenth are mistakes, whatever the lead."""
     share, trend = np.append(np.full(6, 0.125), 0.25), np.column_stack([np.ones(7), np.arange(7) % 3])
     for labels, least, most in ((4, 0.01, 0.15), (4000, 0.24, 0.28)):
@@ -168,7 +168,7 @@ def test_cells_with_few_labels_borrow_and_cells_with_many_lend():
         assert other.high - other.low < (0.6 if labels == 4 else 1.05) * (one.high - one.low)
 
 
-def test_borrowing_lowers_the_error_of_the_estimate_and_intervals_are_as_wide_as_it_is():
+def test_borrowing_lowers_error_and_intervals_stay_calibrated():
     """Cells off a trend by more than is assumed: the root mean squared error falls by a tenth or more, and the intervals cover.
 
     Of 2,000 intervals, a coverage of 94 % or more fails with a chance below 1e-3. Without the part for cells off the trend the check fails.
@@ -200,7 +200,7 @@ def test_borrowing_lowers_the_error_of_the_estimate_and_intervals_are_as_wide_as
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=60), st.floats(1.0, 40.0))
-def test_a_stratum_speaks_for_itself_or_joins_a_like_one_or_nobody(rows, step):
+def test_stratum_stands_alone_or_joins_a_similar_one(rows, step):
     strata, labelled = (np.array(column) for column in zip(*rows, strict=True))
     propensity = 0.9 * step ** (strata.astype(float) - 4.0)
     group = joined_strata(strata, propensity, labelled)
@@ -224,7 +224,7 @@ def test_a_stratum_speaks_for_itself_or_joins_a_like_one_or_nobody(rows, step):
             assert step ** min(abs(other - stratum) for other in enough) >= MOST_UNLIKE * (1 - 1e-9)
 
 
-def test_a_region_that_the_old_policy_never_showed_joins_nobody():
+def test_never_shown_region_joins_no_other():
     strata, labelled = np.repeat([0, 1], 20), np.repeat([False, True], 20)
     assert joined_strata(strata, np.repeat([0.0, 0.5], 20), labelled).tolist() == [-1, 1]
 
@@ -233,7 +233,7 @@ def test_a_region_that_the_old_policy_never_showed_joins_nobody():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3))
-def test_kinds_of_rows_are_the_twins(seed, n_rounds):
+def test_row_kinds_match_slow_twin(seed, n_rounds):
     rng = np.random.default_rng(seed)
     m, n = 6, 14
     q = rng.choice([0.0, 0.1, 0.5, 1.0], m + n)
@@ -276,7 +276,7 @@ def sortings(draw):
 
 
 @given(sortings(), st.integers(0, 2**32 - 1))
-def test_cells_share_out_all_rows_and_each_has_a_label(sorting, seed):
+def test_cells_cover_all_rows_and_each_has_a_label(sorting, seed):
     propensity, _, _, rows, asked, skipped, _ = sorting
     cells = make_cells(*sorting)
     assert (cells.share >= 0).all()
@@ -309,7 +309,7 @@ def test_cells_share_out_all_rows_and_each_has_a_label(sorting, seed):
         assert interval.estimate == pytest.approx(expected)
 
 
-def test_weights_of_a_cell_are_one_over_the_rate_of_labelling():
+def test_cell_weights_are_inverse_labelling_rates():
     # One stratum, one kind, one score: log rows are labelled at m·Q0, queries at N·(bought/pool rows).
     propensity = np.repeat([0.2, 0.4], 20)
     of_pool = np.tile([False, True], 20)
@@ -332,7 +332,7 @@ def one_cell(n_labels, n_wrong, unknown=0.0, n_rows=10_000):
 
 
 @pytest.mark.parametrize(("n", "wrong"), [(400, 100), (400, 0), (50, 50), (30, 3)])
-def test_one_cell_is_about_a_share_of_mistakes(n, wrong):
+def test_one_cell_gives_binomial_interval(n, wrong):
     interval = one_cell(n, wrong)
     assert interval.estimate == pytest.approx(wrong / n)
     independent = n / CORRELATED**2 if 0 < wrong < n else n
@@ -340,7 +340,7 @@ def test_one_cell_is_about_a_share_of_mistakes(n, wrong):
 
 
 @given(st.integers(1, 200), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-def test_what_is_not_known_moves_both_ends_by_its_share(n, wrong, unknown):
+def test_unknown_share_moves_both_ends(n, wrong, unknown):
     plain, wide = one_cell(n, round(wrong * n)), one_cell(n, round(wrong * n), unknown)
     assert wide.low == pytest.approx((1 - unknown) * plain.low)  # all unknown rows are right
     assert wide.high == pytest.approx((1 - unknown) * plain.high + unknown)  # all of them are wrong
@@ -371,7 +371,7 @@ def test_skipped_rows_widen_the_interval():
     assert ends[0][1] < ends[1][1] < ends[2][1]
 
 
-def test_rows_that_nobody_speaks_for_widen_the_interval_by_their_share():
+def test_unrepresented_rows_widen_interval_by_their_share():
     propensity = np.repeat([0.0001, 0.5], [60, 140])
     rows = np.arange(60, 200, 2)
     nothing = np.zeros(200, dtype=bool)
@@ -406,7 +406,7 @@ def judged(problem, state, wrong, scores=np.zeros_like):
 
 
 @pytest.mark.parametrize("n_bought", [0, 7])
-def test_each_labelled_row_is_judged_once_by_fits_that_have_not_seen_it(n_bought):
+def test_labelled_rows_are_judged_once_out_of_fold(n_bought):
     world = World(m=80, n=20, low=0.5)
     problem = Problem(world.logged, world.pool)
     state = PoolState.start(problem, lambda state: None)
@@ -421,7 +421,7 @@ def test_each_labelled_row_is_judged_once_by_fits_that_have_not_seen_it(n_bought
     assert 0.0 < prevalence.low < prevalence.estimate < prevalence.high < 1.0
 
 
-def test_what_a_fit_that_knows_a_row_says_of_it_does_not_count():
+def test_in_sample_predictions_do_not_count():
     world = World()
     session = ob.Session(world.logged, world.pool, FAST)
     for _ in range(3):
@@ -441,7 +441,7 @@ def test_what_a_fit_that_knows_a_row_says_of_it_does_not_count():
     assert intervals["error"].estimate == pytest.approx(1.0)
 
 
-def test_the_plain_case_is_the_shares_in_the_sample():
+def test_plain_case_gives_sample_shares():
     problem = Problem(ob.LoggedData(np.zeros((400, 1)), np.arange(400) % 2, 1.0), ob.Pool(np.zeros((9, 1)), 1.0))
     state = PoolState.start(problem, lambda state: None)
     intervals, _ = judged(problem, state, np.arange(400) % 8 < 2)  # as many wrong in either class
@@ -460,7 +460,7 @@ def test_the_plain_case_is_the_shares_in_the_sample():
 
 
 @pytest.mark.parametrize("y", [[1.0] * 30, [0.0, 1.0] * 5])
-def test_with_too_few_labels_the_interval_says_nothing_and_why(y):
+def test_too_few_labels_give_full_interval_with_reason(y):
     logged = ob.LoggedData(np.zeros((len(y), 1)), y, 0.5, classes=(0, 1))
     problem = Problem(logged, ob.Pool(np.zeros((3, 1)), 0.5))
     intervals, seen = judged(problem, PoolState.start(problem, lambda state: None), np.zeros(len(y), dtype=bool))
@@ -470,7 +470,7 @@ def test_with_too_few_labels_the_interval_says_nothing_and_why(y):
         assert "too few" in interval.method
 
 
-def test_of_many_rows_a_part_is_enough(monkeypatch):
+def test_sample_of_many_rows_is_enough(monkeypatch):
     world = World(m=400, n=2000, noise=0.1)
     session = ob.Session(world.logged, world.pool, FAST)
     for _ in range(3):
@@ -515,7 +515,7 @@ def replicate(rng: np.random.Generator) -> tuple[ob.Interval, float]:
     return cells.borrowing(wrong).ratio(wrong, np.ones(rows.size)), truth
 
 
-def test_intervals_from_cells_cover_and_narrower_ones_would_be_noticed():
+def test_cell_intervals_cover_and_narrower_ones_do_not():
     # Of 2,000 intervals: a coverage of 94 % or more fails with a chance below 1e-3, one of 90 % or less passes with a chance below 1e-3.
     n_runs, rng = 2000, np.random.default_rng(0)
     least = least_covered(n_runs, 0.94)
@@ -573,7 +573,7 @@ def grown_pool(logged, pool, oracle, method, label_budget, random_state):
 
 
 @pytest.mark.parametrize("order", ["pool", "stream"])
-def test_smoke_the_intervals_of_whole_campaigns_are_not_grossly_wrong(order):
+def test_campaign_intervals_cover_in_smoke_test(order):
     """A smoke test: it notices intervals that hardly ever cover, and no more than that.
 
     With 22 runs, a coverage of 93 % or more fails with a chance below 1e-3. One of 50 % passes in 3 of 100 tries, one of 70 % in half of them
@@ -586,7 +586,7 @@ def test_smoke_the_intervals_of_whole_campaigns_are_not_grossly_wrong(order):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ["pool", "stream", "ahead", "grown"])
-def test_the_interval_covers_the_population_error(order):
+def test_interval_covers_population_error(order):
     # A coverage of 93 % or more fails with a chance below 1e-3, one of 87 % or less passes with a chance below 1e-3.
     n_runs = 1000
     least = least_covered(n_runs, 0.93)
@@ -596,7 +596,7 @@ def test_the_interval_covers_the_population_error(order):
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.floats(0.05, 0.9)), min_size=2, max_size=8), st.data())
-def test_hidden_causes_move_the_ends_as_far_as_any_weights_do(rows, data):
+def test_hidden_causes_move_ends_as_far_as_extreme_weights(rows, data):
     cells, wrong, chance = (np.array(part) for part in zip(*rows, strict=True))
     _, cells = np.unique(cells, return_inverse=True)
     shares = np.full(cells.max() + 1, 1.0 / (cells.max() + 1))
@@ -611,7 +611,7 @@ def test_hidden_causes_move_the_ends_as_far_as_any_weights_do(rows, data):
     assert moved.high == pytest.approx(min(1.0, 0.6 + (high - now)))
 
 
-def test_rare_mistakes_do_not_make_the_interval_wide_and_none_do_not_make_it_a_point():
+def test_rare_mistakes_give_narrow_but_nonzero_interval():
     """Sixteen cells of 50 labels: compared with as many uniform labels, 1.3 times the width at most."""
     rng = np.random.default_rng(0)
     cell = np.repeat(np.arange(16), 50)

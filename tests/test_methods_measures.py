@@ -49,7 +49,7 @@ def cells_of(weights, n_cells=1):
 
 
 @given(labelled(), st.integers(1, 3))
-def test_measures_are_the_twins(found, n_cells):
+def test_measures_match_slow_twin(found, n_cells):
     scores, codes, predicted, weights = found
     cells = cells_of(weights, n_cells)
     row = cells.row_weight
@@ -62,7 +62,7 @@ def test_measures_are_the_twins(found, n_cells):
 
 
 @given(labelled(n_classes=3))
-def test_a_model_wins_more_than_half_where_it_makes_fewer_mistakes_than_the_baseline(found):
+def test_model_with_fewer_mistakes_wins_more_than_half(found):
     scores, codes, predicted, weights = found
     cells = cells_of(weights)
     intervals = measured(cells, codes, predicted, scores, ["a", "b", "c"])
@@ -75,7 +75,7 @@ def test_a_model_wins_more_than_half_where_it_makes_fewer_mistakes_than_the_base
 
 
 @given(labelled(), st.sampled_from([(1.0, 10.0), (3.0, 1.0), (1.0, 1.0)]))
-def test_costs_are_the_twins_and_a_model_wins_more_than_half_where_it_costs_less(found, costs):
+def test_costs_match_slow_twin_and_cheaper_model_wins(found, costs):
     scores, codes, predicted, weights = found
     cells = cells_of(weights, 2)
     intervals = measured(cells, codes, predicted, scores, ["no", "yes"], f"cost={costs[0]:g},{costs[1]:g}")
@@ -88,7 +88,7 @@ def test_costs_are_the_twins_and_a_model_wins_more_than_half_where_it_costs_less
     assert (intervals[COST_WINS].estimate > 0.5) == (cost < base)
 
 
-def test_a_row_moves_the_auc_and_the_balanced_error_by_what_the_interval_says():
+def test_auc_and_balanced_error_move_by_stated_influence():
     """With many labels the interval is Wilson's for the spread that the infinitesimal jackknife finds, a twentieth wider."""
     rng = np.random.default_rng(0)
     n = 100
@@ -109,7 +109,7 @@ def test_a_row_moves_the_auc_and_the_balanced_error_by_what_the_interval_says():
 
 
 @given(labelled(), st.sampled_from(OBJECTIVES))
-def test_no_threshold_is_better_than_the_chosen_one(found, objective):
+def test_chosen_threshold_is_optimal(found, objective):
     scores, codes, _, weights = found
     chosen = choose_threshold(scores, codes, weights, objective, 0.0)
     values = np.unique(scores)
@@ -128,7 +128,7 @@ def test_no_threshold_is_better_than_the_chosen_one(found, objective):
         assert value >= max(best) - 1e-9
 
 
-def test_rows_of_the_rarer_class_are_judged_without_themselves():
+def test_rarer_class_is_judged_by_thresholds_without_it():
     scores = np.array([0.9, 0.8, 0.7, 0.75, *np.linspace(0.0, 0.6, 39)])
     codes = np.array([1, 1, 1] + [0] * 40)
     ones = np.ones(43)
@@ -151,12 +151,12 @@ def test_rows_of_the_rarer_class_are_judged_without_themselves():
         (3, "is not known"),
     ],
 )
-def test_what_is_not_an_objective_gets_one_sentence(objective, match):
+def test_wrong_objective_raises_one_sentence(objective, match):
     with pytest.raises(InvalidInput, match=match):
         canonical(objective, ["no", "yes"])
 
 
-def test_objectives_need_two_classes_and_a_method_that_follows_them():
+def test_objective_needs_two_classes_and_supporting_method():
     assert canonical("balanced", ["a", "b"]) == "balanced error"
     assert costs_of(canonical({"a": 2.5}, ["a", "b"])) == (2.5, 1.0)
     with pytest.raises(InvalidInput, match="needs two classes"):
@@ -189,7 +189,7 @@ def ran(objective, method, seed=0, budget=60):
 
 
 @pytest.mark.parametrize("method", [ob.NewtonVC(batch=30), ob.AutoVC(batch=30)])
-def test_the_target_moves_the_threshold_and_the_rows_that_are_asked_about(method):
+def test_target_moves_threshold_and_queries(method):
     plain, X, y = ran("error", method)
     found, _, _ = ran("recall=0.8", method)
     assert isinstance(found.estimator, ThresholdClassifier)
@@ -206,7 +206,7 @@ def test_the_target_moves_the_threshold_and_the_rows_that_are_asked_about(method
     np.testing.assert_array_equal(*chances)
 
 
-def test_an_objective_survives_a_file_and_a_model_file(tmp_path):
+def test_objective_survives_session_and_model_files(tmp_path):
     logged, pool, y, X, _ = rare()
     goals = {"objective": {"default": 10}, "label_budget": 30, "method": ob.NewtonVC(batch=15)}
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, pool, **goals)
@@ -224,7 +224,7 @@ def test_an_objective_survives_a_file_and_a_model_file(tmp_path):
     assert (model.predict(X) != opened.estimator.estimator.predict(X)).any()
 
 
-def test_a_model_that_says_no_to_everybody_is_said_to_be_no_better():
+def test_constant_model_is_reported_as_no_better():
     codes = (np.arange(400) % 40 == 0).astype(np.int64)
     classes = ["paid", "default"]
     found = measured(cells_of(np.ones(400)), codes, np.zeros(400, dtype=np.int64), np.linspace(0, 1, 400), classes)

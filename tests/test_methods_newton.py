@@ -58,7 +58,7 @@ def least_increase(objective, fit, x):
     return float(found.fun) - fit.objective
 
 
-def test_the_flip_gap_of_a_quadratic_is_the_least_increase_that_flips_the_sign():
+def test_flip_gap_of_quadratic_is_least_increase_that_flips_sign():
     rng = np.random.default_rng(0)
     X, weights = rng.standard_normal((40, 3)), rng.uniform(0.5, 3.0, 40)
     signs = np.where(X[:, 0] + 0.5 * rng.standard_normal(40) > 0, 1, -1)
@@ -70,7 +70,7 @@ def test_the_flip_gap_of_a_quadratic_is_the_least_increase_that_flips_the_sign()
         assert gaps[row] == pytest.approx(least_increase(objective, fit, X[row]), rel=1e-4)
 
 
-def test_small_flip_gaps_of_newton_vc_are_close_to_the_least_increase():
+def test_small_flip_gaps_are_close_to_least_increase():
     world = World(m=300, n=100, noise=0.15)
     problem = Problem(world.logged, world.pool)
     state = replace(FAST, tempering=0.0).begin(problem, np.random.default_rng(0))
@@ -92,7 +92,7 @@ def test_small_flip_gaps_of_newton_vc_are_close_to_the_least_increase():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_gaps_are_the_twins_row_by_row(sparse, monkeypatch):
+def test_gaps_match_slow_twin(sparse, monkeypatch):
     monkeypatch.setattr("observal.problem.rows.BLOCK_ROWS", 7)  # blocks must not show
     rng = np.random.default_rng(1)
     world = World(m=60, n=40, sparse=sparse, cost=rng.uniform(0.1, 1.0, 100))
@@ -112,7 +112,7 @@ def test_gaps_are_the_twins_row_by_row(sparse, monkeypatch):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_label_is_forgotten_as_by_one_newton_step_without_its_row(sparse):
+def test_gap_without_label_is_one_newton_step(sparse):
     world = World(m=80, n=40, noise=0.2, sparse=sparse)
     _, states = play(FAST, world, 2)
     model = states[-1].model
@@ -132,7 +132,7 @@ def test_a_label_is_forgotten_as_by_one_newton_step_without_its_row(sparse):
     np.testing.assert_allclose(model.unlabelled_gaps(everyone[::3]), found[::3])
 
 
-def test_a_forgotten_label_gives_about_the_gap_of_a_fit_without_it():
+def test_gap_without_label_is_close_to_refit():
     world = World(m=150, n=30, noise=0.2)
     _, states = play(FAST, world, 1)
     model = states[-1].model
@@ -149,7 +149,7 @@ def test_a_forgotten_label_gives_about_the_gap_of_a_fit_without_it():
     assert forgotten.sum() < 0.3 * known.sum()
 
 
-def test_one_row_that_determines_the_fit_is_not_moved_to_infinity():
+def test_row_that_determines_fit_keeps_finite_gap():
     x = np.array([[0.0], [0.01], [0.02], [1e6]])
     logged = ob.LoggedData(x, [0, 0, 0, 1], 1.0)
     world = World(m=5, n=5, d=1)
@@ -166,7 +166,7 @@ def first_round(method, world):
 
 
 @pytest.mark.parametrize("curvature", [True, False])
-def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
+def test_round_takes_rows_in_order_of_gaps(curvature):
     world = World()
     model, plan = first_round(replace(PARTS, explore_share=0.0, gate_share=0.0, curvature=curvature), world)
     margins = np.abs(
@@ -178,7 +178,7 @@ def test_the_order_of_a_round_is_that_of_the_gaps(curvature):
 
 
 @pytest.mark.parametrize("doubt", [0.001, 0.2, 0.499])
-def test_the_gate_is_for_rows_in_doubt(doubt):
+def test_gate_is_for_uncertain_rows(doubt):
     world = World()
     model, plan = first_round(replace(PARTS, explore_share=0.0, gate_share=1.0, doubt=doubt), world)
     chance = norm.cdf(-np.sqrt(2.0 * model.pool_gaps))
@@ -203,7 +203,7 @@ def slow_answer(model, world, rows, penalty=0.0):
 
 
 @pytest.mark.parametrize("order", ["pool", "stream"])
-def test_what_is_returned_is_fitted_near_the_boundary_and_asks_as_without(order):
+def test_returned_fit_is_near_boundary_and_leaves_queries_unchanged(order):
     world = World(m=300, noise=0.2)
     method = replace(FAST, order=order, stop_below=0.0)
     (problem, with_), (_, without) = play(method, world, 3), play(replace(method, refit_near_boundary=False), world, 3)
@@ -221,7 +221,7 @@ def test_what_is_returned_is_fitted_near_the_boundary_and_asks_as_without(order)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_what_is_returned_uses_costs_and_the_penalty(sparse):
+def test_returned_fit_uses_costs_and_penalty(sparse):
     world = World(m=300, noise=0.2, sparse=sparse, cost=np.random.default_rng(0).choice([0.05, 1.0], 450))
     problem, states = play(replace(PARTS, penalty=2.0), world, 1)
     model = states[-1].model
@@ -232,7 +232,7 @@ def test_what_is_returned_uses_costs_and_the_penalty(sparse):
 
 
 @pytest.mark.parametrize("penalty", [0.0, 2.0])
-def test_the_intervals_are_about_what_is_returned(penalty):
+def test_intervals_are_about_returned_fit(penalty):
     world = World(m=300, noise=0.2)
     problem, states = play(replace(PARTS, stop_below=0.0, penalty=penalty), world, 3)
     model, estimator = states[-1].model, FAST.describe(problem, states[-1]).estimator
@@ -257,7 +257,7 @@ def test_the_intervals_are_about_what_is_returned(penalty):
     assert predicted.tolist() == (scores > 0.0).astype(int).tolist()
 
 
-def test_a_pool_of_one_row_is_no_hindrance():
+def test_pool_of_one_row_works():
     world = World()
     pool = ob.Pool(world.X[200:201], world.q[200:201])
     result = ob.run(world.logged, pool, world.oracle, replace(FAST, stop_below=0.0))
@@ -266,7 +266,7 @@ def test_a_pool_of_one_row_is_no_hindrance():
     assert result.estimator.score(world.X, world.y) > 0.8
 
 
-def test_some_rows_of_many_are_enough_to_tell_a_typical_distance(monkeypatch):
+def test_sample_of_rows_gives_typical_distance(monkeypatch):
     world = World(noise=0.2)
     _, states = play(FAST, world, 0)
     every = states[0].model.output_fit.fit
@@ -280,7 +280,7 @@ def test_some_rows_of_many_are_enough_to_tell_a_typical_distance(monkeypatch):
 # -- what is chosen, and when
 
 
-def test_settings_are_chosen_anew_when_half_as_many_labels_again_were_bought():
+def test_settings_are_chosen_again_when_labels_grow_by_half():
     world = World(m=100, n=150)
     _, states = play(replace(FAST, stop_below=0.0), world, 12)
     anchor, expected = 0, [True]
@@ -295,7 +295,7 @@ def test_settings_are_chosen_anew_when_half_as_many_labels_again_were_bought():
             assert state.model.chosen == state.fit.anchor.model.chosen
 
 
-def test_skipped_rounds_choose_nothing_anew():
+def test_skipped_rounds_keep_settings():
     world = World(m=100, n=60)
     _, states = play(FAST, world, 3, skip=lambda positions: np.ones(positions.size, dtype=bool))
     assert [state.fit.anchor is None for state in states] == [True, False, False, False]
@@ -304,7 +304,7 @@ def test_skipped_rounds_choose_nothing_anew():
     assert coefs == [coefs[0]] * 4
 
 
-def test_the_same_labels_give_the_same_model_and_no_fit_draws():
+def test_same_labels_give_same_model_whatever_the_generator():
     world = World(noise=0.2)
     method = NewtonVC(batch=20)
     problem, states = play(method, world, 2)
@@ -318,7 +318,7 @@ def test_the_same_labels_give_the_same_model_and_no_fit_draws():
     assert again.model.output_fit.fit.coef.tolist() == states[-1].model.output_fit.fit.coef.tolist()
 
 
-def test_a_replayed_session_fits_only_what_is_read(tmp_path, monkeypatch):
+def test_loaded_session_fits_only_what_is_read(tmp_path, monkeypatch):
     world = World()
     session = ob.Session(world.logged, world.pool, FAST, random_state=1)
     for _ in range(7):
@@ -346,7 +346,7 @@ def test_a_replayed_session_fits_only_what_is_read(tmp_path, monkeypatch):
     assert sorted(set(fits)) == list(range(9))
 
 
-def test_full_weights_are_taken_only_where_the_labels_ask_for_them():
+def test_full_weights_are_used_only_where_labels_show_bias():
     calm = ob.Session(World(noise=0.0).logged, World().pool, NewtonVC(ridge=1e-2)).rounds[0]
     assert calm.details["tempering"] == 0.5
     # The log hides where the trend turns round: tempered weights predict the rows behind the few shown ones badly.
@@ -372,7 +372,7 @@ def test_full_weights_are_taken_only_where_the_labels_ask_for_them():
         (np.full((2, 3), np.nan), "not finite|NaN"),
     ],
 )
-def test_the_classifier_refuses_rows_unlike_those_of_training(rows, match):
+def test_classifier_refuses_rows_of_other_shape(rows, match):
     world = World()
     estimator = ob.Session(world.logged, world.pool, FAST).result().estimator
     assert estimator.coef_.shape == (1, 3)
@@ -381,7 +381,7 @@ def test_the_classifier_refuses_rows_unlike_those_of_training(rows, match):
             predict(rows)
 
 
-def test_a_weight_of_zero_for_every_label_is_no_error():
+def test_all_zero_weights_are_accepted():
     world = World(m=60, n=20, cost=np.zeros(80))
     result = ob.run(world.logged, world.pool, world.oracle, NewtonVC(), label_budget=10)
     check_intervals(result)
@@ -391,7 +391,7 @@ def test_a_weight_of_zero_for_every_label_is_no_error():
 # -- in a session
 
 
-def test_newton_vc_takes_sparse_rows():
+def test_sparse_rows_run():
     world = World(sparse=True, d=6)
     result = ob.run(world.logged, world.pool, world.oracle, NewtonVC(), label_budget=20)
     check_intervals(result)
@@ -400,7 +400,7 @@ def test_newton_vc_takes_sparse_rows():
     np.testing.assert_allclose(result.estimator.decision_function(sp.csr_matrix(world.X)), dense)
 
 
-def test_settled_data_stop_the_run_and_say_why():
+def test_settled_data_stop_the_run_with_reason():
     rng = np.random.default_rng(0)
     side = rng.choice([-1.0, 1.0], 600)
     X = np.column_stack([side * rng.uniform(2, 3, 600), rng.standard_normal(600)])
@@ -416,7 +416,7 @@ def test_settled_data_stop_the_run_and_say_why():
     assert len(never.queries) == 300
 
 
-def test_auto_features_pick_splines_where_a_skewed_feature_bends():
+def test_auto_features_pick_splines_for_skewed_feature():
     rng = np.random.default_rng(0)
     logarithm = rng.normal(size=300)
     X, y = np.exp(2 * logarithm)[:, None], (np.abs(logarithm) < 0.7).astype(float)
@@ -429,7 +429,7 @@ def test_auto_features_pick_splines_where_a_skewed_feature_bends():
     assert bent.estimator.score(X, y) > 0.9
 
 
-def test_newton_vc_refuses_three_classes():
+def test_three_classes_raise():
     logged = ob.LoggedData(np.zeros((3, 1)), [0, 1, 2], 1.0)
     with pytest.raises(InvalidInput, match="two classes"):
         ob.Session(logged, ob.Pool(np.zeros((3, 1)), 1.0), NewtonVC())
@@ -439,7 +439,7 @@ def test_newton_vc_refuses_three_classes():
 @pytest.mark.parametrize(
     "method", [NewtonVC(), FAST, NewtonVC(features="auto"), AblatedNewtonVC(penalty=1.0)], ids=range(4)
 )
-def test_a_log_without_a_label_is_a_start(method, order):
+def test_log_without_labels_works(method, order):
     logged, pool, y = one_class()
     blank = ob.LoggedData(logged.X, np.full(40, np.nan), logged.propensity, classes=(0, 1))
     result = ob.run(blank, pool, lambda ids: y[ids], replace(method, order=order, stop_below=0.0), label_budget=30)
@@ -453,7 +453,7 @@ def test_a_log_without_a_label_is_a_start(method, order):
 
 @pytest.mark.parametrize("order", ["pool", "stream"])
 @pytest.mark.parametrize("sparse_part", ["log", "pool"])
-def test_a_sparse_and_a_dense_part_fit_together(order, sparse_part):
+def test_sparse_log_and_dense_pool_work_together(order, sparse_part):
     world = World(seed=3, noise=0.0)
     X = world.X + 5.0  # sparse rows are not centred: the fit must not mix rows that are with rows that are not
     log, pool = X[:200], X[200:]
@@ -468,5 +468,5 @@ def test_a_sparse_and_a_dense_part_fit_together(order, sparse_part):
     assert result.estimator.score(X, world.y) > 0.85
 
 
-def test_it_has_nine_settings_at_most():
+def test_settings_are_at_most_nine():
     assert len(fields(NewtonVC)) <= 9

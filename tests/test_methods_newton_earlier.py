@@ -31,7 +31,7 @@ def hurt():
     return spent(far_island, 2000, 600)
 
 
-def test_labels_that_hurt_are_not_in_the_classifier(hurt):
+def test_harmful_labels_return_the_log_classifier(hurt):
     world, session = hurt
     plain = Replay(session.problem, AblatedNewtonVC(batch=100, return_earlier=False), 0)
     plain.follow(session.plans, {int(row): int(world.answers[row]) for plan in session.plans for row in plan.asked})
@@ -52,7 +52,7 @@ def test_labels_that_hurt_are_not_in_the_classifier(hurt):
     assert f"The classifier is that of round {returned}" in " ".join(sections.headline(content))
 
 
-def test_no_row_is_judged_by_a_fit_that_has_seen_it(hurt):
+def test_comparison_is_out_of_fold(hurt):
     engine = hurt[1].engine
     with engine.reading() as transaction:
         replay = engine.replay(transaction)
@@ -71,13 +71,13 @@ def test_no_row_is_judged_by_a_fit_that_has_seen_it(hurt):
     assert codes.tolist() == judged[1].tolist()
 
 
-def test_an_ordinary_world_keeps_the_last_classifier():
+def test_ordinary_world_keeps_last_classifier():
     _, session = spent(well_specified, 500, 200)
     assert session.returned_round is None
     assert "returned_round" not in session.rounds[-1].details
 
 
-def test_the_paired_difference_is_the_twins():
+def test_paired_difference_matches_slow_twin():
     rng = np.random.default_rng(0)
     cell, different = rng.integers(-1, 3, 40), rng.integers(-1, 2, 40).astype(float)
     cells = Cells(rng.dirichlet(np.ones(3)), cell, rng.uniform(1, 2, 40), 0.0, 500)

@@ -51,7 +51,7 @@ class FakeModel:
     block=st.sampled_from([1, 3, 4096]),
 )
 @settings(max_examples=150)
-def test_decisions_are_the_twins(seed, n, m, looked, batch, floor, gate_share, doubt, block):
+def test_decisions_match_slow_twin(seed, n, m, looked, batch, floor, gate_share, doubt, block):
     looked = min(looked, n - 1)
     rng = np.random.default_rng(seed)
     gaps, q = rng.exponential(2.0, n), rng.choice([0.0, 0.2, 0.7, 1.0], n)
@@ -72,7 +72,7 @@ def test_decisions_are_the_twins(seed, n, m, looked, batch, floor, gate_share, d
     assert not plan.shuffled
 
 
-def test_the_recorded_chances_are_those_of_being_asked():
+def test_recorded_chances_are_those_of_being_asked():
     # Twelve binomial tests at 1e-3/12 each: a right sampler fails with a chance below 1e-3.
     gaps, q = np.tile([0.1, 4.0, 0.2], 4), np.repeat([0.0, 1.0], 6)
     problem = Problem(ob.LoggedData(np.zeros((30, 1)), np.ones(30), 1.0, classes=(0, 1)), ob.Pool(gaps[:, None], q))
@@ -97,7 +97,7 @@ def decisions(session, oracle, rounds):
 
 @pytest.mark.parametrize("method", [STREAM, NewtonVC(order="stream", stop_below=0.0)], ids=["fixed", "tuned"])
 @pytest.mark.parametrize("future", ["other rows", "no rows", "more rows"])
-def test_rows_that_have_not_come_by_decide_nothing(method, future):
+def test_future_rows_change_nothing(method, future):
     rng = np.random.default_rng(0)
     world = World(m=150, n=300, noise=0.15, cost=rng.uniform(0.2, 1.0, 450), smooth=True)
     before = decisions(ob.Session(world.logged, world.pool, method, random_state=4), world.oracle, 3)
@@ -114,7 +114,7 @@ def test_rows_that_have_not_come_by_decide_nothing(method, future):
     assert decisions(other, world.oracle, 3) == before
 
 
-def test_a_round_ends_with_its_last_asked_row_and_the_run_with_the_pool():
+def test_round_ends_with_last_asked_row_and_run_with_pool():
     world = World(m=150, n=400, noise=0.15)
     result = ob.run(world.logged, world.pool, world.oracle, replace(STREAM, batch=7), random_state=2)
     check_intervals(result)
@@ -132,7 +132,7 @@ def test_a_round_ends_with_its_last_asked_row_and_the_run_with_the_pool():
     assert set(result.decisions["reason"].tolist()) <= set(STREAM_REASONS)
 
 
-def test_the_seed_decides():
+def test_seed_decides():
     world = World(m=150, n=200, noise=0.15)
     runs = [
         list(ob.run(world.logged, world.pool, world.oracle, STREAM, label_budget=30, random_state=seed).decisions)
@@ -142,7 +142,7 @@ def test_the_seed_decides():
 
 
 @pytest.mark.parametrize("budget", [1, 4, 13])
-def test_the_budget_ends_the_looking_and_leaves_the_chances_alone(budget):
+def test_budget_ends_stream_and_leaves_chances_unchanged(budget):
     world = World(m=150, n=200, noise=0.15)
     whole = ob.run(world.logged, world.pool, world.oracle, STREAM, label_budget=40, random_state=3)
     cut = ob.run(world.logged, world.pool, world.oracle, STREAM, label_budget=budget, random_state=3)
@@ -151,7 +151,7 @@ def test_the_budget_ends_the_looking_and_leaves_the_chances_alone(budget):
     assert cut.stopped == f"the label budget of {budget} is spent"
 
 
-def test_skipped_rows_buy_nothing_and_the_stream_goes_on():
+def test_skipped_rows_cost_nothing_and_stream_continues():
     world = World(m=150, n=120)
     result = ob.run(world.logged, world.pool, lambda ids: [None] * len(ids), STREAM)
     check_intervals(result)
@@ -161,7 +161,7 @@ def test_skipped_rows_buy_nothing_and_the_stream_goes_on():
 
 
 @pytest.mark.parametrize("open_round", [False, True])
-def test_a_saved_stream_goes_on_as_if_it_had_not_been(open_round, tmp_path):
+def test_saved_stream_continues_unchanged(open_round, tmp_path):
     world = World(m=150, n=300, noise=0.15)
     session = ob.Session(world.logged, world.pool, NewtonVC(order="stream", stop_below=0.0), 60, random_state=5)
     for _ in range(2):
@@ -184,7 +184,7 @@ def test_a_saved_stream_goes_on_as_if_it_had_not_been(open_round, tmp_path):
     assert a.intervals == b.intervals
 
 
-def test_a_log_of_one_class_works():
+def test_log_of_one_class_works():
     logged, pool, y = one_class(80)
     result = ob.run(logged, pool, lambda ids: y[ids], STREAM, label_budget=40)
     check_intervals(result)
@@ -208,7 +208,7 @@ def test_sparse_rows_and_costs_work():
     assert np.mean(scores) > 0.7  # of 0.8 that can be had
 
 
-def test_a_settled_stream_stops_and_says_why():
+def test_settled_stream_stops_with_reason():
     rng = np.random.default_rng(0)
     side = rng.choice([-1.0, 1.0], 600)
     X = np.column_stack([side * rng.uniform(2, 3, 600), rng.standard_normal(600)])
@@ -221,7 +221,7 @@ def test_a_settled_stream_stops_and_says_why():
     assert result.stopped.startswith("more labels would change only about")
 
 
-def test_a_stream_learns_what_the_log_does_not_show():
+def test_stream_learns_what_log_does_not_show():
     world = World(m=300, n=600, noise=0.02, low=0.01)
     result = ob.run(world.logged, world.pool, world.oracle, STREAM, label_budget=60)
     errors = [1.0 - r.estimator.score(world.X, world.y) for r in result.rounds]

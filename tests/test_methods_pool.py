@@ -63,7 +63,7 @@ def situations(draw_):
 
 
 @given(situations(), st.sampled_from([None, 0.0, 0.3, 2.5, 10.0]))
-def test_chances_are_the_twins(situation, doubtful):
+def test_chances_match_slow_twin(situation, doubtful):
     problem, state, choice, gaps = situation
     in_doubt = None if doubtful is None else gaps < doubtful
     drawn = draw(problem, state, choice, gaps, in_doubt)
@@ -84,7 +84,7 @@ def test_chances_are_the_twins(situation, doubtful):
 
 
 @given(situations(), st.sampled_from([0.0, 0.3, 10.0]))
-def test_chances_add_up_to_the_batch_and_keep_the_floor(situation, doubtful):
+def test_chances_sum_to_batch_and_keep_floor(situation, doubtful):
     problem, state, choice, gaps = situation
     drawn = draw(problem, state, choice, gaps, gaps < doubtful)
     open_, chance = state.open_rows(problem), np.asarray(drawn.chance)
@@ -100,7 +100,7 @@ def test_chances_add_up_to_the_batch_and_keep_the_floor(situation, doubtful):
 
 
 @given(situations(), st.floats(1.0, 5.0))
-def test_the_gate_closes_for_no_row_when_more_labels_were_bought(situation, factor):
+def test_gate_never_closes_as_labels_grow(situation, factor):
     problem, state, choice, _ = situation
     q, m = problem.pool.propensity, len(problem.logged)
     gated = replace(choice, gate_share=0.5)
@@ -122,7 +122,7 @@ def test_the_gate_closes_for_no_row_when_more_labels_were_bought(situation, fact
 
 
 @given(situations(), st.integers(0, 1000))
-def test_a_drawn_plan_is_full_repeatable_and_says_why(situation, seed):
+def test_drawn_plan_is_full_repeatable_and_gives_reasons(situation, seed):
     problem, state, choice, gaps = situation
     drawn = draw(problem, state, choice, gaps)
     plan, again = (draw_plan(drawn, np.random.default_rng(seed)) for _ in range(2))
@@ -139,7 +139,7 @@ def test_a_drawn_plan_is_full_repeatable_and_says_why(situation, seed):
 
 
 @given(situations())
-def test_weights_are_the_twins(situation):
+def test_weights_match_slow_twin(situation):
     problem, state, _, _ = situation
     strata = Strata.of(problem.propensity, known=problem.propensity)
     propensity = np.concatenate([problem.logged.propensity, problem.pool.propensity])
@@ -161,7 +161,7 @@ def test_weights_are_the_twins(situation):
 
 
 @pytest.mark.parametrize("n", [1000, 20_000])
-def test_the_clip_leaves_as_much_of_the_weights_whatever_the_size_of_the_pool(n):
+def test_clip_keeps_same_weight_share_for_any_pool_size(n):
     rng = np.random.default_rng(0)
     q = rng.choice([0.02, 0.1, 0.8], 1000 + n)
     logged = ob.LoggedData(
@@ -175,7 +175,7 @@ def test_the_clip_leaves_as_much_of_the_weights_whatever_the_size_of_the_pool(n)
 
 
 @given(situations(), st.integers(0, 20))
-def test_weights_on_a_stream_count_only_rows_that_came_by(situation, looked):
+def test_stream_weights_count_only_arrived_rows(situation, looked):
     problem, state, _, _ = situation
     m = len(problem.logged)
     looked = min(looked, len(problem.pool))
@@ -198,7 +198,7 @@ def test_weights_on_a_stream_count_only_rows_that_came_by(situation, looked):
 
 
 @given(st.integers(1, 30), st.integers(0, 2**32 - 1))
-def test_systematic_sampling_is_the_twins(n, seed):
+def test_systematic_sampling_matches_slow_twin(n, seed):
     rng = np.random.default_rng(seed)
     chance = rng.random(n)
     chance *= max(1, int(chance.sum())) / max(chance.sum(), 1.0)
@@ -212,7 +212,7 @@ def test_systematic_sampling_is_the_twins(n, seed):
     assert systematic(chance, np.random.default_rng(seed + 1)).tolist() == expected
 
 
-def test_systematic_sampling_has_exactly_the_stated_marginals():
+def test_systematic_sampling_has_stated_marginals():
     # Five binomial tests at 1e-3/5 each: a right sampler fails with a chance below 1e-3.
     chance, n_draws = np.array([1.0, 0.7, 0.2, 0.1, 0.6, 0.4]), 4000
     rng = np.random.default_rng(0)
@@ -226,7 +226,7 @@ def test_systematic_sampling_has_exactly_the_stated_marginals():
         assert binomtest(count, n_draws, p).pvalue > 1e-3 / 5
 
 
-def test_a_budget_cut_scales_the_chances_and_the_scaled_chances_are_right():
+def test_budget_cut_scales_chances_correctly():
     world = World(m=30, n=12)
     problem = Problem(world.logged, world.pool)
     gaps = np.random.default_rng(1).random(12)
@@ -242,7 +242,7 @@ def test_a_budget_cut_scales_the_chances_and_the_scaled_chances_are_right():
         assert binomtest(count, n_draws, chance).pvalue > 1e-3 / 12  # all right: fails with a chance below 1e-3
 
 
-def test_choosing_from_a_large_pool_takes_a_few_bytes_a_row(monkeypatch):
+def test_large_pool_takes_few_bytes_per_row(monkeypatch):
     monkeypatch.setattr("observal.parquet.vectors.PIECE_ROWS", 4096)
     n, rng = 200_000, np.random.default_rng(0)
     X = np.zeros((n, 1))
@@ -257,7 +257,7 @@ def test_choosing_from_a_large_pool_takes_a_few_bytes_a_row(monkeypatch):
     assert peak < 9 * n  # what is open, who passes, places: 1, 1 and 4 bytes; a float64 for each row would be 8 more
 
 
-def test_a_row_that_is_not_taken_keeps_the_floor():
+def test_untaken_row_keeps_floor():
     x = np.array([0.1, 0.4])
     problem = Problem(ob.LoggedData(x[:, None], [0.0, 1.0], 0.5), ob.Pool(x[:, None], 0.5))
     drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=1, explore_share=0.2), x)
@@ -399,7 +399,7 @@ class TestInASession:
         lambda: CommitteeVC(DecisionTreeClassifier(), tempering="auto"),
     ],
 )
-def test_a_bad_setting_gives_one_sentence(make):
+def test_bad_settings_raise_one_sentence(make):
     with pytest.raises(InvalidInput) as caught:
         make()
     message = str(caught.value)
@@ -407,7 +407,7 @@ def test_a_bad_setting_gives_one_sentence(make):
     assert not re.search(r"\.\s+[A-Z]", message)
 
 
-def test_every_round_states_the_chance_that_no_row_falls_below():
+def test_rounds_state_least_chance():
     world = World(0)
     result = ob.run(world.logged, world.pool, world.oracle, ob.NewtonVC(batch=8, explore_share=0.25), label_budget=24)
     for k, round_ in enumerate(result.rounds[:-1]):
@@ -416,7 +416,7 @@ def test_every_round_states_the_chance_that_no_row_falls_below():
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 3.0)), min_size=1, max_size=12), st.floats(0.1, 50.0))
-def test_random_picks_that_measure_complement_the_log(rows, wanted):
+def test_measuring_picks_complement_the_log(rows, wanted):
     doubt, rate = (np.array(part) for part in zip(*rows, strict=True))
     found = measuring_weights(doubt, rate, wanted)
     assert found.sum() == pytest.approx(1.0)

@@ -36,7 +36,7 @@ def replayed(session, plans):
     return replay
 
 
-def test_intervals_of_a_committee_are_those_of_fitting_every_round_again():
+def test_committee_intervals_equal_those_of_refitting_every_round():
     session = spent(ob.CommitteeVC(RandomForestClassifier(40, min_samples_leaf=3, random_state=0), batch=15))
     forgotten = [replace(plan, near=None, near_gaps=None) for plan in session.plans]
     recorded, again = replayed(session, session.plans), replayed(session, forgotten)
@@ -45,7 +45,7 @@ def test_intervals_of_a_committee_are_those_of_fitting_every_round_again():
     assert all(plan.near is not None and plan.near.size >= plan.asked.size // 2 for plan in session.plans)
 
 
-def test_intervals_are_those_of_fitting_every_round_again(session):
+def test_intervals_equal_those_of_refitting_every_round(session):
     assert session.plans[-1].asked.size < session.plans[-2].asked.size  # cut off by the budget
     assert all(plan.near is not None and plan.near.size >= plan.asked.size // 2 for plan in session.plans)
     forgotten = [replace(plan, near=None, near_gaps=None) for plan in session.plans]
@@ -63,7 +63,7 @@ def campaign(tmp_path):
     return campaign
 
 
-def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_path, monkeypatch):
+def test_interval_and_report_fit_only_last_round(campaign, tmp_path, monkeypatch):
     fits, fit = [], auto_module.fit_blend
     monkeypatch.setattr(auto_module, "fit_blend", lambda *given: fits.append(len(given[1])) or fit(*given))
     again = Campaign.open(tmp_path / "c.db")
@@ -82,7 +82,7 @@ def test_an_interval_and_a_report_fit_the_last_round_and_no_other(campaign, tmp_
     )
 
 
-def test_what_the_objective_is_about_is_recorded_too(tmp_path):
+def test_objective_measures_are_recorded(tmp_path):
     method = ob.AutoVC(batch=20, learners=("linear",))
     goals = {"label_budget": 20, "tolerance": None, "objective": "recall=0.8"}
     campaign = make_campaign(tmp_path / "c.db", method=method, **goals)
@@ -97,7 +97,7 @@ def test_what_the_objective_is_about_is_recorded_too(tmp_path):
     assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
 
 
-def test_a_corrected_label_makes_a_report_fit_again(campaign, tmp_path):
+def test_corrected_label_makes_report_refit(campaign, tmp_path):
     first = campaign.plans[0].asked[:1].tolist()
     wrong = {"good": "bad", "bad": "good"}
     campaign.tell(first, [wrong[truth_of(first[0])]], correct=True)
@@ -107,7 +107,7 @@ def test_a_corrected_label_makes_a_report_fit_again(campaign, tmp_path):
     assert [error for _, error in again.error_history(8)] == fitted
 
 
-def test_rounds_chosen_ahead_are_measured_as_if_every_round_were_fitted_again(tmp_path):
+def test_rounds_chosen_ahead_equal_refitting_every_round(tmp_path):
     method = ob.AutoVC(learners=("linear",))
     campaign = make_campaign(tmp_path / "c.db", method=method, label_budget=30, tolerance=None)
     held = {name: campaign.ask(None, name).ids for name in ("ann", "bob")}
@@ -132,7 +132,7 @@ def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):
 
 
 @pytest.mark.parametrize(("near", "gaps"), [([1], None), ([1, 2], [0.1]), ([-1], [0.1]), ([0.5], [0.1])])
-def test_a_record_that_does_not_fit_together_is_refused(near, gaps):
+def test_inconsistent_record_raises(near, gaps):
     one = np.zeros(1, dtype=np.int64)
     record = [None if part is None else np.array(part) for part in (near, gaps)]
     with pytest.raises(InvalidInput, match="near"):

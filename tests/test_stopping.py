@@ -17,12 +17,12 @@ CHANCES = st.lists(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.9]), min_size
 
 
 @given(CHANCES, st.randoms(), st.booleans())
-def test_what_was_gained_is_its_twin(now, random, calibrated):
+def test_gain_matches_slow_twin(now, random, calibrated):
     before = [random.sample(row, len(row)) for row in now]
     assert gained(np.array(now), np.array(before), calibrated) == pytest.approx(twin.gained(now, before, calibrated))
 
 
-def test_forecasts_shrink_with_the_labels_that_are_left():
+def test_forecasts_shrink_with_remaining_labels():
     left = [still_to_gain(0.01, n, n // 2, 800) for n in (100, 200, 400, 700, 800)]
     assert left == sorted(left, reverse=True)
     assert left[-1] == 0.0
@@ -47,7 +47,7 @@ def world(kind, rows=1200, seed=0):
     )
 
 
-def test_a_flat_curve_stops_and_says_so():
+def test_flat_curve_stops_with_reason():
     logged, pool, y, X_test, y_test = world("flat")
     method = ob.NewtonVC(batch=20)
     result = ob.run(logged, pool, lambda ids: y[ids], method, label_budget=400)
@@ -58,7 +58,7 @@ def test_a_flat_curve_stops_and_says_so():
     assert whole.estimator.score(X_test, y_test) - result.estimator.score(X_test, y_test) < 0.01
 
 
-def test_a_curve_that_falls_goes_on():
+def test_falling_curve_continues():
     logged, pool, y, X_test, y_test = world("blind")
     result = ob.run(logged, pool, lambda ids: y[ids], label_budget=150)
     assert result.rounds[-1].labels == 150
@@ -80,20 +80,20 @@ def test_only_calibrated_chances_count_as_they_are(monkeypatch, method, calibrat
     assert set(asked) == {calibrated}
 
 
-def test_the_papers_methods_never_stop_for_it():
+def test_paper_methods_never_stop_early():
     logged, pool, y, _, _ = world("flat", rows=400)
     result = ob.run(logged, pool, lambda ids: y[ids], ob.ActiveVC(), label_budget=150)
     assert "unlikely" not in result.stopped
 
 
-def test_a_narrow_interval_is_enough_if_that_was_asked_for():
+def test_narrow_interval_stops_if_width_is_set():
     logged, pool, y, _, _ = world("flat")
     result = ob.run(logged, pool, lambda ids: y[ids], ob.NewtonVC(batch=20), 200, width=0.5)
     assert result.stopped == "the interval for the error is narrower than 50 points"
     assert result.rounds[-1].labels == 0
 
 
-def test_a_campaign_stops_where_a_session_does(tmp_path):
+def test_campaign_stops_where_session_does(tmp_path):
     logged, pool, y, _, _ = world("flat")
     goals = {"tolerance": 0.004, "looks": "always", "population": "pool"}
     result = ob.run(logged, pool, lambda ids: y[ids], ob.NewtonVC(batch=25), 300, **goals)
@@ -107,5 +107,5 @@ def test_a_campaign_stops_where_a_session_does(tmp_path):
     assert campaign.status().intervals == "about the pool; they hold at all rounds together, however many follow"
 
 
-def test_the_command_has_the_same_tolerance():
+def test_command_has_same_tolerance():
     assert CLI_TOLERANCE == TOLERANCE

@@ -42,7 +42,7 @@ def some_rows(seed=0, n=80, d=3, noise=1.0):
 
 @pytest.mark.parametrize("penalty", [0.0, 4.0])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-def test_fits_of_several_ridges_are_those_of_one_each_to_the_last_bit(form, penalty):
+def test_several_ridges_give_fits_of_each_bit_for_bit(form, penalty):
     X, signs, weights = some_rows()
     start, seen = None, []
     for i, fit in fit_ridges(form(X), signs, weights, (0.1, 1.0, 0.01), penalty, tol=1e-8):
@@ -59,7 +59,7 @@ def test_fits_of_several_ridges_are_those_of_one_each_to_the_last_bit(form, pena
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.1, 3.0])
-def test_a_fit_is_scikit_learns_on_the_rows_and_two_half_rows(ridge):
+def test_fit_matches_scikit_learn_with_two_half_rows(ridge):
     X, signs, weights = some_rows()
     fit = fit_logistic(X, signs, weights, ridge)
     rows, labels, shares = twin.with_half_rows(X, signs, weights)
@@ -69,7 +69,7 @@ def test_a_fit_is_scikit_learns_on_the_rows_and_two_half_rows(ridge):
 
 
 @pytest.mark.parametrize("penalty", [0.0, 4.0])
-def test_a_fit_reaches_the_least_value_that_a_generic_minimiser_finds(penalty):
+def test_fit_reaches_value_of_generic_minimiser(penalty):
     X, signs, weights = some_rows(n=30, d=2)
     fit = fit_logistic(X, signs, weights, 0.05, penalty)
     rows, labels, shares = twin.with_half_rows(X, signs, weights)
@@ -82,7 +82,7 @@ def test_a_fit_reaches_the_least_value_that_a_generic_minimiser_finds(penalty):
 
 @given(st.integers(0, 2**32 - 1), st.floats(1e-6, 1e6), st.floats(-3.0, 3.0))
 @settings(max_examples=25)
-def test_only_ratios_of_weights_count_and_the_start_does_not(seed, factor, start):
+def test_fit_depends_only_on_weight_ratios(seed, factor, start):
     X, signs, weights = some_rows(seed, n=25)
     plain = fit_logistic(X, signs, weights, 0.1)
     scaled = fit_logistic(X, signs, factor * weights, 0.1, start=np.full(4, start))
@@ -99,14 +99,14 @@ def test_sparse_rows_give_the_fit_of_dense_ones():
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_one_class_is_enough_and_leans_to_it(sign):
+def test_one_class_is_accepted_and_favoured(sign):
     X, _, weights = some_rows(n=20)
     fit = fit_logistic(X, np.full(20, sign), weights, 0.1)
     assert np.isfinite(fit.coef).all()
     assert (sign * (X @ fit.coef + fit.intercept) > 0).all()
 
 
-def test_no_row_or_no_weight_is_no_error():
+def test_tuned_logistic_accepts_no_rows_and_no_weight():
     nothing = fit_logistic(np.empty((0, 2)), np.empty(0, dtype=int), np.empty(0), 0.1)
     np.testing.assert_allclose([*nothing.coef, nothing.intercept], 0.0, atol=1e-9)
     X, signs, _ = some_rows()
@@ -120,7 +120,7 @@ finite = st.floats(-1e6, 1e6)
 
 
 @given(st.lists(finite, min_size=1, max_size=20), st.floats(1e-3, 1e6), st.floats(1e-3, 1e3))
-def test_nearness_is_the_twins_falls_with_the_distance_and_has_no_unit(margins, typical, unit):
+def test_nearness_matches_slow_twin_and_falls_with_distance(margins, typical, unit):
     m = np.array(margins)
     found = nearness(m, typical)
     np.testing.assert_allclose(found, [twin.nearness(v, typical) for v in margins], rtol=1e-12)
@@ -132,17 +132,17 @@ def test_nearness_is_the_twins_falls_with_the_distance_and_has_no_unit(margins, 
 
 
 @pytest.mark.parametrize(("margin", "typical", "expected"), [(0.0, 3.0, 1.0), (3.0, 3.0, 0.5), (-3.0, 3.0, 0.5)])
-def test_nearness_is_one_on_the_boundary_and_half_at_a_typical_distance(margin, typical, expected):
+def test_nearness_is_one_on_boundary_and_half_at_typical_distance(margin, typical, expected):
     assert nearness(np.array([margin]), typical)[0] == expected
 
 
-def test_where_no_row_is_typical_all_rows_count_the_same():
+def test_no_typical_row_gives_equal_weights():
     assert nearness(np.array([0.0, 2.0, -7.0]), 0.0).tolist() == [1.0, 1.0, 1.0]
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=15, deadline=None)
-def test_the_fit_near_the_boundary_is_the_twins(seed):
+def test_near_boundary_fit_matches_slow_twin(seed):
     X, signs, weights = some_rows(seed, n=40, d=2)
     population = np.random.default_rng(seed).standard_normal((30, 2)) * 2.0
     first = fit_logistic(X, signs, weights, 0.05)
@@ -152,7 +152,7 @@ def test_the_fit_near_the_boundary_is_the_twins(seed):
     np.testing.assert_allclose([*fit.coef, fit.intercept], theta, atol=2e-3)
 
 
-def test_sparse_rows_give_the_fit_near_the_boundary_of_dense_ones():
+def test_sparse_rows_give_the_near_boundary_fit_of_dense_ones():
     X, signs, weights = some_rows()
     X[np.abs(X) < 0.5] = 0.0
     first = fit_logistic(X, signs, weights, 0.1)
@@ -162,7 +162,7 @@ def test_sparse_rows_give_the_fit_near_the_boundary_of_dense_ones():
     np.testing.assert_allclose(sparse.coef, dense.coef, atol=1e-6)
 
 
-def test_the_fit_near_the_boundary_makes_fewer_mistakes_where_labels_are_wrong_by_accident():
+def test_near_boundary_fit_makes_fewer_mistakes_with_noisy_labels():
     """Labels of one side are wrong one time in five; 40 paired draws, of which a coin would win 31 less than once in 2,900 times."""
     better = 0
     for seed in range(40):
@@ -182,7 +182,7 @@ def test_the_fit_near_the_boundary_makes_fewer_mistakes_where_labels_are_wrong_b
 
 
 @given(st.lists(st.sampled_from([-1, 1]), max_size=60), st.integers(2, 7))
-def test_folds_spread_both_classes_evenly_and_stay_the_same(signs, n_folds):
+def test_folds_spread_classes_evenly_and_repeat(signs, n_folds):
     signs = np.array(signs, dtype=np.int64)
     folds = random_folds(signs, n_folds, np.random.default_rng(0))
     assert folds.tolist() == (random_folds(signs, n_folds, np.random.default_rng(0))).tolist()
@@ -217,7 +217,7 @@ def slow_choice(margins, weights):
     return min(flat, key=lambda ridge: (mistakes[ridge], totals[ridge])), least
 
 
-def test_the_ridge_is_that_of_the_slow_twin_and_mistakes_sometimes_decide():
+def test_ridge_matches_slow_twin():
     overruled = 0
     for seed in range(6):
         X, signs, weights = some_rows(n=40, d=6, seed=seed)
@@ -232,7 +232,7 @@ def test_the_ridge_is_that_of_the_slow_twin_and_mistakes_sometimes_decide():
     assert 0 < overruled < 6
 
 
-def test_a_rows_own_label_does_not_move_its_fit():
+def test_out_of_fold_fit_ignores_own_label():
     X, signs, weights = some_rows(n=50)
     row, fold = 7, random_folds(signs, 5, np.random.default_rng(0))
     heavier = weights.copy()
@@ -243,7 +243,7 @@ def test_a_rows_own_label_does_not_move_its_fit():
     assert not moved[fold == fold[row]].any()
 
 
-def test_noise_wants_a_large_ridge_and_a_clean_trend_a_small_one():
+def test_noise_gives_large_ridge_and_clean_trend_small_one():
     X, signs, weights = some_rows(n=100, d=20, noise=0.0)
     coin = np.where(np.random.default_rng(1).random(100) < 0.5, 1, -1)
     assert tune(X, coin, weights).ridge >= 0.3
@@ -252,7 +252,7 @@ def test_noise_wants_a_large_ridge_and_a_clean_trend_a_small_one():
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_hardly_a_row_is_no_error(n):
+def test_tuned_logistic_accepts_tiny_samples(n):
     X, signs, weights = some_rows(n=max(n, 1))
     tuned = tune(X[:n], signs[:n], weights[:n])
     assert tuned.ridge in RIDGES
@@ -262,7 +262,7 @@ def test_hardly_a_row_is_no_error(n):
 # -- leverages
 
 
-def test_leverages_are_the_twins_for_sparse_and_dense_rows():
+def test_leverages_match_slow_twin_for_sparse_and_dense_rows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 4)) * (rng.random((20, 4)) < 0.5)
     half = rng.standard_normal((5, 9))
@@ -274,7 +274,7 @@ def test_leverages_are_the_twins_for_sparse_and_dense_rows():
     assert leverages(X[:0], hessian).shape == (0,)
 
 
-def test_a_hessian_without_full_rank_still_gives_large_leverages():
+def test_rank_deficient_hessian_gives_large_leverages():
     x = np.array([[1.0, 1.0], [1.0, -1.0]])
     hessian = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])  # nothing is known of x1 − x2
     known, unknown = leverages(x, hessian)
@@ -301,7 +301,7 @@ def test_blocks_are_mapped_as_the_whole(expansion, monkeypatch):
     assert whole(X[:0]).shape == (0, whole(X).shape[1])
 
 
-def test_a_constant_feature_is_centred_and_not_divided_by_nothing():
+def test_constant_feature_is_centred_and_not_scaled():
     X = np.column_stack([np.arange(10.0), np.full(10, 1e9 / 3)])
     seen = FeatureMap.of(X)(X)
     assert np.isfinite(seen).all()
@@ -310,7 +310,7 @@ def test_a_constant_feature_is_centred_and_not_divided_by_nothing():
 
 @pytest.mark.parametrize("huge", [1.4e154, np.finfo(np.float64).max])
 @pytest.mark.parametrize("share", [0.001, 0.5])
-def test_values_whose_squares_overflow_are_cut(huge, share):
+def test_values_with_overflowing_squares_are_cut(huge, share):
     X = np.random.default_rng(0).normal(size=(2000, 2))
     X[: round(share * 2000), 0] = huge
     X[-1] = -huge
@@ -319,7 +319,7 @@ def test_values_whose_squares_overflow_are_cut(huge, share):
     assert np.isfinite(fitted(X)).all()
 
 
-def test_sparse_blocks_are_scaled_alike_and_not_centred():
+def test_sparse_blocks_are_scaled_and_not_centred():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 3)) * (rng.random((50, 3)) < 0.3)
     X[:, 2] = 0.0
@@ -334,7 +334,7 @@ def test_sparse_blocks_are_scaled_alike_and_not_centred():
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_features_too_large_to_be_squared_are_cut(form):
+def test_features_too_large_to_square_are_cut(form):
     X = np.array([[0.0, 1.0], [1.7e308, 0.0], [-1e200, 2.0], [0.0, 3.0]])
     with np.errstate(over="raise", invalid="raise"):
         seen = FeatureMap.of(form(X))(form(X))
