@@ -70,7 +70,7 @@ def fill_in(path, truth):
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"])
-def test_from_files_to_a_model(files, request, place):
+def test_files_become_a_model(files, request, place):
     from observal.campaign import load_model
 
     where = files / "campaign.db" if place == "sqlite" else request.getfixturevalue("postgres")()
@@ -91,7 +91,7 @@ def test_from_files_to_a_model(files, request, place):
     assert load_model(files / "loans.model").score(pool.drop(columns="y"), pool["y"]) > 0.9
 
 
-def test_every_result_as_json(made, files):
+def test_every_command_prints_json(made, files):
     asked = json.loads(observal("ask", made, "-n", 3, "--json"))
     assert [row["y"] for row in asked["rows"]] == [None] * 3
     assert {"id", "age", "home", "q0", "round", "reason", "y"} == set(asked["rows"][0])
@@ -184,7 +184,7 @@ def test_a_file_that_may_hold_labels_is_not_replaced(made, files):
         (["ask"], 2, "Missing argument"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(made, files, arguments, code, said):
+def test_errors_take_one_line(made, files, arguments, code, said):
     text = observal(*(a.format(files) for a in arguments), code=code)
     assert said in text
     assert "Traceback" not in text
@@ -203,7 +203,7 @@ def test_what_is_wrong_is_said_in_one_line(made, files, arguments, code, said):
         ("--propensity-floor", "2", "floor"),
     ],
 )
-def test_tables_that_cannot_be_used_are_said_in_one_line(files, option, value, said):
+def test_unusable_tables_give_an_error_of_one_line(files, option, value, said):
     arguments = [str(a) for a in init(files, files / "new.db")]
     if option in arguments:
         arguments[arguments.index(option) + 1] = value.format(files)
@@ -245,7 +245,7 @@ def process(*arguments, **environment):
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
 
 
-def test_as_a_process(made, files):
+def test_commands_run_as_a_process(made, files):
     """No colour when piped, an error in one line without a traceback, and completion."""
     asked = process("ask", made, "-n", 2)
     assert asked.returncode == 0, asked.stderr

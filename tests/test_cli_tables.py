@@ -71,7 +71,7 @@ def saved_by_a_spreadsheet(path, truth):
     path.write_bytes("\r\n".join(";".join(row) for row in rows).encode("cp1252"))
 
 
-def test_a_strangers_semicolon_csv_goes_to_a_model_and_back(tmp_path, european, monkeypatch):
+def test_semicolon_csv_becomes_a_model_and_labels_come_back(tmp_path, european, monkeypatch):
     monkeypatch.chdir(tmp_path)
     roles = ["--label", "Rückzahlung", "--id", "Antrag", "--propensity", "Prüfquote"]
     made = observal("init", "c.db", "--logged", "log.csv", "--pool", "pool.csv", *roles, "--budget", 20, "--batch", 10)
@@ -155,7 +155,7 @@ def test_amounts_are_written_as_plain_numbers(texts, cells):
     assert ColumnFormat(**json.loads(json.dumps(asdict(format)))) == format
 
 
-def test_excel_out_and_in(tmp_path, european, monkeypatch):
+def test_excel_file_is_written_and_read_back(tmp_path, european, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("log", "pool"):
         table = ob.read_table(f"{name}.csv", "Antrag").to_pandas()
@@ -202,7 +202,7 @@ def odd_ids(tmp_path):
     return Campaign.create_from_arrays(tmp_path / "c.db", logged, pool, method=ob.NewtonVC(batch=len(ids)))
 
 
-def test_ids_that_a_spreadsheet_changed(odd_ids, tmp_path):
+def test_ids_changed_by_a_spreadsheet_are_recognised(odd_ids, tmp_path):
     assert len(odd_ids.ask()) == 26
     cells = ["820", "1,20E+05", "1.23457E+15", "99.0"]
     told = tmp_path / "labels.csv"
@@ -217,7 +217,7 @@ def test_ids_that_a_spreadsheet_changed(odd_ids, tmp_path):
         odd_ids.tell(["821"], ["good"])
 
 
-def test_what_is_wrong_is_said_in_one_line(tmp_path, european, monkeypatch):
+def test_errors_take_one_line(tmp_path, european, monkeypatch):
     monkeypatch.chdir(tmp_path)
     roles = ["--label", "Rückzahlung", "--id", "Antrag", "--propensity", "Prüfquote"]
     data = ["--logged", "log.csv", "--pool", "pool.csv", *roles]

@@ -149,7 +149,7 @@ def test_keys_are_printed_on_the_buttons(view):
     assert answers(page) == [("L1", "class 12")]
 
 
-def test_keys_that_are_not_for_us_change_nothing(view):
+def test_other_keys_change_nothing(view):
     page = view(state([loan(n) for n in range(12)]))
     page.keyboard.press("Control+1")
     page.keyboard.press("7")
@@ -191,7 +191,7 @@ def test_undo_of_what_was_answered_before_a_reload(view):
     assert shown(page) == "Row L1"
 
 
-def test_nothing_to_undo_is_said(view):
+def test_undo_without_answers_says_so(view):
     page = view(state([loan(1)]))
     page.keyboard.press("Backspace")
     page.evaluate("model.reply({type: 'undone', key: model.sent[0].key, id: null, row: null})")
@@ -322,7 +322,7 @@ def test_the_style_of_a_notebook_leaves_the_row_as_it_is(view):
     assert page.evaluate(boxes) == before
 
 
-def test_a_view_that_is_gone_hears_nothing(view):
+def test_removed_view_stops_listening(view):
     page = view(state([loan(n) for n in range(12)]))
     page.evaluate("stop()")
     page.keyboard.press("1")
@@ -331,7 +331,7 @@ def test_a_view_that_is_gone_hears_nothing(view):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(view, scheme):
+def test_axe_finds_no_accessibility_problem(view, scheme):
     fields = [field("age", 41, standing=0.82), field("note", "late " * 60, "text"), field("income", None, "missing")]
     rows = [{**loan(1), "fields": fields}, *[digit(n) for n in range(5)]]
     page = view(

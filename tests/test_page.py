@@ -231,7 +231,7 @@ def test_the_owner_decides_where_people_disagree(serve, open_page):
     until(ann, "document.querySelector('main').textContent.includes('Agreement')")
 
 
-def test_a_refused_answer_is_told_and_never_sent_again(office, open_page):
+def test_refused_answer_is_shown_and_never_sent_again(office, open_page):
     page = open_page(office.add("refused"), expected=("Failed to load resource",))
     row_of(page)
     refuse = {
@@ -253,7 +253,7 @@ def test_without_a_sign_in_the_page_says_what_to_do(office, open_page):
     assert not page.get_by_role("link", name="Progress").is_visible()
 
 
-def test_with_the_keyboard_alone(office, open_page):
+def test_page_works_with_the_keyboard_alone(office, open_page):
     """Tab reaches every control in the order in which it is read, and what has the focus can be seen."""
     page = open_page(office.add("keys"))
     row = row_of(page)

@@ -92,7 +92,7 @@ def test_another_campaign_is_not_overwritten_either(made, tmp_path):
     assert Campaign.open(other).status().labels == 0
 
 
-def test_other_files_are_replaced_only_when_told_to(made, tmp_path):
+def test_other_files_are_replaced_only_with_force(made, tmp_path):
     page, model = tmp_path / "report.html", tmp_path / "loans.model"
     for file, command in ((page, ["report", made, "-o", page]), (model, ["export", made, model])):
         file.write_text("mine")
@@ -125,7 +125,7 @@ def interrupted(*arguments, **options):
 
 @pytest.mark.parametrize("step", ["fsync", "link", "replace"])
 @pytest.mark.parametrize("trouble", [full_disk, interrupted])
-def test_trouble_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, step, trouble):
+def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, step, trouble):
     target, new = tmp_path / "a.txt", tmp_path / "b.txt"
     target.write_text("before")
     for path, force in ((target, True), (new, False)):
@@ -148,7 +148,7 @@ def test_a_full_disk_does_not_block_the_next_ask(made, tmp_path, monkeypatch):
     assert "3 rows to label" in observal("ask", made, "-n", 3, "-o", tmp_path / "l.csv")
 
 
-def test_a_real_full_disk(made, tmp_path):
+def test_full_disk_is_reported(made, tmp_path):
     """A limit on the size of files fails a write as a full disk does, without any rights."""
     code = """
 import resource, signal, sys
@@ -168,7 +168,7 @@ except OSError as error:
     assert os.listdir(tmp_path) == ["c.db"]
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     code = """
 import sys, time
 from observal import files
@@ -212,7 +212,7 @@ def test_only_our_own_leftovers_are_removed(tmp_path):
     assert set(os.listdir(tmp_path)) == {*kept, f"a.txt.{dead - 1}.part", f"a.txt.{dead - 2}.part"}
 
 
-def test_a_locked_leftover_is_somebody_s(tmp_path):
+def test_locked_leftover_is_kept(tmp_path):
     """A process in another container has another number, but holds the lock."""
     import fcntl
 
@@ -491,7 +491,7 @@ def nasty(tmp_path_factory):
     return where, dict(frame[[ID, LABEL]].to_numpy().tolist())
 
 
-def test_asked_filled_in_and_told(nasty):
+def test_answers_come_back_from_any_file(nasty):
     where, truth = nasty
     for number in range(4):
         file = where.parent / f"{number}.csv"
@@ -577,7 +577,7 @@ def test_a_terminal_is_not_steered_by_csv_either(nasty, monkeypatch, capsys):
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_half_a_character_is_printed(capsys):
+def test_lone_surrogates_are_printed(capsys):
     assert printable("\ud800") == "\\ud800"
     assert printable("äöü ± γ1 漢字 👍🏽 e\u0301") == "äöü ± γ1 漢字 👍🏽 e\u0301"
 
@@ -666,7 +666,7 @@ def test_dollars_in_names_are_dollars(name, tmp_path):
     assert (tmp_path / "f.svg").read_text(encoding="utf-8").count(f">{name}<") >= 3
 
 
-def test_a_report_is_not_written_twice_by_accident(tmp_path):
+def test_report_is_not_overwritten_without_force(tmp_path):
     X = np.linspace(0, 10, 60)[:, None]
     logged, pool = ob.LoggedData(X, X[:, 0] > 4, propensity=1.0), ob.Pool(X, 0.5)
     content = ReportContent("x", logged, pool, ob.run(logged, pool, lambda ids: X[ids, 0] > 4, METHOD, label_budget=4))

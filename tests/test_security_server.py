@@ -84,7 +84,7 @@ def test_a_missing_or_wrong_token_is_refused_everywhere(here, cookie):
     assert visitor.client.get("/openapi.json").status_code == 401
 
 
-def test_a_wrong_link_signs_nobody_in(here):
+def test_wrong_link_does_not_sign_in(here):
     for token in ("", "wrong", "%00", "' OR 1=1 --", "x" * 10_000):
         reply = here.visitor().client.get("/login", params={"token": token})
         assert reply.status_code == 401
@@ -102,7 +102,7 @@ def test_a_link_works_once_and_not_for_ever(here, monkeypatch):
     assert here.visitor().client.get("/login", params={"token": late}).status_code == 401
 
 
-def test_neither_kind_of_token_stands_in_for_the_other(here):
+def test_link_and_cookie_tokens_are_not_interchangeable(here):
     carl = here.browser("carl")
     cookie = carl.client.cookies[here.desk.cookie]
     assert here.visitor().client.get("/login", params={"token": cookie}).status_code == 401
@@ -111,7 +111,7 @@ def test_neither_kind_of_token_stands_in_for_the_other(here):
     assert visitor.get("me").status_code == 401
 
 
-def test_somebody_revoked_is_out_at_once(here):
+def test_revoked_person_is_signed_out_at_once(here):
     dora = here.browser("dora")
     unused = here.link("dora")
     assert dora.get("me").status_code == 200
@@ -181,7 +181,7 @@ def test_a_wrong_host_is_refused(here, host):
         assert here.ann.client.get(path, headers={"Host": host}).status_code == 400
 
 
-def test_hosts_that_are_let_in_where_other_machines_are():
+def test_guard_accepts_named_hosts_and_bare_addresses():
     guard = Guard(None, {"labels.example.org"}, any_address=True)
     assert all(
         guard._is_allowed(host)

@@ -83,7 +83,7 @@ def test_two_people_label_a_campaign_to_its_end(kind, tmp_path, monkeypatch, req
     assert done.check().labels == 32
 
 
-def test_two_campaigns_with_the_same_data_and_title_are_told_apart(tmp_path, monkeypatch):
+def test_campaigns_with_the_same_data_and_title_have_different_ids(tmp_path, monkeypatch):
     told = []
     for name in ("a.db", "b.db", "a.db"):
         if not (tmp_path / name).exists():
@@ -239,7 +239,7 @@ def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts
     assert Campaign.open(here.where).status().labels == 2
 
 
-def test_nobody_takes_all_free_rows_while_others_may_want_some(here):
+def test_free_rows_are_shared_between_annotators(here):
     ann, bob = here.browser("ann"), here.browser("bob")
     for _ in range(3):
         mine = ann.ask(100)["rows"]
@@ -259,7 +259,7 @@ def test_people_who_only_use_files_keep_their_rows(here, clock):
     assert len(held) == 8
 
 
-def test_somebody_who_waits_gets_rows_chosen_ahead_and_those_of_people_who_left_first(here, clock):
+def test_waiting_annotator_gets_rows_of_people_who_left_then_rows_chosen_ahead(here, clock):
     ann = here.browser("ann")
     held = {row["id"] for row in ann.ask(100)["rows"]}
     bob = here.browser("bob")
@@ -280,7 +280,7 @@ def test_somebody_who_waits_gets_rows_chosen_ahead_and_those_of_people_who_left_
     assert {row["id"] for row in bob.ask(5)["rows"]} <= held  # ann has left
 
 
-def test_a_method_that_has_nothing_to_choose_ahead_is_asked_once(here, monkeypatch, clock):
+def test_method_without_rows_to_choose_ahead_is_asked_once(here, monkeypatch, clock):
     looks = []
     look = type(here.desk.worker).look
     monkeypatch.setattr(type(here.desk.worker), "look", lambda worker, *name: looks.append(name) or look(worker, *name))
@@ -375,7 +375,7 @@ def test_an_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_
     assert (tmp_path / "model.skops").exists()
 
 
-def test_a_method_that_fails_is_told_and_tried_again(here, monkeypatch):
+def test_failing_method_is_reported_and_tried_again(here, monkeypatch):
     ann = here.browser("ann")
     rows = ann.ask(100)["rows"]
     plan = ob.NewtonVC.plan
@@ -394,7 +394,7 @@ def test_a_method_that_fails_is_told_and_tried_again(here, monkeypatch):
     assert len(ann.ask(5)["rows"]) == 5
 
 
-def test_progress_counts_and_the_pace(here, clock):
+def test_progress_reports_counts_and_pace(here, clock):
     ann = here.browser("ann")
     rows = truths(ann.ask(8)["rows"])
     ann.tell(rows[:2])
@@ -408,7 +408,7 @@ def test_progress_counts_and_the_pace(here, clock):
 # -- people ---------------------------------------------------------------------------------------------------------
 
 
-def test_people_on_the_command_line(tmp_path):
+def test_people_are_added_listed_and_revoked_on_the_command_line(tmp_path):
     make_campaign(tmp_path / "c.db")
     run = lambda *a: observal("annotator", *a, cwd=tmp_path)  # noqa: E731
     assert "No people were added yet" in run("list", "c.db").stdout
@@ -449,7 +449,7 @@ def test_other_machines_are_let_in_only_if_people_were_added(tmp_path):
         check_host(store, "::")
 
 
-def test_the_link_of_serve_is_the_owners(tmp_path):
+def test_link_that_serve_prints_signs_the_owner_in(tmp_path):
     make_campaign(tmp_path / "c.db")
     store = open_store(tmp_path / "c.db")
     owner_link(store, "127.0.0.1", 1)
@@ -497,7 +497,7 @@ def test_propensities_are_not_shown(tmp_path):
         assert view.columns == ["age", "flag", *columns]
 
 
-def test_kinds_of_cells(tmp_path, monkeypatch):
+def test_cells_have_the_kind_of_their_column(tmp_path, monkeypatch):
     n = 40
     columns = {
         "when": pd.date_range("2030-01-01", periods=n),
@@ -535,7 +535,7 @@ def test_pixels_are_one_field(tmp_path, monkeypatch):
     assert first["pixels"] == [[round(int(row["id"][1:]) % 17 / 16, 4)] * 8] * 8
 
 
-def test_which_columns_are_pixels():
+def test_pixel_grid_recognises_pixel_columns():
     numbered = [f"p{i}" for i in range(12)]
     assert pixel_grid(numbered) == []
     assert pixel_grid([*numbered, "age"], (3, 4))[2] == ["p8", "p9", "p10", "p11"]
@@ -544,7 +544,7 @@ def test_which_columns_are_pixels():
     assert pixel_grid([f"{i}x{j}" for i in range(4) for j in range(3)], (4, 3))[3][0] == "3x0"
 
 
-def test_images_in_a_folder_and_in_base64(tmp_path, monkeypatch):
+def test_images_from_a_folder_and_in_base64_are_served(tmp_path, monkeypatch):
     (tmp_path / "photos" / "inner").mkdir(parents=True)
     for name in ("a.png", "inner/b.png"):
         (tmp_path / "photos" / name).write_bytes(png())

@@ -51,7 +51,7 @@ class Person:
         return self.post("tell", key=key, answers=[{"id": row["id"], "label": truth_of(int(row["id"]))}])
 
 
-def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(tmp_path):
+def test_killed_and_restarted_server_loses_and_repeats_no_answer(tmp_path):
     make_campaign(tmp_path / "c.db")
     server = Server(tmp_path / "c.db", "--port", 0)
     try:
@@ -177,7 +177,7 @@ def load(where, seconds):
     return np.array(times)
 
 
-def test_fifty_people_lose_and_double_nothing(tmp_path):
+def test_fifty_people_lose_and_repeat_no_answer(tmp_path):
     """A short run beside other tests, so slower than alone."""
     times = load(tmp_path / "c.db", 4)
     assert np.quantile(times, 0.99) < 2.0

@@ -52,7 +52,7 @@ def resolve(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_what_the_reference_names_exists(name):
+def test_names_in_the_reference_exist(name):
     assert resolve(name).__doc__
 
 
