@@ -15,6 +15,7 @@ from observal.checks import Floats, Ints
 from observal.diagnosis.calibration_check import Calibration
 from observal.problem.interval import Interval
 from observal.problem.words import number, percent
+from observal.report.verdict import is_known
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +47,8 @@ CSS_NAMES = {
     ORANGE: "var(--orange)",
 }
 WIDTH, HEIGHT = 4.7, 3.1  # inches; about as wide as a phone
-LONGEST_NAME = 38
+LONGEST_NAME = 38  # characters on an axis or in a legend
+SMALLEST_PROPENSITY = 1e-6  # that is drawn
 
 
 @dataclass(frozen=True)
@@ -165,32 +167,20 @@ def label(text: object) -> str:
     return plain if len(plain) <= LONGEST_NAME else plain[: LONGEST_NAME - 1] + "…"
 
 
-def error_chart(history: Sequence[tuple[int, Interval | float]]) -> Chart:
-    """Draw the estimated error and its interval against the labels bought."""
-    labels = np.array([n for n, _ in history])
-    # If the interval is from 0 to 1, the estimate is not drawn.
-    estimates = np.array(
-        [
-            100 * (e if not isinstance(e, Interval) else np.nan if e.low <= 0.0 and e.high >= 1.0 else e.estimate)
-            for _, e in history
-        ]
-    )
-    intervals = [(n, e) for n, e in history if isinstance(e, Interval)]
+def error_chart(history: Sequence[tuple[int, Interval]]) -> Chart:
+    """Draw the estimated error and its interval against the labels bought; one interval at least rules something out."""
+    labels, intervals = np.array([n for n, _ in history]), [interval for _, interval in history]
+    estimates = np.array([100 * interval.estimate if is_known(interval) else np.nan for interval in intervals])
+    low, high = [100 * interval.low for interval in intervals], [100 * interval.high for interval in intervals]
 
     def paint(axes: Axes) -> None:
-        if intervals:
-            x = [n for n, _ in intervals]
-            low, high = [100 * e.low for _, e in intervals], [100 * e.high for _, e in intervals]
-            confidence = f"{100 * intervals[-1][1].confidence:g}% interval"
-            if len(x) > 1:
-                axes.fill_between(x, low, high, color=BLUE, alpha=0.18, linewidth=0, label=confidence)
-            else:
-                axes.vlines(x, low, high, color=BLUE, alpha=0.5, linewidth=5, label=confidence)
+        confidence = f"{100 * intervals[-1].confidence:g}% interval"
+        if len(intervals) > 1:
+            axes.fill_between(labels, low, high, color=BLUE, alpha=0.18, linewidth=0, label=confidence)
+        else:
+            axes.vlines(labels, low, high, color=BLUE, alpha=0.5, linewidth=5, label=confidence)
         axes.plot(labels, estimates, color=BLUE, marker="o", markersize=3.5, linewidth=1.6, label="estimated error")
-        axes.set(xlabel="labels bought", ylabel="error on the population, %")
-        axes.set_ylim(bottom=0)
-        _whole_numbers(axes, labels)
-        axes.grid(axis="y", color=RULE, linewidth=0.6)
+        _set_progress_axes(axes, labels, "error on the population, %")
 
     finite = np.flatnonzero(np.isfinite(estimates)).tolist()
     ends = [f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys((finite[0], finite[-1]))]
@@ -206,10 +196,7 @@ def uncertain_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Cha
 
     def paint(axes: Axes) -> None:
         axes.plot(labels, 100 * np.asarray(disagreement), color=ORANGE, marker="s", markersize=3, linewidth=1.6)
-        axes.set(xlabel="labels bought", ylabel="share of the pool, %")
-        axes.set_ylim(bottom=0)
-        _whole_numbers(axes, np.asarray(labels))
-        axes.grid(axis="y", color=RULE, linewidth=0.6)
+        _set_progress_axes(axes, np.asarray(labels), "share of the pool, %")
 
     alt = (
         "Line chart of the share of the pool that is uncertain against labels bought: from "
@@ -219,9 +206,13 @@ def uncertain_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Cha
     return draw("uncertain", alt, caption, paint)
 
 
-def _whole_numbers(axes: Axes, labels: Ints) -> None:
+def _set_progress_axes(axes: Axes, labels: Ints, title: str) -> None:
+    """Set axes from 0 on, with whole numbers of labels bought on the horizontal one."""
     from matplotlib.ticker import MaxNLocator
 
+    axes.set(xlabel="labels bought", ylabel=title)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=RULE, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if labels.max(initial=0) > 0:
         axes.set_xlim(0, 1.03 * labels.max())
@@ -333,11 +324,14 @@ def _limits(cloud: Floats, asked: Floats) -> tuple[float, float]:
 
 def overlap_chart(pool_propensity: Floats, revealed_propensity: Floats, threshold: float) -> Chart:
     """Draw how likely the old policy was to label the pool's rows, and where rows count as barely covered."""
-    smallest = 1e-6
-    bins = np.linspace(max(np.log10(smallest), _log10(pool_propensity, smallest).min() - 0.1), 0.0, 25)
+
+    def logarithm(values: Floats) -> Floats:
+        return np.log10(np.clip(values, SMALLEST_PROPENSITY, 1.0))
 
     def shares(values: Floats) -> Floats:
-        return 100 * np.histogram(_log10(values, smallest), bins)[0] / max(1, values.size)
+        return 100 * np.histogram(logarithm(values), bins)[0] / max(1, values.size)
+
+    bins = np.linspace(max(np.log10(SMALLEST_PROPENSITY), logarithm(pool_propensity).min() - 0.1), 0.0, 25)
 
     def paint(axes: Axes) -> None:
         axes.stairs(shares(pool_propensity), 10**bins, fill=True, color=CLOUD, alpha=0.55, label="rows of the pool")
@@ -354,10 +348,6 @@ def overlap_chart(pool_propensity: Floats, revealed_propensity: Floats, threshol
     )
     caption = "Rows left of the dashed line are barely covered: the log has almost no labels for rows like them."
     return draw("overlap", alt, caption, paint, below=True)
-
-
-def _log10(values: Floats, smallest: float) -> Floats:
-    return np.log10(np.clip(values, smallest, 1.0))
 
 
 def calibration_chart(calibration: Calibration) -> Chart:

@@ -19,8 +19,6 @@ from observal.report.charts import FeatureKind
 from observal.report.inspection import source_of
 from observal.report.verdict import Measure, measures_of
 
-History = Sequence[tuple[int, Interval | float]]
-
 
 @dataclass(frozen=True, eq=False)
 class ReportContent:
@@ -53,8 +51,8 @@ class ReportContent:
     intervals : mapping
         Further intervals, or replacements for the result's own: from a name such as "precision" to an :class:`Interval`, or None
         if it could not be estimated.
-    error_history : sequence of (labels, Interval or float), optional
-        The estimated error after each round.
+    error_history : sequence of (labels, Interval)
+        The estimated error after some rounds, the log alone first.
     before : mapping
         Intervals with the log alone, by name: what the objective is about. By default the error of the first round in `error_history`.
     annotators : sequence of mappings, optional
@@ -91,7 +89,7 @@ class ReportContent:
     command: str = ""
     notes: Sequence[str] = ()
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
-    error_history: History | None = None
+    error_history: Sequence[tuple[int, Interval]] = ()
     before: Mapping[str, Interval] = field(default_factory=dict)
     annotators: Sequence[Mapping[str, object]] | None = None
     goals: Goals = field(default_factory=Goals)

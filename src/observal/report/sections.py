@@ -65,6 +65,11 @@ class Column(NamedTuple):
     style: str = TEXT
 
 
+def numbers(*titles: str) -> list[Column]:
+    """Return columns of numbers."""
+    return [Column(title, NUMBER) for title in titles]
+
+
 class Cell(NamedTuple):
     """A cell of a table with a note in small print below."""
 
@@ -245,8 +250,8 @@ def _worth_sentence(content: ReportContent) -> str:
     """Return whether labels were worth it and what more may bring, by what the objective is about; empty if that is unknown."""
     classes, objective = content.classes, content.goals.objective
     names, labels = judged_by(objective), content.result.queries["label"]
-    history = [error for _, error in content.error_history or () if isinstance(error, Interval)]
-    before = content.before or ({"error": history[0]} if history else {})
+    history = content.error_history
+    before = content.before or ({"error": history[0][1]} if history else {})
     if not len(labels):
         before = content.all_intervals
     then = {measure.name: measure for measure in measures_of(before, classes, objective)}
@@ -267,24 +272,14 @@ def _worth_sentence(content: ReportContent) -> str:
 def measures_table(content: ReportContent) -> PageTable:
     """Return the intervals, the error first; each row names the class that it is about."""
     measures, goals = content.measures, content.goals.words()
-    levels = list(dict.fromkeys(f"{100 * measure.interval.confidence:g}%" for measure in measures))
-    same = len(levels) == 1
-    columns = [Column("measure"), Column("estimate", NUMBER), Column("interval", NUMBER), Column("confidence", NUMBER)]
-    rows: list[list[str | Cell]] = [
-        [
-            Cell(measure.name, measure.about),
-            measure.estimate(),
-            measure.ends(),
-            f"{100 * measure.interval.confidence:g}%",
-        ]
-        for measure in measures
-    ]
-    return PageTable(
-        "Estimates",
-        columns[:3] if same else columns,
-        [row[:3] if same else row for row in rows] if len(rows) > 1 else [],
-        f"Intervals at {levels[0]} confidence, {goals}" if same else f"Intervals {goals}",
-    )
+    levels = [f"{100 * measure.interval.confidence:g}%" for measure in measures]
+    same = len(set(levels)) == 1
+    columns = [Column("measure"), *numbers("estimate", "interval", *([] if same else ["confidence"]))]
+    rows: list[list[str | Cell]] = []
+    for measure, level in zip(measures, levels, strict=True):
+        rows.append([Cell(measure.name, measure.about), measure.estimate(), measure.ends(), *([] if same else [level])])
+    caption = f"Intervals at {levels[0]} confidence, {goals}" if same else f"Intervals {goals}"
+    return PageTable("Estimates", columns, rows if len(rows) > 1 else [], caption)
 
 
 def confusion_table(content: ReportContent) -> PageTable:
@@ -301,7 +296,7 @@ def confusion_table(content: ReportContent) -> PageTable:
                 for j, interval in enumerate(intervals)
             ]
             rows.append([str(content.classes[i]), *cells])
-    columns = [Column("actual class"), *(Column(f"predicted {name}", NUMBER) for name in content.classes)]
+    columns = [Column("actual class"), *numbers(*(f"predicted {name}" for name in content.classes))]
     return PageTable("Confusion matrix", columns, rows, "Confusion matrix: shares of all rows, with intervals")
 
 
@@ -321,7 +316,7 @@ def model_tables(content: ReportContent) -> list[PageTable]:
     return [
         PageTable(
             "Errors by group",
-            [Column("rows with", WORDS), Column("labels", NUMBER), Column("error", NUMBER), Column("about", NUMBER)],
+            [Column("rows with", WORDS), *numbers("labels", "error", "about")],
             [
                 [row.group, number(row.labels), percent(row.error), f"{percent(row.low)} to {percent(row.high)}"]
                 for row in groups
@@ -330,7 +325,7 @@ def model_tables(content: ReportContent) -> list[PageTable]:
         ),
         PageTable(
             "What the model uses",
-            [Column("column", WORDS), Column("moves by", NUMBER)],
+            [Column("column", WORDS), *numbers("moves by")],
             [[column, percent(move)] for column, move in use[:MOST_SHOWN]],
             "What the model uses: how far its chances move, on average, if the column is shuffled",
         ),
@@ -339,9 +334,8 @@ def model_tables(content: ReportContent) -> list[PageTable]:
 
 def progress_charts(content: ReportContent) -> list[charts.Chart]:
     """Return the charts of the error and of what is undecided, by labels bought."""
-    history = list(content.error_history or [(content.result.rounds[-1].labels, content.error)])
-    has_numbers = any(not isinstance(error, Interval) or is_known(error) for _, error in history)
-    out = [charts.error_chart(history)] if has_numbers else []
+    history = content.error_history or [(content.result.rounds[-1].labels, content.error)]
+    out = [charts.error_chart(history)] if any(is_known(error) for _, error in history) else []
     rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
     if len(rounds) > 1:
         out.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
@@ -394,7 +388,7 @@ def _reasons_table(content: ReportContent) -> PageTable:
         counts[key] = counts.get(key, 0) + 1
     return PageTable(
         "Decisions by reason",
-        [Column("decision"), Column("reason", WORDS), Column("rows", NUMBER)],
+        [Column("decision"), Column("reason", WORDS), *numbers("rows")],
         [[*key, number(n)] for key, n in sorted(counts.items(), key=lambda item: -item[1])],
     )
 
@@ -423,7 +417,7 @@ def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) 
     columns = [
         Column("row", ID if all(len(row[0]) <= LONGEST_ID for row in rows) else TEXT),
         Column("answer"),
-        *(Column(name, NUMBER) for name in [*names, "propensity", "round", "chance"]),
+        *numbers(*names, "propensity", "round", "chance"),
         Column("reason", WIDE),
     ]
     caption = f"The last {len(rows)} rows asked about"
@@ -474,13 +468,9 @@ def _map(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> char
 def annotators_table(content: ReportContent) -> PageTable:
     """Return who answered how many rows."""
     people = content.annotators or ()
-    titles = list(people[0]) if people else []
-    return PageTable(
-        "Annotators",
-        [Column(title, NUMBER if i else TEXT) for i, title in enumerate(titles)],
-        [[cell_text(value) for value in person.values()] for person in people],
-        "Who answered",
-    )
+    name, *others = people[0] if people else ("",)
+    rows = [[cell_text(value) for value in person.values()] for person in people]
+    return PageTable("Annotators", [Column(name), *numbers(*others)], rows, "Who answered")
 
 
 # -- the log ---------------------------------------------------------------------------------------------------------
@@ -513,7 +503,7 @@ def weights_table(content: ReportContent) -> PageTable:
     ends = {0.0: "smallest", 1.0: "largest"}
     return PageTable(
         "Weights of the labels",
-        [Column(ends.get(share) or percent(share), NUMBER) for share, _ in quantiles],
+        numbers(*(ends.get(share) or percent(share) for share, _ in quantiles)),
         [[cell_text(weight) for _, weight in quantiles]] if quantiles else [],
         "Quantiles of the weights",
         row_headers=False,
@@ -547,17 +537,13 @@ def rounds_table(content: ReportContent) -> PageTable:
     fields += ["clip", "disagreement"]
     details = list(dict.fromkeys(name for r in rounds for name in r.details))
     shown = np.unique(np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_ROUNDS)).round().astype(np.int64))
-    columns = [Column(ROUND_TITLES.get(name, name.replace("_", " ")), NUMBER) for name in fields]
-    for name in details:
+    columns = []
+    for name in (*fields, *details):
         is_text = any(isinstance(r.details.get(name), str) for r in rounds)
         columns.append(Column(ROUND_TITLES.get(name, name.replace("_", " ")), WIDE if is_text else NUMBER))
-    return PageTable(
-        "Rounds",
-        columns,
-        [_round_row(rounds[i], fields, details) for i in shown.tolist()],
-        "A selection of rounds" if len(shown) < len(rounds) else "All rounds",
-        keep=False,
-    )
+    rows = [_round_row(rounds[i], fields, details) for i in shown.tolist()]
+    caption = "A selection of rounds" if len(rows) < len(rounds) else "All rounds"
+    return PageTable("Rounds", columns, rows, caption, keep=False)
 
 
 def _round_row(r: Round, fields: Sequence[str], details: Sequence[str]) -> list[str]:
