@@ -6,7 +6,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from observal.errors import ObservalError
 from observal.exchange.importers import from_libsvm, from_obp, from_vw_cb
-from observal.exchange.importers.vowpal import parse_vw_line
+from observal.exchange.vowpal_wabbit import parse_vw_line
 
 
 def feedback(n=400, n_actions=3, positions=1, seed=0):

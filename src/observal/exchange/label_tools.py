@@ -6,10 +6,10 @@ Nothing of these tools is imported: their files are JSON. Rows are shown as text
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from observal.errors import InvalidInput
@@ -141,61 +141,65 @@ def read_exchange(source: str | Path, text: str | bytes | None = None) -> dict[s
     if not str(source).endswith(".json"):
         return None
     try:
-        found = json.loads(Path(source).read_bytes() if text is None else text)
+        entries = json.loads(Path(source).read_bytes() if text is None else text)
     except (ValueError, RecursionError):
         return None  # the reader of plain files says what is wrong
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         return None
-    if all("annotations" in one and isinstance(one.get("data"), dict) for one in found):
-        return _gathered(source, found, _of_label_studio)
-    if all("responses" in one and "fields" in one for one in found):
-        return _gathered(source, found, _of_argilla)
+    if all("annotations" in entry and isinstance(entry.get("data"), dict) for entry in entries):
+        return _collect_answers(source, entries, _read_task)
+    if all("responses" in entry and "fields" in entry for entry in entries):
+        return _collect_answers(source, entries, _read_record)
     return None
 
 
-def _gathered(source: str | Path, found: list[dict[str, Any]], read: Any) -> dict[str, list[WrittenAnswer]]:
-    told: dict[str, dict[str, WrittenAnswer]] = {}
-    for number, one in enumerate(found, start=1):
+class _Answer(NamedTuple):
+    annotator: str
+    id: str
+    label: str | None
+
+
+def _collect_answers(
+    source: str | Path, entries: list[dict[str, Any]], read: Callable[[dict[str, Any]], list[_Answer]]
+) -> dict[str, list[WrittenAnswer]]:
+    by_annotator: dict[str, dict[str, WrittenAnswer]] = {}
+    for number, entry in enumerate(entries, start=1):
         where = f"{source}, object {number}"
         try:
-            for name, id_, label in read(one):
-                told.setdefault(name, {})[id_] = WrittenAnswer(
-                    id_, label, where
-                )  # a later answer replaces an earlier one
+            for annotator, id_, label in read(entry):
+                # A later answer replaces an earlier one.
+                by_annotator.setdefault(annotator, {})[id_] = WrittenAnswer(id_, label, where)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError):
             raise InvalidInput(
                 f"{where} is not what Label Studio or Argilla export, so nothing was stored; export the annotations again as JSON."
             ) from None
-    return {name: list(answers.values()) for name, answers in told.items()}
+    return {annotator: list(answers.values()) for annotator, answers in by_annotator.items()}
 
 
-def _of_label_studio(task: dict[str, Any]) -> list[tuple[str, str, str | None]]:
-    """Return who answered what about a task; a cancelled annotation is a skip, an empty one is not yet an answer."""
-    answers: list[tuple[str, str, str | None]] = []
+def _read_task(task: dict[str, Any]) -> list[_Answer]:
+    """Return the answers to a task of Label Studio; a cancelled annotation is a skip, an empty one is not yet an answer."""
+    answers = []
     for annotation in task["annotations"]:
-        by = annotation.get("completed_by")
-        by = (
-            next((by[name] for name in ("email", "username", "id") if by.get(name)), None)
-            if isinstance(by, dict)
-            else by
-        )
-        name = f"label-studio {by}" if isinstance(by, int) else str(by or "label-studio")
-        chosen = [r["value"]["choices"] for r in annotation["result"] if r.get("from_name", QUESTION) == QUESTION]
+        user = annotation.get("completed_by")
+        if isinstance(user, dict):
+            user = next((user[name] for name in ("email", "username", "id") if user.get(name)), None)
+        annotator = f"label-studio {user}" if isinstance(user, int) else str(user or "label-studio")
+        choices = [r["value"]["choices"] for r in annotation["result"] if r.get("from_name", QUESTION) == QUESTION]
         if annotation.get("was_cancelled"):
-            answers.append((name, str(task["data"]["id"]), None))
-        elif chosen:
-            (label,) = chosen[-1]
-            answers.append((name, str(task["data"]["id"]), str(label)))
+            answers.append(_Answer(annotator, str(task["data"]["id"]), None))
+        elif choices:
+            (label,) = choices[-1]
+            answers.append(_Answer(annotator, str(task["data"]["id"]), str(label)))
     return answers
 
 
-def _of_argilla(record: dict[str, Any]) -> list[tuple[str, str, str | None]]:
-    """Return who answered what about a record; a discarded response is a skip, a draft is not yet an answer."""
-    answers: list[tuple[str, str, str | None]] = []
+def _read_record(record: dict[str, Any]) -> list[_Answer]:
+    """Return the answers to a record of Argilla; a discarded response is a skip, a draft is not yet an answer."""
+    answers = []
     for response in record["responses"].get(QUESTION, []):
         status, value = response.get("status", "submitted"), response.get("value")
         if status == "draft" or (value is None and status != "discarded"):
             continue
         label = None if status == "discarded" else str(value)
-        answers.append((f"argilla {response['user_id']}", str(record["id"]), label))
+        answers.append(_Answer(f"argilla {response['user_id']}", str(record["id"]), label))
     return answers

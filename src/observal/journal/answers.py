@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +18,11 @@ from observal.tables.spreadsheets import cell_text, csv_rows, read_workbook, res
 from observal.tables.table_format import TableFormat, detect_encoding, detect_separator
 
 SKIP = "skip"
+_Columns = tuple[
+    tuple[str, str], tuple[str, str]
+]  # of ids and labels: the name in the settings, and one that always works
 _NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
-_DIGITS = 15  # that a spreadsheet keeps of a number
+_EXCEL_DIGITS = 15  # that a spreadsheet keeps of a number
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class WrittenAnswer:
     A label of None skips the row. `cell` is the id as the file has it, if that may differ.
     """
 
-    id: Any
-    label: Any
+    id: object
+    label: object
     where: str
     cell: str | None = None
 
@@ -79,45 +80,43 @@ class ChangedIds:
     [[0], [1, 2], [3], [4], [4], []]
     """
 
-    def __init__(self, ids: Sequence[Any]) -> None:
+    def __init__(self, ids: Sequence[object]) -> None:
         self._by_value: dict[Decimal, list[int]] = {}
         for position, id_ in enumerate(ids):
-            if (value := _decimal(str(id_))) is not None:
+            if match := _NUMERIC.fullmatch(str(id_).strip()):
+                value = Decimal(match[0].replace(",", "."))
                 self._by_value.setdefault(value, []).append(position)
 
     def find(self, cell: str) -> list[int]:
         """Return the positions of the ids that a spreadsheet may show like this."""
-        told = _decimal(cell)
-        if told is None:
+        match = _NUMERIC.fullmatch(cell.strip())
+        if match is None:
             return []
-        decimals, power = _NUMERIC.fullmatch(cell.strip()).groups()  # type: ignore[union-attr]
-        if power is not None:
-            shown = f".{len(decimals or '')}E"
-            alike = [value for value in self._by_value if Decimal(format(value, shown)) == told]
-        else:
-            alike = [value for value in self._by_value if told in (value, _shortened(value))]
-        return [position for value in alike for position in self._by_value[value]]
+        number = Decimal(match[0].replace(",", "."))
+        decimals, power = match.groups()
+        if power is None:
+            values = [value for value in self._by_value if number in (value, _cut_digits(value))]
+        else:  # 1.23457E+15: rounded to as many decimals
+            rounded_to = f".{len(decimals or '')}E"
+            values = [value for value in self._by_value if Decimal(format(value, rounded_to)) == number]
+        return [position for value in values for position in self._by_value[value]]
 
 
-def _shortened(value: Decimal) -> Decimal | None:
+def _cut_digits(value: Decimal) -> Decimal | None:
     """Return a long whole number with zeros after its first digits, as a spreadsheet keeps it."""
-    beyond = value.adjusted() + 1 - _DIGITS
-    return value // 10**beyond * 10**beyond if 0 < beyond <= _DIGITS else None
+    beyond = value.adjusted() + 1 - _EXCEL_DIGITS
+    return value // 10**beyond * 10**beyond if 0 < beyond <= _EXCEL_DIGITS else None
 
 
-def _decimal(text: str) -> Decimal | None:
-    return Decimal(text.strip().replace(",", ".")) if _NUMERIC.fullmatch(text.strip()) else None
-
-
-def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
+def make_answers(ids: object, labels: object) -> list[WrittenAnswer]:
     """Return answers given in Python, one label for each id; NaN or None skips a row.
 
     Examples
     --------
-    >>> written([7], [float("nan")])[0].label is None
+    >>> make_answers([7], [float("nan")])[0].label is None
     True
     """
-    rows, values = _listed(ids), _listed(labels)
+    rows, values = _as_list(ids), _as_list(labels)
     if len(rows) != len(values):
         raise InvalidInput(
             f"tell needs one label for each id, but got {len(rows)} ids and {len(values)} labels; give as many of each."
@@ -128,7 +127,7 @@ def written(ids: Iterable[Any], labels: Iterable[Any]) -> list[WrittenAnswer]:
     ]
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: object) -> list[object]:
     """Return values as a list; a single value becomes a list of one."""
     if isinstance(values, np.ndarray):
         return list(values.ravel().tolist())
@@ -140,7 +139,7 @@ def read_answers(
     id_name: str,
     label_name: str,
     text: str | bytes | None = None,
-    given: TableFormat | None = None,
+    options: TableFormat | None = None,
 ) -> tuple[list[WrittenAnswer], int]:
     r"""Return the answers in a CSV, Excel or JSON file, each with its line, and the number of rows that are blank.
 
@@ -153,7 +152,7 @@ def read_answers(
         The two columns; if a file has no column of that name, "id" or "label" is used.
     text : str or bytes, optional
         The content, if it has already been read.
-    given : TableFormat, optional
+    options : TableFormat, optional
         What the user said about the separator, the encoding and words that mean "not yet".
 
     Examples
@@ -162,23 +161,22 @@ def read_answers(
     >>> [(answer.id, answer.label, answer.where) for answer in answers], blank
     ([('L7', 'yes', 'labels.csv, line 2')], 1)
     """
-    content, given = Path(source).read_bytes() if text is None else text, given or TableFormat()
-    if isinstance(content, bytes) and (
-        str(source).lower().endswith((".xlsx", ".xlsm")) or content.startswith(b"PK\3\4")
-    ):
-        rows = _read_excel(source, content, id_name, label_name)
+    content, options = Path(source).read_bytes() if text is None else text, options or TableFormat()
+    columns = ((id_name, "id"), (label_name, "label"))
+    has_excel_name = str(source).lower().endswith((".xlsx", ".xlsm"))
+    if isinstance(content, bytes) and (has_excel_name or content.startswith(b"PK\3\4")):
+        rows = _read_excel(source, content, columns)
     else:
-        plain = content if isinstance(content, str) else _decoded(source, content, given.encoding)
+        plain = content if isinstance(content, str) else _decode(source, content, options.encoding)
         plain = plain.removeprefix("\ufeff")
         is_json = str(source).endswith(".json")
-        read = _read_json if is_json else partial(_read_csv, sep=given.sep)
-        rows = read(source, plain, id_name, label_name)
-    absent = {"", *(word.strip() for word in given.missing)}
-    answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip() not in absent]
+        rows = _read_json(source, plain, columns) if is_json else _read_csv(source, plain, columns, options.sep)
+    blank_words = {"", *(word.strip() for word in options.missing)}
+    answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip() not in blank_words]
     return answers, len(rows) - len(answers)
 
 
-def _decoded(source: str | Path, content: bytes, encoding: str | None) -> str:
+def _decode(source: str | Path, content: bytes, encoding: str | None) -> str:
     encoding = encoding or detect_encoding(content, whole=True)
     try:
         return content.decode(encoding)
@@ -188,9 +186,9 @@ def _decoded(source: str | Path, content: bytes, encoding: str | None) -> str:
         ) from None
 
 
-def _read_excel(source: str | Path, content: bytes, id_name: str, label_name: str) -> list[WrittenAnswer]:
+def _read_excel(source: str | Path, content: bytes, columns: _Columns) -> list[WrittenAnswer]:
     sheet = read_workbook(source, content)
-    id_at, label_at = (_column(sheet.names, names, source) for names in ((id_name, "id"), (label_name, "label")))
+    id_at, label_at = (_find_column(sheet.names, names, source) for names in columns)
     answers = []
     for number, row in zip(sheet.numbers, sheet.rows, strict=True):
         label = None if row[label_at] is None else cell_text(row[label_at])
@@ -198,18 +196,15 @@ def _read_excel(source: str | Path, content: bytes, id_name: str, label_name: st
     return answers
 
 
-def _read_csv(
-    source: str | Path, text: str, id_name: str, label_name: str, sep: str | None = None
-) -> list[WrittenAnswer]:
-    wanted = ((id_name, "id"), (label_name, "label"))
+def _read_csv(source: str | Path, text: str, columns: _Columns, sep: str | None) -> list[WrittenAnswer]:
     # In a file that ask wrote or a spreadsheet saved, the id is first and the label last.
-    separator = sep or detect_separator(text, ends=(id_name, label_name))
+    separator = sep or detect_separator(text, ends=(columns[0][0], columns[1][0]))
     try:
         rows = list(csv_rows(text, separator))
     except InvalidInput as error:
         raise InvalidInput(f"{source}, {error}") from None
     header = rows[0][1] if rows else []
-    id_at, label_at = (_column(header, names, source) for names in wanted)
+    id_at, label_at = (_find_column(header, names, source) for names in columns)
     answers = []
     for line, row in rows[1:]:
         if not any(cell.strip() for cell in row):
@@ -223,7 +218,7 @@ def _read_csv(
     return answers
 
 
-def _read_json(source: str | Path, text: str, id_name: str, label_name: str) -> list[WrittenAnswer]:
+def _read_json(source: str | Path, text: str, columns: _Columns) -> list[WrittenAnswer]:
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -237,30 +232,30 @@ def _read_json(source: str | Path, text: str, id_name: str, label_name: str) -> 
     answers = []
     for number, row in enumerate(rows, start=1):
         where = f"{source}, object {number}"
-        id_, label = (_entry(row, names, where) for names in ((id_name, "id"), (label_name, "label")))
+        id_, label = (_find_entry(row, names, where) for names in columns)
         answers.append(WrittenAnswer(str(id_), None if is_missing(label) else str(label), where))
     return answers
 
 
-def _entry(row: dict[str, Any], wanted: tuple[str, str], where: str) -> Any:
-    for name in wanted:
+def _find_entry(row: dict[str, object], names: tuple[str, str], where: str) -> object:
+    for name in names:
         if name in row:
             return row[name]
-    raise _no_column(wanted[0], list(row), where)
+    raise _missing_column(names[0], list(row), where)
 
 
-def _column(header: list[str], wanted: tuple[str, str], source: str | Path) -> int:
+def _find_column(header: list[str], names: tuple[str, str], source: str | Path) -> int:
     """Return the position of a column in a CSV header, as ask writes it or as a person does."""
-    for name in wanted:
+    for name in names:
         for form in (restore_cell, str, str.strip):
             for place, cell in enumerate(header):
                 if form(cell) == name:
                     return place
-    raise _no_column(wanted[0], header, source)
+    raise _missing_column(names[0], header, source)
 
 
-def _no_column(name: str, names: list[str], where: str | Path) -> InvalidInput:
+def _missing_column(name: str, header: list[str], where: str | Path) -> InvalidInput:
     return InvalidInput(
-        f"{where} must have the column {name!r}, but its columns are {names}; "
+        f"{where} must have the column {name!r}, but its columns are {header}; "
         "add it, or fill in the file that ask wrote."
     )

@@ -7,7 +7,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Generic
 
-from observal.journal.answers import WrittenAnswer, written
+from observal.journal.answers import WrittenAnswer, make_answers
 from observal.journal.engine import Engine, T
 from observal.journal.history import Entry
 from observal.journal.receipts import Receipt, Undone
@@ -65,7 +65,7 @@ class Labelling(Generic[T]):
         correct : bool
             Whether an answer may replace an earlier one. Closed rounds keep their decisions and are fitted again.
         """
-        answers = written(ids, labels)
+        answers = make_answers(ids, labels)
         with self.engine.writing() as transaction:
             return self.engine.tell(transaction, answers, annotator, correct)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,16 +35,7 @@ _HOW = (
 )
 
 
-class RevealClassifier(Protocol):
-    """A fitted classifier of whether a row's label was revealed."""
-
-    def predict_proba(self, X: Floats) -> Floats:
-        """Return the chances of the classifier's classes."""
-
-
-Policy = Callable[[Floats], ArrayLike] | RevealClassifier
-"""What revealed the labels of a log: a function from its rows to chances, or a classifier."""
-PropensitySource = str | float | Policy
+PropensitySource = str | float | chances.PolicyModel | Callable[[Any], ArrayLike]
 """Where the propensities of one log come from: a column, a number, a policy, or ``"estimate"``."""
 Propensity = PropensitySource | Sequence[PropensitySource] | None
 """The same, or a list with one for each log."""

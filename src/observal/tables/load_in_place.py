@@ -83,7 +83,7 @@ class ColumnTable:
             ) from None
 
 
-def can_stay(logs: Sequence[TableSource], propensity: Propensity, given: TableFormat) -> bool:
+def can_stay(logs: Sequence[TableSource], propensity: Propensity, options: TableFormat) -> bool:
     """Tell whether tables can stay in place: one log, a column of propensities, and no options for how they are written.
 
     Examples
@@ -91,7 +91,7 @@ def can_stay(logs: Sequence[TableSource], propensity: Propensity, given: TableFo
     >>> can_stay(["log.parquet"], "q0", TableFormat()), can_stay(["log.parquet"], 0.4, TableFormat())
     (True, False)
     """
-    return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and given == TableFormat()
+    return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and options == TableFormat()
 
 
 def is_parquet(source: TableSource | Sequence[TableSource]) -> bool:

@@ -86,14 +86,14 @@ def read_table(
     >>> read_table(pd.DataFrame({"rate": ["8,02 %", "11,5 %"], "since": ["31.12.2024", "01.02.2025"]})).to_pydict()
     {'rate': [0.0802, 0.115], 'since': [datetime.date(2024, 12, 31), datetime.date(2025, 2, 1)]}
     """
-    return read_tables([source], id, given=TableFormat(sep, decimal, encoding, tuple(missing)))[0]
+    return read_tables([source], id, options=TableFormat(sep, decimal, encoding, tuple(missing)))[0]
 
 
 def read_tables(
     sources: Sequence[TableSource],
     id: str | None = None,
     label: str | None = None,
-    given: TableFormat | None = None,
+    options: TableFormat | None = None,
 ) -> list[pa.Table]:
     """Return tables that belong together, as :func:`read_table` does; what is ambiguous in one may be clear in another.
 
@@ -103,29 +103,29 @@ def read_tables(
         The tables.
     id, label : str, optional
         Columns whose text stays text.
-    given : TableFormat, optional
+    options : TableFormat, optional
         What the user said about how the tables are written.
     """
-    tables = [read_raw(source, id, given or TableFormat()) for source in sources]
+    tables = [read_raw(source, id, options or TableFormat()) for source in sources]
     return convert_text(tables, keep=[name for name in (id, label) if name is not None])
 
 
-def read_raw(source: TableSource, id: str | None, given: TableFormat) -> pa.Table:
+def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Table:
     """Return a file or a frame as an Arrow table in which text is still text."""
     import pyarrow as pa
 
     if isinstance(source, str | os.PathLike):
-        return _check_names(_read_file(Path(source), id, given), f"File {str(source)!r}")
+        return _check_names(_read_file(Path(source), id, options), f"File {str(source)!r}")
     if isinstance(source, pa.Table):
         table = _check_names(source, "The table")
     elif isinstance(source, pa.RecordBatch):
         table = _check_names(pa.Table.from_batches([source]), "The table")
     else:
         table = _read_frame(source)
-    return replace_missing(table, given.missing)
+    return replace_missing(table, options.missing)
 
 
-def _read_file(path: Path, id: str | None, given: TableFormat) -> pa.Table:
+def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
     import pyarrow as pa
 
     name = path.name.lower()
@@ -142,14 +142,14 @@ def _read_file(path: Path, id: str | None, given: TableFormat) -> pa.Table:
         raise InvalidInput(f"File {str(path)!r} is empty (0 bytes); give a file with a header and rows.")
     try:
         if suffix in _CSV:
-            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, given)
+            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
         if suffix in _EXCEL:
-            return replace_missing(_read_excel(path, id), given.missing)
+            return replace_missing(_read_excel(path, id), options.missing)
         if suffix in PARQUET:
             import pyarrow.parquet as pq
 
-            return replace_missing(without_reading(pq.read_table(path)), given.missing)
-        return replace_missing(without_reading(_read_arrow(path)), given.missing)
+            return replace_missing(without_reading(pq.read_table(path)), options.missing)
+        return replace_missing(without_reading(_read_arrow(path)), options.missing)
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise
@@ -160,12 +160,12 @@ def _read_file(path: Path, id: str | None, given: TableFormat) -> pa.Table:
         ) from None
 
 
-def _read_csv(path: Path, usual_sep: str, id: str | None, given: TableFormat) -> pa.Table:
+def _read_csv(path: Path, usual_sep: str, id: str | None, options: TableFormat) -> pa.Table:
     import pyarrow as pa
 
-    detected = detect_csv(path, usual_sep, given)
+    detected = detect_csv(path, usual_sep, options)
     table = _parse_csv(path, detected, id)
-    if any(pa.types.is_binary(field.type) for field in table.schema) and given.encoding is None:
+    if any(pa.types.is_binary(field.type) for field in table.schema) and options.encoding is None:
         # Text further down is not UTF-8.
         detected = replace(detected, format=replace(detected.format, encoding=WINDOWS))
         table = _parse_csv(path, detected, id)

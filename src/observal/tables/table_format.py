@@ -184,7 +184,7 @@ class CsvFormat:
     skip: int = 0
 
 
-def detect_csv(path: Path, usual_sep: str, given: TableFormat) -> CsvFormat:
+def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
     r"""Return how a CSV file is written, judged by its beginning; what was given is not questioned.
 
     Parameters
@@ -193,7 +193,7 @@ def detect_csv(path: Path, usual_sep: str, given: TableFormat) -> CsvFormat:
         The file, maybe compressed.
     usual_sep : str
         The separator that the file's name promises.
-    given : TableFormat
+    options : TableFormat
         What the user said.
 
     Examples
@@ -207,7 +207,7 @@ def detect_csv(path: Path, usual_sep: str, given: TableFormat) -> CsvFormat:
     """
     with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    encoding = given.encoding or detect_encoding(head)
+    encoding = options.encoding or detect_encoding(head)
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
     if len(head) == _HEAD_BYTES:  # without the line that was cut
         text = text[: text.rfind("\n") + 1] or text
@@ -215,10 +215,10 @@ def detect_csv(path: Path, usual_sep: str, given: TableFormat) -> CsvFormat:
     declared = text[:6].rstrip("\r\n").removeprefix("sep=") if text.startswith("sep=") else ""
     skip = int(len(declared) == 1)
     text = text.partition("\n")[2] if skip else text
-    sep = given.sep or declared or detect_separator(text, usual_sep)
-    guesses = _guess_columns(_first_rows(text, sep, _HEAD_ROWS), given.missing)
+    sep = options.sep or declared or detect_separator(text, usual_sep)
+    guesses = _guess_columns(_first_rows(text, sep, _HEAD_ROWS), options.missing)
     decimals = {guess.decimal for guess in guesses.values() if guess.decimal is not None}
-    decimal = given.decimal or (decimals.pop() if len(decimals) == 1 else None)
+    decimal = options.decimal or (decimals.pop() if len(decimals) == 1 else None)
     ambiguous = [name for name, g in guesses.items() if len(g.formats) > 1 and g.formats[0].order is None]
     notes: tuple[str, ...] = ()
     if decimal is None and sep != ";" and not decimals:
@@ -229,7 +229,7 @@ def detect_csv(path: Path, usual_sep: str, given: TableFormat) -> CsvFormat:
             for name in ambiguous
             if sep != "," and guesses[name].plain
         )
-    detected = replace(given, sep=sep, decimal=decimal, encoding=encoding)
+    detected = replace(options, sep=sep, decimal=decimal, encoding=encoding)
     return CsvFormat(detected, notes, tuple(ambiguous) if decimal is None else (), skip)
 
 

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.exchange.importers.imported import Imported, dense_if_small, labels_from, propensity_from
+from observal.exchange.imported_log import Imported, Propensity, dense_if_small, make_labels, make_propensity
 from observal.problem.data import LoggedData, Pool
 from observal.problem.rows import is_sparse
 
 
 def from_libsvm(
     path: str | os.PathLike[str],
-    propensity: Any,
+    propensity: Propensity,
     *,
     pool: str | os.PathLike[str] | None = None,
     missing: float | None = None,
-    label: Callable[[float], Any] | None = None,
-    classes: Sequence[Any] | None = None,
+    label: Callable[[float], Hashable] | None = None,
+    classes: Sequence[Hashable] | None = None,
     random_state: int = 0,
 ) -> Imported:
     r"""Read a log, and a pool from a second file, in LIBSVM's text.
@@ -59,23 +58,23 @@ def from_libsvm(
     from sklearn.datasets import load_svmlight_files
 
     paths = [Path(path)] if pool is None else [Path(path), Path(pool)]
-    for one in paths:
-        if not one.is_file():
-            raise InvalidInput(f"There is no file {str(one)!r}; check the path.")
+    for file in paths:
+        if not file.is_file():
+            raise InvalidInput(f"There is no file {str(file)!r}; check the path.")
     try:
-        loaded = load_svmlight_files([str(one) for one in paths])
+        matrices = load_svmlight_files([str(file) for file in paths])
     except (ValueError, OverflowError, OSError) as error:
-        for one in paths:
-            _refuse_bad_lines(one)
+        for file in paths:
+            _refuse_bad_lines(file)
         raise InvalidInput(
             f"File {str(path)!r} cannot be read as LIBSVM ({' '.join(str(error).split())[:120]}); check that it is of that kind."
         ) from None
-    X = dense_if_small(loaded[0])
-    X_pool = None if pool is None else dense_if_small(loaded[2])
-    revealed = np.ones(X.shape[0], dtype=bool) if missing is None else loaded[1] != missing
-    labels, found = labels_from(loaded[1], revealed, label, classes, "The label")
-    values, pool_chances, notes = propensity_from(propensity, X, revealed, X_pool, random_state)
-    logged = LoggedData(X, labels, values, classes=found)
+    X = dense_if_small(matrices[0])
+    X_pool = None if pool is None else dense_if_small(matrices[2])
+    revealed = np.ones(X.shape[0], dtype=bool) if missing is None else matrices[1] != missing
+    labels, label_values = make_labels(matrices[1], revealed, label, classes, "The label")
+    values, pool_chances, notes = make_propensity(propensity, X, revealed, X_pool, random_state)
+    logged = LoggedData(X, labels, values, classes=label_values)
     # Numbers serve as names, but not for the millions of columns that a sparse file may have.
     names = () if is_sparse(X) else tuple(f"feature {column + 1}" for column in range(X.shape[1]))
     return Imported(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
@@ -92,16 +91,16 @@ def _refuse_bad_lines(path: Path) -> None:
         if not words:
             continue
         if not _is_number(words[0]):
-            raise _bad(path, number, f"starts with {words[0]!r}, which is not one number")
+            raise _line_error(path, number, f"starts with {words[0]!r}, which is not one number")
         last = -1
         for word in words[1:]:
             index, colon, value = word.partition(":")
             if index == "qid" and last == -1:
                 continue
             if not (colon and index.isdecimal() and _is_number(value)):
-                raise _bad(path, number, f"has {word!r} where index:value was expected")
+                raise _line_error(path, number, f"has {word!r} where index:value was expected")
             if int(index) <= last:
-                raise _bad(path, number, f"has index {index} after {last}, and indices must increase")
+                raise _line_error(path, number, f"has index {index} after {last}, and indices must increase")
             last = int(index)
 
 
@@ -112,5 +111,5 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _bad(path: Path, number: int, what: str) -> InvalidInput:
+def _line_error(path: Path, number: int, what: str) -> InvalidInput:
     return InvalidInput(f"Line {number} of {str(path)!r} {what}; a line looks like 1 3:0.5 7:2.")

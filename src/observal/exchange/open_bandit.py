@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Floats
+from observal.checks import Bools, Floats, Ints
+from observal.diagnosis.propensity import PolicyModel
 from observal.errors import InvalidInput, InvalidPropensity
-from observal.exchange.importers.bandit import action_propensity, refuse_unknown
-from observal.exchange.importers.imported import Imported, labels_from, propensity_from
+from observal.exchange.imported_log import (
+    Imported,
+    Propensity,
+    action_propensity,
+    check_known,
+    make_labels,
+    make_propensity,
+)
 from observal.problem.data import LoggedData
-from observal.problem.rows import check_features
+from observal.problem.rows import Matrix, check_features
 
-_NEEDED = ("context", "action", "reward", "pscore")
+_REQUIRED = ("context", "action", "reward", "pscore")
 
 
 def from_obp(
     feedback: Mapping[str, Any],
     action: int,
-    propensity: Any = None,
+    propensity: Propensity | None = None,
     *,
-    label: Callable[[Any], Any] | None = None,
-    classes: Sequence[Any] | None = None,
+    label: Callable[[Any], Hashable] | None = None,
+    classes: Sequence[Hashable] | None = None,
     random_state: int = 0,
 ) -> Imported:
     """Read Open Bandit Pipeline's dictionary as a log about one action.
@@ -73,31 +81,35 @@ def from_obp(
         raise InvalidInput(
             f"Action {action} was never taken in this log, so no label was revealed; choose one of {np.unique(actions)[:20].tolist()}."
         )
-    labels, found = labels_from(rewards, taken, label, classes, "The reward")
+    labels, label_values = make_labels(rewards, taken, label, classes, "The reward")
     everywhere = np.ones(taken.size, dtype=bool)
-    values, known, how = action_propensity(taken, pscore, everywhere, np.full(taken.size, n_actions))
+    values, is_known, reason = action_propensity(taken, pscore, everywhere, np.full(taken.size, n_actions))
     notes = [f"The label is the reward of action {action}, revealed in {int(taken.sum())} of {taken.size} rows."]
-    distribution = feedback.get("pi_b", feedback.get("action_dist")) if propensity is None else propensity
-    if distribution is not None and not isinstance(distribution, str) and np.ndim(distribution) > 1:
-        values = _from_distribution(distribution, feedback.get("position"), action, n_actions, taken, pscore)
+    distribution: ArrayLike | None = None
+    if propensity is None:
+        distribution = feedback.get("pi_b", feedback.get("action_dist"))
+    elif not (callable(propensity) or isinstance(propensity, str | PolicyModel)):
+        distribution = propensity
+    if distribution is not None and np.ndim(distribution) > 1:
+        values = _read_distribution(distribution, feedback.get("position"), action, n_actions, taken, pscore)
     elif propensity is not None:
-        given, _, more = propensity_from(propensity, context, taken, None, random_state)
-        values = np.where(taken, pscore, given)
-        notes += more
+        elsewhere, _, propensity_notes = make_propensity(propensity, context, taken, None, random_state)
+        values = np.where(taken, pscore, elsewhere)
+        notes += propensity_notes
     else:
-        refuse_unknown(known, action)
-        notes += [f"The propensity is known at every row, because {how}."] if how else []
+        check_known(is_known, action)
+        notes += [f"The propensity is known at every row, because {reason}."] if reason else []
     names = tuple(f"context {column}" for column in range(context.shape[1]))
-    return Imported(LoggedData(context, labels, values, classes=found), None, names, tuple(notes))
+    return Imported(LoggedData(context, labels, values, classes=label_values), None, names, tuple(notes))
 
 
-def _read_feedback(feedback: Mapping[str, Any]) -> tuple[Any, Any, Any, Floats, int]:
+def _read_feedback(feedback: Mapping[str, Any]) -> tuple[Matrix, Ints, NDArray[Any], Floats, int]:
     if not isinstance(feedback, Mapping):
         raise InvalidInput(f"Bandit feedback must be a dictionary, but got {type(feedback).__name__}.")
-    lacking = [name for name in _NEEDED if feedback.get(name) is None]
+    lacking = [name for name in _REQUIRED if feedback.get(name) is None]
     if lacking:
         raise InvalidInput(
-            f"Bandit feedback needs {', '.join(_NEEDED)}, but has no {', '.join(lacking)}; it has {sorted(map(str, feedback))}."
+            f"Bandit feedback needs {', '.join(_REQUIRED)}, but has no {', '.join(lacking)}; it has {sorted(map(str, feedback))}."
         )
     context = check_features(feedback["context"], "The context")
     n_rows = context.shape[0]
@@ -120,8 +132,8 @@ def _read_feedback(feedback: Mapping[str, Any]) -> tuple[Any, Any, Any, Floats, 
         raise InvalidPropensity("`pscore` must be numbers, but some are not; correct them.") from None
 
 
-def _from_distribution(
-    distribution: Any, position: Any, action: int, n_actions: int, taken: Bools, pscore: Floats
+def _read_distribution(
+    distribution: ArrayLike, position: ArrayLike | None, action: int, n_actions: int, taken: Bools, pscore: Floats
 ) -> Floats:
     chances = np.asarray(distribution, dtype=np.float64)
     n_rows = taken.size

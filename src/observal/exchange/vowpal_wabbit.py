@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.exchange.importers.bandit import action_propensity, refuse_unknown
-from observal.exchange.importers.imported import Imported, dense_if_small, labels_from, propensity_from
+from observal.exchange.imported_log import (
+    UNIFORM_POLICY,
+    Imported,
+    Propensity,
+    action_propensity,
+    check_known,
+    dense_if_small,
+    make_labels,
+    make_propensity,
+)
 from observal.problem.data import LoggedData, Pool
+from observal.problem.rows import Matrix
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class VWLine:
 
     Examples
     --------
-    >>> from observal.exchange.importers.vowpal import parse_vw_line
+    >>> from observal.exchange.vowpal_wabbit import parse_vw_line
     >>> parse_vw_line("1:0:0.5 2 |user age:30 new", 1)
     VWLine(actions=(1, 2), taken=1, cost=0.0, chance=0.5, features={'user^age': 30.0, 'user^new': 1.0})
     """
@@ -38,10 +46,10 @@ class VWLine:
 def from_vw_cb(
     source: str | os.PathLike[str] | Iterable[str],
     action: int,
-    propensity: Any = None,
+    propensity: Propensity | None = None,
     *,
-    label: Callable[[float], Any] | None = None,
-    classes: Sequence[Any] | None = None,
+    label: Callable[[float], Hashable] | None = None,
+    classes: Sequence[Hashable] | None = None,
     random_state: int = 0,
 ) -> Imported:
     """Read Vowpal Wabbit's contextual-bandit text as a log about one action.
@@ -79,41 +87,41 @@ def from_vw_cb(
     rows = [parse_vw_line(line, number) for number, line in enumerate(_lines(source), start=1) if line.strip()]
     log, rest = [row for row in rows if row.taken is not None], [row for row in rows if row.taken is None]
     taken = np.array([row.taken == action for row in log], dtype=bool)
-    actions = sorted({one for row in rows for one in row.actions})
+    actions = sorted({number for row in rows for number in row.actions})
     if not taken.any():
         raise InvalidInput(
             f"Action {action} was never taken in this log, so no label was revealed; the actions are {actions[:20]}."
         )
     names = tuple(dict.fromkeys(name for row in rows for name in row.features))
     X, X_pool = _matrix(log, names), _matrix(rest, names) if rest else None
-    labels, found = labels_from([row.cost for row in log], taken, label, classes, "The cost")
-    listed = [row.actions if len(row.actions) > 1 else actions for row in log]
+    labels, label_values = make_labels([row.cost for row in log], taken, label, classes, "The cost")
+    offers = [row.actions if len(row.actions) > 1 else actions for row in log]
     pscore = np.array([row.chance for row in log])
-    on_offer = np.array([action in one for one in listed], dtype=bool)
-    values, known, how = action_propensity(taken, pscore, on_offer, np.array([len(one) for one in listed]))
+    on_offer = np.array([action in offer for offer in offers], dtype=bool)
+    values, is_known, reason = action_propensity(taken, pscore, on_offer, np.array([len(offer) for offer in offers]))
     notes = [f"The label is the cost of action {action}, revealed in {int(taken.sum())} of {len(log)} rows."]
     pool_chances = None
     if propensity is not None:
-        given, pool_chances, more = propensity_from(propensity, X, taken, X_pool, random_state)
-        values = np.where(taken, pscore, np.where(on_offer, given, 0.0))
-        notes += more
+        elsewhere, pool_chances, propensity_notes = make_propensity(propensity, X, taken, X_pool, random_state)
+        values = np.where(taken, pscore, np.where(on_offer, elsewhere, 0.0))
+        notes += propensity_notes
     else:
-        refuse_unknown(known, action)
-        notes += [f"The propensity is known at every row, because {how}."] if how else []
-        if X_pool is not None and how == "the policy was uniform":
-            pool_chances = np.array([_uniform(row, action, actions) for row in rest])
+        check_known(is_known, action)
+        notes += [f"The propensity is known at every row, because {reason}."] if reason else []
+        if X_pool is not None and reason == UNIFORM_POLICY:
+            pool_chances = np.array([_uniform_chance(row, action, actions) for row in rest])
     if X_pool is not None and pool_chances is None:
         raise InvalidInput(
             f"The lines without a cost ({len(rest)}) would be the pool, but the chance of action {action} is not known there; give "
             "propensity= (a policy), or propensity='estimate', or leave these lines out."
         )
-    logged = LoggedData(X, labels, values, classes=found)
+    logged = LoggedData(X, labels, values, classes=label_values)
     return Imported(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
 
 
-def _uniform(row: VWLine, action: int, actions: Sequence[int]) -> float:
-    listed = row.actions or actions
-    return 1.0 / len(listed) if action in listed else 0.0
+def _uniform_chance(row: VWLine, action: int, actions: Sequence[int]) -> float:
+    offer = row.actions or actions
+    return 1.0 / len(offer) if action in offer else 0.0
 
 
 def _lines(source: str | os.PathLike[str] | Iterable[str]) -> Iterable[str]:
@@ -131,37 +139,39 @@ def parse_vw_line(line: str, number: int) -> VWLine:
 
     Examples
     --------
-    >>> from observal.exchange.importers.vowpal import parse_vw_line
+    >>> from observal.exchange.vowpal_wabbit import parse_vw_line
     >>> parse_vw_line("2:1:0.25 | a:0.5 a:0.5", 1).features
     {'a': 1.0}
     """
     label_text, bar, rest = line.partition("|")
     if not bar:
-        raise _bad(number, "has no '|' between the actions and the features")
+        raise _line_error(number, "has no '|' between the actions and the features")
     words = label_text.split()
     if words and words[0] == "shared":
-        raise _bad(number, "is a 'shared' line of the many-line form with action features, which is not read")
+        raise _line_error(number, "is a 'shared' line of the many-line form with action features, which is not read")
     if words and (words[-1].startswith("'") or not label_text[-1:].isspace()):
-        raise _bad(number, f"has the tag {words[-1]!r} before '|', and tags are not read")
+        raise _line_error(number, f"has the tag {words[-1]!r} before '|', and tags are not read")
     actions, taken = [], None
     for word in words:
         parts = word.split(":")
         if len(parts) not in (1, 3):
-            raise _bad(number, f"has {word!r} where action:cost:probability or an action was expected")
+            raise _line_error(number, f"has {word!r} where action:cost:probability or an action was expected")
         try:
             actions.append(int(parts[0]))
         except ValueError:
-            raise _bad(number, f"has {word!r}, whose action is not a whole number") from None
+            raise _line_error(number, f"has {word!r}, whose action is not a whole number") from None
         if len(parts) == 3:
             if taken is not None:
-                raise _bad(number, "has a cost for more than one action")
+                raise _line_error(number, "has a cost for more than one action")
             taken = (actions[-1], _number(parts[1], word, number), _number(parts[2], word, number))
     if len(set(actions)) < len(actions):
-        raise _bad(number, "names an action twice")
+        raise _line_error(number, "names an action twice")
     if len(words) == 0 or taken is None:
         return VWLine(tuple(actions), None, math.nan, math.nan, _features(rest, number))
     if not 0.0 < taken[2] <= 1.0:
-        raise _bad(number, f"has the probability {taken[2]:g} for the action that was taken, which must be in (0, 1]")
+        raise _line_error(
+            number, f"has the probability {taken[2]:g} for the action that was taken, which must be in (0, 1]"
+        )
     return VWLine(tuple(actions), *taken, _features(rest, number))
 
 
@@ -176,7 +186,7 @@ def _features(text: str, number: int) -> dict[str, float]:
         for word in words:
             name, colon, value = word.partition(":")
             if not name:
-                raise _bad(number, f"has the feature {word!r} without a name")
+                raise _line_error(number, f"has the feature {word!r} without a name")
             full = f"{namespace}^{name}" if namespace else name
             features[full] = features.get(full, 0.0) + scale * (_number(value, word, number) if colon else 1.0)
     return features
@@ -188,15 +198,15 @@ def _number(text: str, word: str, number: int) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise _bad(number, f"has {word!r}, in which {text!r} is not a number")
+        raise _line_error(number, f"has {word!r}, in which {text!r} is not a number")
     return value
 
 
-def _bad(number: int, what: str) -> InvalidInput:
+def _line_error(number: int, what: str) -> InvalidInput:
     return InvalidInput(f"Line {number} {what}; a line looks like 1:0.5:0.25 | feature:1.5 other.")
 
 
-def _matrix(rows: Sequence[VWLine], names: Sequence[str]) -> Any:
+def _matrix(rows: Sequence[VWLine], names: Sequence[str]) -> Matrix:
     import scipy.sparse as sp
 
     column = {name: position for position, name in enumerate(names)}
