@@ -88,9 +88,9 @@ def test_new_rows_are_judged_as_if_they_had_been_there(tmp_path):
     logged, first, more = halves()
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=30, method=LINEAR)
     label(campaign, 2)
-    assert campaign.engine.read().recorded
+    assert campaign.engine.read().records
     campaign.extend(pool=more)
-    assert not campaign.engine.read().recorded  # it was about the smaller pool
+    assert not campaign.engine.read().records  # it was about the smaller pool
     ledger, rows = campaign.engine.read(), np.arange(2 * N - (N - FIRST), 2 * N)
     problem, known = campaign.problem, []
     for plans in (ledger.plans, [replace(plan, near=None, near_gaps=None) for plan in ledger.plans]):

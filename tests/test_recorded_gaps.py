@@ -89,11 +89,11 @@ def test_objective_measures_are_recorded(tmp_path):
     while batch := campaign.ask():
         campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
     again = Campaign.open(tmp_path / "c.db")
-    [(_, known)] = again.engine.read().recorded.items()
-    assert [name for name, _ in known.objective] == ["recall", "precision"]
+    [(_, record)] = again.engine.read().records.items()
+    assert [name for name, _ in record.objective] == ["recall", "precision"]
     fitted = campaign.intervals(0)
     assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
-    again.engine.ledger.recorded[0] = replace(known, objective=())  # as campaigns of earlier versions have it
+    again.engine.ledger.records[0] = replace(record, objective=())  # as campaigns of earlier versions have it
     assert again.first_measures() == {name: fitted[name] for name in ("recall", "precision")}
 
 
@@ -116,7 +116,7 @@ def test_rounds_chosen_ahead_equal_refitting_every_round(tmp_path):
         held[name] = campaign.ask(None, name).ids
     ledger = campaign.engine.read()
     assert ledger.bases == [0, 0, 1]
-    assert sorted(ledger.recorded) == [0, 1]
+    assert sorted(ledger.records) == [0, 1]
     forgotten = Replay(campaign.problem, method, 0, label_budget=30)
     forgotten.follow([replace(p, near=None, near_gaps=None) for p in ledger.plans], ledger.labels, ledger.bases)
     every = range(forgotten.closed + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -80,17 +80,17 @@ class Campaign(Labelling[SqlTransaction]):
     def create(
         cls,
         where: str | Path,
-        logged: Any,
-        pool: Any,
+        logged: object,
+        pool: object,
         *,
         label: str,
-        propensity: Any = None,
+        propensity: object = None,
         id: str | None = None,
         label_budget: int | None = None,
         features: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
-        positive: Any = None,
+        positive: object = None,
         cost: str | None = None,
         propensity_floor: float | None = None,
         kept_only_labelled: bool = False,
@@ -102,7 +102,7 @@ class Campaign(Labelling[SqlTransaction]):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
-        objective: Any = "error",
+        objective: str | Mapping[Any, float | str] = "error",
         sep: str | None = None,
         decimal: Literal[".", ","] | None = None,
         encoding: str | None = None,
@@ -205,7 +205,7 @@ class Campaign(Labelling[SqlTransaction]):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
-        objective: Any = "error",
+        objective: str | Mapping[Any, float | str] = "error",
     ) -> Self:
         """Make a campaign from arrays.
 
@@ -250,7 +250,7 @@ class Campaign(Labelling[SqlTransaction]):
         cls,
         where: str | Path,
         problem: Problem,
-        rows: Any,
+        rows: pa.Table | None,
         settings: dict[str, Any],
         progress: Progress,
         executor: ExecutorLike = None,
@@ -365,7 +365,7 @@ class Campaign(Labelling[SqlTransaction]):
         label_budget: int | None = None,
         actor: str = ANYONE,
         *,
-        pool: Any = None,
+        pool: object = None,
         propensity: str | float | None = None,
     ) -> None:
         """Raise the label budget, or add rows to the pool, or both.

@@ -78,7 +78,7 @@ class Labeller(anywidget.AnyWidget):
         annotator: str = ANYONE,
         *,
         title: str = "",
-        rows: Any = None,
+        rows: object = None,
         pixels: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Labeller(anywidget.AnyWidget):
         self.progress = {"labels": status.labels, "label_budget": status.label_budget, "round": status.round}
 
 
-def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) -> PoolView:
+def _rows_of(source: Session | Campaign, rows: object, settings: dict[str, Any]) -> PoolView:
     """Return the pool as people see it."""
     if rows is None and isinstance(source, Campaign):
         with source.engine.reading() as transaction:
@@ -179,7 +179,7 @@ def _rows_of(source: Session | Campaign, rows: Any, settings: dict[str, Any]) ->
     return PoolView(_raw_rows(source, rows), settings)
 
 
-def _raw_rows(source: Session | Campaign, rows: Any) -> Any:
+def _raw_rows(source: Session | Campaign, rows: object) -> Any:
     """Return the pool as people see it, as an Arrow table."""
     import pyarrow as pa
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -93,7 +93,7 @@ class Session(Labelling[MemoryJournal]):
         looks: Looks = "planned",
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
-        objective: Any = "error",
+        objective: str | Mapping[Any, float | str] = "error",
         executor: ExecutorLike = None,
     ) -> None:
         method = AutoVC() if method is None else check_method(method)
@@ -183,7 +183,7 @@ def run(
     looks: Looks = "planned",
     tolerance: float | None = TOLERANCE,
     width: float | None = None,
-    objective: Any = "error",
+    objective: str | Mapping[Any, float | str] = "error",
     executor: ExecutorLike = None,
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.

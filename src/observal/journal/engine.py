@@ -159,8 +159,8 @@ class Engine(Generic[T]):
         while True:
             with self.reading() as reading:
                 ledger = self.ledger
-                if ledger.recorded_stop or (ledger.open_rows and not self.may_plan_ahead(annotator)):
-                    return not ledger.recorded_stop
+                if ledger.stop_reason or (ledger.open_rows and not self.may_plan_ahead(annotator)):
+                    return not ledger.stop_reason
                 inputs = self._plan_inputs()
                 kind, payload = self.next_event(reading)
                 if ledger.open_rows and kind != "round":
@@ -215,7 +215,7 @@ class Engine(Generic[T]):
         ids = transaction.pool_ids(plan.asked).tolist()
         payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
         payload |= {"base": closed} if ahead else {}
-        if transaction.durable and closed not in ledger.recorded and (record := self.replay(transaction).record()):
+        if transaction.durable and closed not in ledger.records and (record := self.replay(transaction).record()):
             payload["recorded"] = record
         return "round", payload if to_gain is None else {**payload, "to_gain": to_gain}
 
@@ -254,7 +254,7 @@ class Engine(Generic[T]):
             if kind == "round":
                 self.append(transaction, OBSERVAL, kind, payload)
         # A plan may ask about no row at all; then the next one is made.
-        while not ledger.open_rows and not ledger.recorded_stop:
+        while not ledger.open_rows and not ledger.stop_reason:
             self.append(transaction, OBSERVAL, *self.next_event(transaction))
         self.hand_out(transaction, annotator, n)
         return self.describe_rows(ledger.held_by(annotator)[:n], annotator)
@@ -438,7 +438,7 @@ class Engine(Generic[T]):
 
     def _records(self, replay: Replay) -> list[Recorded | None]:
         """Return what is on record of each closed round; of the last one nothing is, and nothing is needed."""
-        return [*(self.ledger.recorded.get(k) for k in range(replay.closed)), None]
+        return [*(self.ledger.records.get(k) for k in range(replay.closed)), None]
 
     def _decisions(self, transaction: T, plans: list[Plan]) -> tuple[Table, list[int | None]]:
         """Return every decision of some rounds, and the class code of each row; None if it has no label."""

@@ -67,25 +67,24 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
             details["base"] = payload["base"]
         return text, details
     if event.kind == "extended":
-        said = []
+        parts = []
         if "label_budget" in payload:
-            said.append(f"the label budget is now {payload['label_budget']}")
+            parts.append(f"the label budget is now {payload['label_budget']}")
         if "pool_rows" in payload:
-            said.append(f"the pool now has {payload['pool_rows']} rows, {payload['added']} of them new")
-        return "; ".join(said), {k: v for k, v in payload.items() if k in ("label_budget", "pool_rows", "added")}
+            parts.append(f"the pool now has {payload['pool_rows']} rows, {payload['added']} of them new")
+        return "; ".join(parts), {k: v for k, v in payload.items() if k in ("label_budget", "pool_rows", "added")}
     if event.kind == "finished":
         return payload["reason"], dict(payload)
     if event.kind in ("asked", "released"):
         ids = [ledger.ids[p] for p in payload["rows"]]
         if event.kind == "asked":
-            return f"{_rows(ids)} handed out: {_some(ids)}", {"ids": ids}
+            return f"{count(len(ids), 'row')} handed out: {_list_some(ids)}", {"ids": ids}
         holder = payload["annotator"]
-        return f"{_rows(ids)} taken back from {holder}: {_some(ids)}", {"annotator": holder, "ids": ids}
+        return f"{count(len(ids), 'row')} taken back from {holder}: {_list_some(ids)}", {
+            "annotator": holder,
+            "ids": ids,
+        }
     return _describe_answers(event, ledger)
-
-
-def _rows(ids: list[Any]) -> str:
-    return f"{len(ids)} row{'s' * (len(ids) != 1)}"
 
 
 def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
@@ -98,20 +97,22 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
         return "skipped" if code is None else str(classes[code])
 
     if event.kind == "undone":
-        taken = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
-        said = [f"{id_}: {word(code)} taken back" for id_, code in taken]
-        return _some(said), {"answers": [{"id": id_, "was": label(code)} for id_, code in taken]}
+        undone = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
+        parts = [f"{id_}: {word(code)} taken back" for id_, code in undone]
+        return _list_some(parts), {"answers": [{"id": id_, "was": label(code)} for id_, code in undone]}
     if event.kind in ("corrected", "decided"):
         rows = [(ledger.ids[p], old, new) for p, old, new in event.payload["answers"]]
-        said = [f"{id_}: {word(old)} → {word(new)}" for id_, old, new in rows]
-        return _some(said), {"answers": [{"id": i, "was": label(old), "label": label(new)} for i, old, new in rows]}
+        parts = [f"{id_}: {word(old)} → {word(new)}" for id_, old, new in rows]
+        return _list_some(parts), {
+            "answers": [{"id": i, "was": label(old), "label": label(new)} for i, old, new in rows]
+        }
     answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
     counts = Counter(word(code) for _, code in answers)
-    late = ", after somebody else's" if event.kind == "late" else ""
+    late = ", after another annotator's" if event.kind == "late" else ""
     text = f"{count(len(answers), 'answer')}{late}: " + ", ".join(f"{n} {what}" for what, n in counts.items())
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 
-def _some(items: list[Any], most: int = 5) -> str:
-    shown = ", ".join(str(item) for item in items[:most])
-    return shown + (f", and {len(items) - most} more" if len(items) > most else "")
+def _list_some(items: list[Any], most: int = 5) -> str:
+    first = ", ".join(str(item) for item in items[:most])
+    return first + (f", and {len(items) - most} more" if len(items) > most else "")

@@ -36,15 +36,15 @@ class Ledger:
         Pool position → class code, or None for a skipped row; only rows that are no longer open.
     holders : dict
         Pool position → the annotators who hold the row and have not answered.
-    given : dict
-        Pool position → everybody who was ever given the row.
+    recipients : dict
+        Pool position → all annotators who were ever given the row.
     round_of : dict
         Pool position → the number of the round that asked about it.
     times : dict
         Pool position → annotator → when their answer was told.
-    told : list of str
-        When each answer was told, in order.
-    decided : dict
+    answer_times : list of str
+        When each answer was given, in order.
+    decisions : dict
         Pool position → the class code that an owner decided, whatever others answered.
 
     Examples
@@ -72,18 +72,18 @@ class Ledger:
         self.responses: dict[int, dict[str, int | None]] = {}
         self.labels: dict[int, int | None] = {}
         self.holders: dict[int, list[str]] = {}
-        self.given: dict[int, set[str]] = {}
+        self.recipients: dict[int, set[str]] = {}
         self.round_of: dict[int, int] = {}
         self.times: dict[int, dict[str, str]] = {}
-        self.told: list[str] = []
-        self.decided: dict[int, int | None] = {}
+        self.answer_times: list[str] = []
+        self.decisions: dict[int, int | None] = {}
         self.bought = 0  # rows that have a label
         self.corrections = 0
-        self.recorded_stop = ""
+        self.stop_reason = ""
         self.to_gain: float | None = None  # when the last round was opened
-        self.recorded: dict[
+        self.records: dict[
             int, Recorded
-        ] = {}  # what was known after a closed round; empty once such labels were changed
+        ] = {}  # of closed rounds, when the next one was planned; empty once a label changed
         # Kept along the way, so that no verb goes through all rows: dictionaries as sets that keep their order.
         self._open: dict[int, None] = {}  # rows of the open rounds
         self._reopened: dict[int, None] = {}  # rows whose answer was undone, in the order of undoing
@@ -101,8 +101,8 @@ class Ledger:
     def stopped(self) -> str:
         """Why nothing is left to ask: the method's reason or a spent budget; empty if there may be more to ask."""
         budget = self.settings["label_budget"]
-        if self.recorded_stop or self.open_rows or budget is None or self.bought < budget:
-            return self.recorded_stop
+        if self.stop_reason or self.open_rows or budget is None or self.bought < budget:
+            return self.stop_reason
         return f"the label budget of {budget} is spent"
 
     @property
@@ -127,15 +127,15 @@ class Ledger:
         return None if budget is None else max(0, budget - self.bought - len(self.open_rows))
 
     def waits_for_others(self, annotator: str) -> bool:
-        """Return whether all that an annotator can do is to wait for rows that somebody else holds."""
+        """Return whether all that an annotator can do is to wait for rows that another annotator holds."""
         if self.held_by(annotator) or self.free_for(annotator, 1):
             return False
         return any(self.holders.get(row) for row in self.open_rows)
 
     def held_by(self, annotator: str) -> list[int]:
         """Return the open rows that an annotator holds and has not answered."""
-        held = self._held.get(annotator, {})
-        return [p for p in reversed(self._reopened) if p in held] + [p for p in held if p in self._open]
+        rows = self._held.get(annotator, {})
+        return [p for p in reversed(self._reopened) if p in rows] + [p for p in rows if p in self._open]
 
     def free_for(self, annotator: str, most: int | None = None) -> list[int]:
         """Return the open rows, at most so many, that can be handed to an annotator now."""
@@ -159,23 +159,23 @@ class Ledger:
         if annotator in responses or annotator in holders:
             return False
         # If everyone who was asked has answered and there is a tie, one more person decides.
-        wanted = self.overlap if len(responses) < self.overlap else len(responses) + 1
-        return len(responses) + len(holders) < wanted
+        needed = self.overlap if len(responses) < self.overlap else len(responses) + 1
+        return len(responses) + len(holders) < needed
 
-    def find(self, id_: Any) -> int | None:
+    def find(self, id_: object) -> int | None:
         """Return the pool position of a row that was asked for, by its id or its text.
 
         17.0 is found as 17, because spreadsheets may write whole numbers that way.
         """
         text = str(id_)
         forms = (id_, text, text.strip(), text.strip().removesuffix(".0"))
-        found = (find_key(self._position_of, form) for form in forms)
-        return next((position for position in found if position is not None), None)
+        positions = (find_key(self._position_of, form) for form in forms)
+        return next((position for position in positions if position is not None), None)
 
     def response(self, position: int, annotator: str) -> tuple[bool, int | None]:
         """Return whether a new answer would replace an earlier one, and the earlier one.
 
-        With an overlap of 1 a row has a single answer, whoever gives it. Otherwise each annotator has their own.
+        With an overlap of 1 a row has a single answer, and any annotator may replace it. Otherwise each annotator has their own.
         """
         responses = self.responses.get(position, {})
         if self.overlap == 1:
@@ -213,8 +213,8 @@ class Ledger:
             raise ValueError(f"its rows were not chosen by the model of round {base}")
         if base > self.base:
             self.to_gain = event.payload.get("to_gain")
-        if (known := event.payload.get("recorded")) is not None:
-            self.recorded[base] = known
+        if (record := event.payload.get("recorded")) is not None:
+            self.records[base] = record
         self.plans.append(plan)
         self.bases.append(base)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
@@ -228,10 +228,10 @@ class Ledger:
 
     def _on_extended(self, event: Event) -> None:
         self.settings = extended(self.settings, event.payload)
-        self.recorded_stop = ""
+        self.stop_reason = ""
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)
-            self.recorded.clear()  # it was about the pool without the new rows
+            self.records.clear()  # it was about the pool without the new rows
             near = event.payload.get("near", [None] * len(self.plans))
             first = self.settings["log_rows"]
             self.plans = [
@@ -240,7 +240,7 @@ class Ledger:
             ]
 
     def _on_finished(self, event: Event) -> None:
-        self.recorded_stop = event.payload["reason"]
+        self.stop_reason = event.payload["reason"]
 
     def _on_asked(self, event: Event) -> None:
         for position in event.payload["rows"]:
@@ -248,7 +248,7 @@ class Ledger:
 
     def _hand(self, position: int, annotator: str) -> None:
         self.holders.setdefault(position, []).append(annotator)
-        self.given.setdefault(position, set()).add(annotator)
+        self.recipients.setdefault(position, set()).add(annotator)
         self._held.setdefault(annotator, {})[position] = None
 
     def _take_back(self, position: int, annotator: str) -> None:
@@ -275,12 +275,12 @@ class Ledger:
     def _on_decided(self, event: Event) -> None:
         for position, _, code in event.payload["answers"]:
             self._asked_before(position)
-            self.decided[position] = code
+            self.decisions[position] = code
             for trail in self._trail.values():
                 trail.pop(position, None)
             self._settle(position)
             self.corrections += 1
-            self.recorded_stop = ""
+            self.stop_reason = ""
 
     def _on_undone(self, event: Event) -> None:
         for position, _ in event.payload["answers"]:
@@ -295,7 +295,7 @@ class Ledger:
                 self._reopened[position] = None
                 self._hand(position, event.actor)
             self.corrections += 1
-            self.recorded_stop = ""
+            self.stop_reason = ""
 
     def _asked_before(self, position: int) -> None:
         if position not in self.ids:
@@ -307,7 +307,7 @@ class Ledger:
         annotator = event.actor
         self.responses.setdefault(position, {})[annotator] = code
         self.times.setdefault(position, {})[annotator] = event.time
-        self.told.append(event.time)
+        self.answer_times.append(event.time)
         trail = self._trail.setdefault(annotator, {})
         trail.pop(position, None)
         trail[position] = None
@@ -316,18 +316,18 @@ class Ledger:
 
     def _respond(self, position: int, event: Event, code: int | None) -> None:
         if self.overlap == 1 and event.actor not in self.responses.get(position, {}):
-            for other in self.responses.pop(position, {}):  # a row has a single answer, whoever gives it
-                self._trail[other].pop(position, None)
-                del self.times[position][other]
+            for previous in self.responses.pop(position, {}):  # a row has a single answer, which is replaced
+                self._trail[previous].pop(position, None)
+                del self.times[position][previous]
         self._note(position, event, code)
-        self.recorded_stop = ""  # after another answer there may be more to ask
+        self.stop_reason = ""  # after another answer there may be more to ask
         self._settle(position)
 
     def _settle(self, position: int) -> None:
         """Give a row the label that its answers add up to; a tie leaves it unchanged: open, or with its earlier label."""
         responses = self.responses.get(position, {})
-        if position in self.decided:
-            code = self.decided[position]
+        if position in self.decisions:
+            code = self.decisions[position]
         elif len(responses) < self.overlap:
             return
         elif self.overlap == 1:
@@ -347,4 +347,4 @@ class Ledger:
     def _forget_records(self, position: int) -> None:
         """Drop what was recorded with rounds, if a label that they knew has changed."""
         if self.round_of.get(position, 0) <= self.base:
-            self.recorded.clear()
+            self.records.clear()

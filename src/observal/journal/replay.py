@@ -31,12 +31,12 @@ JUDGED_ROWS = 4000
 """Rows of the population on which classifiers of two rounds are compared."""
 
 
-class Later(Mapping[str, Interval]):
+class LazyIntervals(Mapping[str, Interval]):
     """Intervals that are computed when they are first looked at: they can take many fits, and not every caller reads them.
 
     Examples
     --------
-    >>> intervals = Later(lambda: {"error": Interval(0.1, 0.0, 0.3, 0.95, "a guess")})
+    >>> intervals = LazyIntervals(lambda: {"error": Interval(0.1, 0.0, 0.3, 0.95, "a guess")})
     >>> list(intervals), intervals["error"].high
     (['error'], 0.3)
     """
@@ -45,23 +45,23 @@ class Later(Mapping[str, Interval]):
         self._compute = compute
 
     @cached_property
-    def _found(self) -> dict[str, Interval]:
+    def _values(self) -> dict[str, Interval]:
         return self._compute()
 
     def __getitem__(self, name: str) -> Interval:
-        return self._found[name]
+        return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._values)
 
     def __repr__(self) -> str:
-        return repr(self._found)
+        return repr(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self._found,)  # a copy, or what another process gets, is plain
+        return dict, (self._values,)  # a copy, or what another process gets, is plain
 
 
 class Replay:
@@ -108,7 +108,7 @@ class Replay:
         self.states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
         self._described: dict[int, Round] = {}
-        self._intervals: dict[int, Later] = {}
+        self._intervals: dict[int, LazyIntervals] = {}
         self._chances: dict[int, Floats] = {}
 
     @property
@@ -146,8 +146,8 @@ class Replay:
         """Keep what is known up to a round: an answer of the next one was changed or undone."""
         del self.states[k + 1 :], self._answers[k:]
         self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
-        self._intervals = {number: found for number, found in self._intervals.items() if number <= k}
-        self._chances = {number: found for number, found in self._chances.items() if number <= k}
+        self._intervals = {number: lazy for number, lazy in self._intervals.items() if number <= k}
+        self._chances = {number: chances for number, chances in self._chances.items() if number <= k}
 
     def _close(self, plan: Plan, codes: Codes, base: int) -> None:
         answers = Answers(
@@ -193,11 +193,11 @@ class Replay:
         """Return the earlier round whose classifier a run that ends at a closed round returns; None if it returns its own."""
         return self._method.returned_round(self.problem, self.states[k])
 
-    def intervals(self, k: int) -> Later:
+    def intervals(self, k: int) -> LazyIntervals:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:
             state = self.states[k]
-            self._intervals[k] = Later(lambda: self.stretched(k, self._method.intervals(self.problem, state)))
+            self._intervals[k] = LazyIntervals(lambda: self.stretched(k, self._method.intervals(self.problem, state)))
         return self._intervals[k]
 
     def record(self) -> Recorded | None:
@@ -207,36 +207,36 @@ class Replay:
         state, round_ = self.states[-1], self.round(self.closed)
         if any(plan.near is None for plan in state.plans()):
             return None
-        found = self._method.intervals(self.problem, state)
-        names = (name for name in judged_by(self.problem.objective) if name != "error" and name in found)
+        intervals = self._method.intervals(self.problem, state)
+        names = (name for name in judged_by(self.problem.objective) if name != "error" and name in intervals)
         return Recorded(
             float(round_.clip),
             float(round_.disagreement),
             tuple(round_.details.items()),
-            found["error"],
-            tuple((name, found[name]) for name in names),
+            intervals["error"],
+            tuple((name, intervals[name]) for name in names),
         )
 
-    def recorded_round(self, k: int, known: Recorded) -> Round:
+    def recorded_round(self, k: int, record: Recorded) -> Round:
         """Return a closed round from what was recorded of it, without a classifier: nothing is fitted."""
-        found: Round = self.states[k].as_round(
-            estimator=None, clip=known.clip, disagreement=known.disagreement, **dict(known.details)
+        round_: Round = self.states[k].as_round(
+            estimator=None, clip=record.clip, disagreement=record.disagreement, **dict(record.details)
         )
-        return found
+        return round_
 
-    def stretched(self, k: int, found: dict[str, Interval]) -> dict[str, Interval]:
+    def stretched(self, k: int, intervals: dict[str, Interval]) -> dict[str, Interval]:
         """Return intervals that hold at all rounds that people may have looked at."""
         looks = self.goals.looks
         planned = None if self.label_budget is None else self._labels_at_end
         factor = stretch(looks, [self._labels(j) for j in range(k + 1)], planned)
         if factor == 1.0:
-            return found
+            return intervals
         until = (
             "all rounds up to the budget" if looks == "planned" and planned else "all rounds, however many there are,"
         )
         return {
             name: interval if name in COMPARED.values() else interval.stretched(factor, f"for {until} together")
-            for name, interval in found.items()
+            for name, interval in intervals.items()
         }
 
     def _labels(self, k: int) -> int:
@@ -280,8 +280,8 @@ class Replay:
     def _sample(self) -> Any:
         first, end = self.problem.counted
         if end - first > JUDGED_ROWS:
-            drawn = np.random.default_rng(0).choice(end - first, JUDGED_ROWS, replace=False)
-            return self.problem.select(first + np.sort(drawn)).for_estimator()
+            sample = np.random.default_rng(0).choice(end - first, JUDGED_ROWS, replace=False)
+            return self.problem.select(first + np.sort(sample)).for_estimator()
         return self.problem.select(np.arange(first, end)).for_estimator()
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:

@@ -109,8 +109,8 @@ class Status:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON, where the rows of the log are ``log_rows``."""
-        found = {"log_rows" if name == "n_logged" else name: value for name, value in asdict(self).items()}
-        return {**found, "held": dict(self.held), "answers": dict(self.answers)}
+        values = {"log_rows" if name == "n_logged" else name: value for name, value in asdict(self).items()}
+        return {**values, "held": dict(self.held), "answers": dict(self.answers)}
 
     def lines(self) -> list[tuple[str, str]]:
         """Return pairs of a name and a text, for people."""
@@ -125,9 +125,9 @@ class Status:
             lines.append(("skipped", f"{self.skipped} rows"))
         if self.corrections:
             lines.append(("corrected", f"{self.corrections} answers"))
-        done = self.round_rows - self.open_rows
+        n_answered = self.round_rows - self.open_rows
         rounds = str(self.round) if self.open_rounds < 2 else f"{self.round - self.open_rounds + 1} to {self.round}"
-        lines.append(("round", f"{rounds}: {done} of {self.round_rows} rows done" if self.round else "none yet"))
+        lines.append(("round", f"{rounds}: {n_answered} of {self.round_rows} rows done" if self.round else "none yet"))
         if self.held:
             lines.append(("held", ", ".join(f"{name} {n}" for name, n in self.held.items())))
         if self.answers:
@@ -146,8 +146,8 @@ class Status:
         return lines + [("note", note) for note in self.notes]
 
     def _classes(self) -> str:
-        named = ", ".join(str(value) for value in self.classes)
-        return f"{named}; {self.classes[-1]} is the positive class" if len(self.classes) == 2 else named
+        names = ", ".join(str(value) for value in self.classes)
+        return f"{names}; {self.classes[-1]} is the positive class" if len(self.classes) == 2 else names
 
 
 def round_rows(ledger: Ledger) -> int:
@@ -191,10 +191,11 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
     if ledger.stopped:
         return f"Nothing is left to ask: {ledger.stopped}."
     rows = len(ledger.open_rows)
-    said = (
-        f"There is no row for {annotator} now: of the {count(rows, 'open row')}, {_holders(ledger, ledger.open_rows)}."
-    )
-    return said if ledger.to_buy != 0 else f"{said} They use up the label budget; raise it with observal extend."
+    holders = _describe_holders(ledger, ledger.open_rows)
+    sentence = f"There is no row for {annotator} now: of the {count(rows, 'open row')}, {holders}."
+    if ledger.to_buy == 0:
+        sentence += " They use up the label budget; raise it with observal extend."
+    return sentence
 
 
 def why_ahead(ledger: Ledger, round_: int) -> str:
@@ -205,16 +206,16 @@ def why_ahead(ledger: Ledger, round_: int) -> str:
         return ""
     return (
         f"These rows were chosen ahead by the model of round {base}, because earlier rows are still open: "
-        f"{_holders(ledger, before)}."
+        f"{_describe_holders(ledger, before)}."
     )
 
 
-def _holders(ledger: Ledger, rows: Sequence[int]) -> str:
-    held = Counter(name for row in rows for name in ledger.holders.get(row, ()))
-    said = [f"{name} holds {n}" for name, n in sorted(held.items())]
+def _describe_holders(ledger: Ledger, rows: Sequence[int]) -> str:
+    counts = Counter(name for row in rows for name in ledger.holders.get(row, ()))
+    parts = [f"{name} holds {n}" for name, n in sorted(counts.items())]
     if waiting := sum(not ledger.holders.get(row) for row in rows):
-        said.append(f"{waiting} wait for another annotator")
-    return ", ".join(said)
+        parts.append(f"{waiting} wait for another annotator")
+    return ", ".join(parts)
 
 
 def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -> Agreement | None:
@@ -248,8 +249,8 @@ def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -
     names = sorted({name for row in answered for name in row})
     if len(names) == 2:
         codes = np.array([[row[name] for name in names] for row in answered])
-        one, other = (np.bincount(codes[:, k], minlength=n_classes) / len(codes) for k in (0, 1))
-        chance = float(one @ other)
+        p, q = (np.bincount(codes[:, k], minlength=n_classes) / len(codes) for k in (0, 1))
+        chance = float(p @ q)
     else:
         shares = counts.sum(axis=0) / counts.sum()
         chance = float(shares @ shares)

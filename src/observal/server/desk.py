@@ -1,4 +1,4 @@
-"""What the page asks for, over a campaign: each request is one transaction, in which it is also checked who asks.
+"""The requests of the labelling page, over a campaign: each is one transaction, which also checks who sent it.
 
 All of it runs in one thread, so nothing here needs a lock. Fitting happens in another process (:mod:`observal.server.worker`).
 """
@@ -51,7 +51,7 @@ class Desk:
     title : str
         Title of the page.
     lease : float
-        Minutes after which somebody who has left loses the rows they hold.
+        Minutes after which an annotator who has left loses the rows they hold.
     images : Path, optional
         The folder of images, if it is no longer where it was when the campaign was made.
     """
@@ -60,8 +60,8 @@ class Desk:
         self.store = open_store(where, keep=True)
         self.engine = Engine(SqlJournal(self.store))
         self._lease = timedelta(minutes=lease)
-        self._renewed: dict[str, datetime] = {}
-        self._waiting: dict[str, datetime] = {}  # since when somebody waits for others
+        self._renewed: dict[str, datetime] = {}  # when each lease was last renewed
+        self._waiting: dict[str, datetime] = {}  # since when an annotator waits for others
         self._tried = 0  # the journal's last entry when rows were last to be chosen ahead
         self.worker = Worker(where)
         with self.engine.reading() as transaction:
@@ -96,7 +96,7 @@ class Desk:
     ) -> Iterator[tuple[SqlTransaction, Person]]:
         """Yield a transaction and the person whose cookie it is."""
         with self.engine.writing() if write else self.engine.reading() as transaction:
-            me = people.who(transaction.connection, cookie) if cookie else None
+            me = people.find_person(transaction.connection, cookie) if cookie else None
             if me is None:
                 raise Refused(401, "You are not signed in; open the link that you were given, or ask for a new one.")
             if owner and me.role != "owner":
@@ -125,7 +125,7 @@ class Desk:
             return {"name": person.name, "role": person.role, "campaign": about}
 
     def check_owner(self, cookie: str | None) -> None:
-        """Refuse anybody who is not an owner."""
+        """Refuse a person who is not an owner."""
         with self._as(cookie, owner=True):
             pass
 
@@ -136,43 +136,41 @@ class Desk:
         with self._as(cookie, write=True) as (transaction, me):
             ledger = self.engine.ledger
             self._renew(transaction, me.name)
-            holds, free = len(ledger.held_by(me.name)), ledger.free_for(me.name)
-            if len(free) + holds < n and self._release_idle(transaction, me.name):
+            n_held, free = len(ledger.held_by(me.name)), ledger.free_for(me.name)
+            if len(free) + n_held < n and self._release_idle(transaction, me.name):
                 free = ledger.free_for(me.name)
-            fair = ceil((holds + len(free)) / self._sharing(transaction, me.name))
+            # No one gets more than their share, or the others would wait for rows that one person holds.
+            fair = ceil((n_held + len(free)) / self._count_takers(transaction, me.name))
             self.engine.hand_out(transaction, me.name, min(n, fair))
-            held = ledger.held_by(me.name)[:n]
-            choosing = self._to_choose()
+            rows = ledger.held_by(me.name)[:n]
+            choosing = not ledger.open_rows and not ledger.stopped
             if choosing and (not self.worker.fitting or self.worker.failure):
                 self.worker.look()
-            choosing = choosing or self._chooses_ahead(me.name)
-            note = "" if held else self._why_no_rows(me.name, choosing)
+            choosing = choosing or self._choose_ahead(me.name)
+            note = "" if rows else self._why_no_rows(me.name, choosing)
             return {
                 "round": len(ledger.plans),
                 "finished": bool(ledger.stopped),
                 "fitting": choosing,
                 "note": note,
-                "rows": self.rows.describe(self.engine.describe_rows(held, me.name)),
+                "rows": self.rows.describe(self.engine.describe_rows(rows, me.name)),
                 "progress": self._progress(me.name),
             }
 
-    def _sharing(self, transaction: SqlTransaction, name: str) -> int:
-        """Return how many people may want the free rows: this one, and every other annotator. Nobody holds more than their share."""
-        others = people.list_people(transaction.connection)
-        return 1 + sum(one.role == "annotator" and one.revoked is None and one.name != name for one in others)
+    def _count_takers(self, transaction: SqlTransaction, name: str) -> int:
+        """Return how many people may want the free rows: this one, and every other annotator."""
+        team = people.list_people(transaction.connection)
+        return 1 + sum(person.role == "annotator" and person.revoked is None and person.name != name for person in team)
 
     def _renew(self, transaction: SqlTransaction, name: str) -> None:
-        """Renew somebody's lease; not at every answer, because answers come every second."""
+        """Renew a person's lease; not at every answer, because answers come every second."""
         now = people.now()
         if name not in self._renewed or now - self._renewed[name] > self._lease / 20:
-            people.renew(transaction.connection, name, self._lease)
+            people.renew_lease(transaction.connection, name, self._lease)
             self._renewed[name] = now
 
-    def _to_choose(self) -> bool:
-        return not self.engine.ledger.open_rows and not self.engine.ledger.stopped
-
-    def _chooses_ahead(self, name: str) -> bool:
-        """Have rows chosen ahead for somebody who has waited for others, and return whether that is going on.
+    def _choose_ahead(self, name: str) -> bool:
+        """Have rows chosen ahead for an annotator who has waited for others, and return whether that is going on.
 
         If nothing has happened since it was tried, there are none to choose.
         """
@@ -197,7 +195,10 @@ class Desk:
 
     def _release_idle(self, transaction: SqlTransaction, but: str) -> bool:
         """Take back the rows of people whose lease has run out; return whether there were any."""
-        return sum(self.engine.release(transaction, name) for name in people.ran_out(transaction.connection, but)) > 0
+        return (
+            sum(self.engine.release(transaction, name) for name in people.expired_leases(transaction.connection, but))
+            > 0
+        )
 
     def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> bodies.Told:
         """Store a person's answers; None skips a row."""
@@ -205,12 +206,12 @@ class Desk:
         def work(transaction: SqlTransaction, me: Person) -> bodies.Told:
             for id_, _ in answers:
                 position = self.engine.ledger.find(id_)
-                if position is not None and me.name not in self.engine.ledger.given.get(position, ()):
+                if position is not None and me.name not in self.engine.ledger.recipients.get(position, ()):
                     raise Refused(
                         403, f"Row {id_!r} was never given to you and nothing was stored; ask for rows first."
                     )
-            written = [WrittenAnswer(id_, label, f"answer {k}") for k, (id_, label) in enumerate(answers, start=1)]
-            receipt = self.engine.tell_own(transaction, written, me.name)
+            numbered = [WrittenAnswer(id_, label, f"answer {k}") for k, (id_, label) in enumerate(answers, start=1)]
+            receipt = self.engine.tell_own(transaction, numbered, me.name)
             return {
                 "labels": receipt.labels,
                 "skips": receipt.skips,
@@ -229,8 +230,8 @@ class Desk:
             if undone is None:
                 return {"undone": None, "row": None, "progress": self._progress(me.name)}
             position = self.engine.ledger.find(undone.id)
-            held = [p for p in self.engine.ledger.held_by(me.name) if p == position]
-            rows = self.rows.describe(self.engine.describe_rows(held, me.name))
+            positions = [p for p in self.engine.ledger.held_by(me.name) if p == position]
+            rows = self.rows.describe(self.engine.describe_rows(positions, me.name))
             return {
                 "undone": {"id": str(undone.id), "label": None if undone.label is None else str(undone.label)},
                 "row": rows[0] if rows else None,
@@ -258,19 +259,19 @@ class Desk:
     ) -> Reply:
         """Do some work once for each key; the reply is stored in the same transaction, and returned again for the same key."""
         with self._as(cookie, owner, write=True) as (transaction, me):
-            earlier = people.recall(transaction.connection, me.name, key, request)
+            earlier = people.find_reply(transaction.connection, me.name, key, request)
             if earlier is not None:
                 return cast(Reply, earlier)
             before, none_open = self.engine.ledger.closed, not self.engine.ledger.open_rows
             self._renew(transaction, me.name)
             reply = work(transaction, me)
-            people.remember(transaction.connection, me.name, key, request, reply)
+            people.store_reply(transaction.connection, me.name, key, request, reply)
         closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
         if closed or none_open or request[0] != "tell" or reply["corrected"]:
             self.worker.look()  # a round closed, or an answer of a closed one changed
         return reply
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- progress -----------------------------------------------------------------------------------------------
 
     def _progress(self, name: str) -> bodies.Progress:
         ledger = self.engine.ledger
@@ -288,11 +289,11 @@ class Desk:
 
     def _per_hour(self) -> float | None:
         """Return how many answers an hour come in, from those of the last hour."""
-        told, now = self.engine.ledger.told, people.now()
-        recent = len(told) - bisect_left(told, people.stamp(-HOUR))
+        times = self.engine.ledger.answer_times
+        recent = len(times) - bisect_left(times, people.stamp(-HOUR))
         if recent < 2:
             return None
-        since = max((now - datetime.fromisoformat(told[-recent])).total_seconds(), 60.0)
+        since = max((people.now() - datetime.fromisoformat(times[-recent])).total_seconds(), 60.0)
         return round(recent * 3600.0 / since, 1)
 
     def progress(self, cookie: str | None) -> bodies.Status:
@@ -340,11 +341,11 @@ class Desk:
                 rows = sorted(ledger.times, key=lambda p: max(ledger.times[p].values(), default=""), reverse=True)
                 rows = [p for p in rows if ledger.responses.get(p)]
             else:
-                split = (p for p, told in ledger.responses.items() if len(set(told.values()) - {None}) > 1)
-                rows = sorted(split, key=lambda p: p in ledger.decided)
-            return {"rows": [self._reviewed(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
+                split = (p for p, codes in ledger.responses.items() if len(set(codes.values()) - {None}) > 1)
+                rows = sorted(split, key=lambda p: p in ledger.decisions)
+            return {"rows": [self._review_row(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
 
-    def _reviewed(self, position: int) -> bodies.Reviewed:
+    def _review_row(self, position: int) -> bodies.Reviewed:
         ledger = self.engine.ledger
 
         def label(code: int | None) -> str | None:
@@ -354,9 +355,9 @@ class Desk:
             {"annotator": name, "label": label(code), "time": ledger.times[position][name]}
             for name, code in ledger.responses[position].items()
         ]
-        decided = label(ledger.decided.get(position))
+        decision = label(ledger.decisions.get(position))
         fields = self.rows.fields(position)
-        return {"id": str(ledger.ids[position]), "fields": fields, "answers": answers, "decided": decided}
+        return {"id": str(ledger.ids[position]), "fields": fields, "answers": answers, "decided": decision}
 
     def entries(self, cookie: str | None) -> bodies.History:
         """Return the last entries of the journal in words, for an owner."""
@@ -372,8 +373,8 @@ class Desk:
     def image_cell(self, cookie: str | None, position: int, number: int) -> str:
         """Return the text in a cell of images, if this person was given the row."""
         with self._as(cookie) as (_, me):
-            given = me.name in self.engine.ledger.given.get(position, ())
-            if not given and (me.role != "owner" or position not in self.engine.ledger.ids):
+            received = me.name in self.engine.ledger.recipients.get(position, ())
+            if not received and (me.role != "owner" or position not in self.engine.ledger.ids):
                 raise Refused(403, "This row was never given to you; ask for rows first.")
         try:
             cell = self.rows.cell(position, number)

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from observal.campaign import Campaign
@@ -32,7 +33,7 @@ class Worker:
         self._where = where
         self._lock = threading.Lock()
         self._pipe: Connection | None = None
-        self._process: Any = None
+        self._process: SpawnProcess | None = None
         self._looks = self._seen = 0
         self._exports: dict[str, Future[None]] = {}
         self.model_round: int | None = None
@@ -47,7 +48,7 @@ class Worker:
     def look(self, waiting: str | None = None) -> None:
         """Have the other process open a round if none is open, and measure what is closed; this returns at once.
 
-        `waiting` is somebody for whom a round is to be chosen ahead.
+        `waiting` is an annotator for whom a round is to be chosen ahead.
         """
         with self._lock:
             self._looks += 1
@@ -56,20 +57,20 @@ class Worker:
     def export(self, path: str) -> Future[None]:
         """Have the other process write the model to a new file."""
         with self._lock:
-            done = self._exports[path] = Future()
+            future = self._exports[path] = Future()
             self._send(("export", path))
-        return done
+        return future
 
     def stop(self) -> None:
         """End the other process, in the middle of a fit if need be: only whole rounds are stored."""
         with self._lock:
-            pipe, self._pipe = self._pipe, None
-            if pipe is None:
+            pipe, process, self._pipe = self._pipe, self._process, None
+            if pipe is None or process is None:
                 return
             with suppress(OSError):
                 pipe.send(("stop", None))
-        self._process.terminate()
-        self._process.join(10)
+        process.terminate()
+        process.join(10)
         self._listener.join(10)
         pipe.close()
 
@@ -84,7 +85,7 @@ class Worker:
             assert self._pipe is not None
             self._pipe.send(message)
 
-    def _start(self, context: Any, theirs: Connection) -> Any:
+    def _start(self, context: SpawnContext, theirs: Connection) -> SpawnProcess:
         process = context.Process(target=work, args=(self._where, theirs), daemon=True)
         process.start()
         theirs.close()
@@ -104,14 +105,14 @@ class Worker:
                 self.rounds, self.model_round = content, content[-1]["round"]
             else:
                 path, refusal = content
-                done = self._exports.pop(path)
-                done.set_exception(refusal) if refusal else done.set_result(None)
+                future = self._exports.pop(path)
+                future.set_exception(refusal) if refusal else future.set_result(None)
         with self._lock:
             if pipe is self._pipe:
                 self._seen = self._looks
                 self.failure = self.failure or "the process that fits the model ended unexpectedly"
-            for left in self._exports.values():
-                left.set_exception(
+            for future in self._exports.values():
+                future.set_exception(
                     CampaignUnavailable("The model could not be written, because the process ended; try again.")
                 )
             self._exports.clear()
@@ -130,7 +131,7 @@ class _Process:
         self._pipe = pipe
 
     def run(self) -> None:
-        wanted, waiting = 0, None
+        number, waiting = 0, None  # of the latest look that is not done yet
         while True:
             kind, content = self._pipe.recv()
             if kind == "stop":
@@ -138,10 +139,10 @@ class _Process:
             if kind == "export":
                 self._export(content)
             else:
-                wanted, waiting = content[0], content[1] or waiting
+                number, waiting = content[0], content[1] or waiting
             # Several looks are one, and an export comes first, even if rounds are being measured.
-            if wanted and not self._pipe.poll() and self._look(wanted, waiting):
-                wanted, waiting = 0, None
+            if number and not self._pipe.poll() and self._look(number, waiting):
+                number, waiting = 0, None
 
     def _export(self, path: str) -> None:
         refusal = None

@@ -33,7 +33,7 @@ class StoreConnection:
         The chain of digests is checked: an event that was changed, moved or removed raises NotACampaign.
         """
         query = sa.select(journal).where(journal.c.sequence > after).order_by(journal.c.sequence)
-        found = []
+        events = []
         for number, row in enumerate(self.database.execute(query), start=after + 1):
             try:
                 digest = entry_digest(digest, row.sequence, row.time, row.actor, row.kind, row.payload)
@@ -42,10 +42,10 @@ class StoreConnection:
                 payload = None
             if not isinstance(payload, dict):
                 raise self._damaged(f"journal entry {number} was changed or removed")
-            found.append(Event(row.sequence, row.time, row.actor, row.kind, payload, digest))
-        if self._head() != (after + len(found), digest):
-            raise self._damaged(f"the journal's end, after entry {after + len(found)}, was changed or removed")
-        return found
+            events.append(Event(row.sequence, row.time, row.actor, row.kind, payload, digest))
+        if self._head() != (after + len(events), digest):
+            raise self._damaged(f"the journal's end, after entry {after + len(events)}, was changed or removed")
+        return events
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
         """Add an event and return it; it counts once the transaction is committed."""
@@ -89,17 +89,17 @@ class StoreConnection:
 
     @cached_property
     def _digests(self) -> dict[tuple[str, int], str]:
-        found = self.database.execute(sa.select(digest_of_chunk)).all()
-        if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in found):
+        rows = self.database.execute(sa.select(digest_of_chunk)).all()
+        if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in rows):
             raise self._damaged("the digests of its data were changed")
-        return {(row.name, row.chunk): row.digest for row in found}
+        return {(row.name, row.chunk): row.digest for row in rows}
 
     def first_rows(self, name: str) -> list[int]:
         """Return the first row of each chunk of `name`."""
         query = sa.select(data.c.chunk, data.c.first_row).where(data.c.name == name).order_by(data.c.chunk)
-        found = self.database.execute(query).all()
-        firsts = [row.first_row for row in found]
-        if [(name, row.chunk) for row in found] != [key for key in self.chunk_names() if key[0] == name]:
+        rows = self.database.execute(query).all()
+        firsts = [row.first_row for row in rows]
+        if [(name, row.chunk) for row in rows] != [key for key in self.chunk_names() if key[0] == name]:
             raise self._damaged(f"a chunk of its {name} is missing or was added")
         if (
             not all(isinstance(first, int) for first in firsts)
@@ -124,8 +124,8 @@ class StoreConnection:
         """Return the first error that SQLite's own check of the file finds; empty if there is none, and on PostgreSQL."""
         if self.database.dialect.name != "sqlite":
             return ""
-        found = str(self.database.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
-        return "" if found == "ok" else " ".join(found.split())
+        verdict = str(self.database.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
+        return "" if verdict == "ok" else " ".join(verdict.split())
 
     def _damaged(self, what: str) -> NotACampaign:
         return damaged(self._name, what)
