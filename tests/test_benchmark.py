@@ -114,24 +114,23 @@ def test_cells_are_the_generated_and_every_real_set_under_every_policy(folder):
 def test_a_world_is_standardised_split_and_seeded(folder, policy):
     cell = Cell("alpha", policy, real=True)
     world = make_world(cell, 0, 3, 200, folder)
-    simulation = world.simulation
-    assert (len(simulation.logged), len(simulation.pool), len(simulation.y_test)) == (80, 80, 40)
-    both = np.vstack([simulation.logged.X, simulation.pool.X])
+    assert (len(world.logged), len(world.pool), len(world.y_test)) == (80, 80, 40)
+    both = np.vstack([world.logged.X, world.pool.X])
     assert_allclose(both.mean(axis=0), 0.0, atol=1e-9)
     assert_allclose(both.std(axis=0), [1.0, 1.0, 1.0, 0.0], atol=1e-9)
-    revealed = simulation.logged.revealed
-    assert (world.log_labels[revealed] == simulation.logged.y[revealed]).all()
+    revealed = world.logged.revealed
+    assert (world.log_labels[revealed] == world.logged.y[revealed]).all()
     make_world.cache_clear()
     again = make_world(cell, 0, 3, 200, folder)
     assert again.seed == world.seed
-    assert_allclose(again.simulation.logged.X, simulation.logged.X)
+    assert_allclose(again.logged.X, world.logged.X)
     assert make_world(cell, 1, 3, 200, folder).seed != world.seed
 
 
 def test_generated_worlds_have_the_rows_asked_for():
     for cell in GENERATED:
-        simulation = make_world(cell, 0, 0, 500).simulation
-        assert len(simulation.logged) == len(simulation.pool) == 200
+        world = make_world(cell, 0, 0, 500)
+        assert len(world.logged) == len(world.pool) == 200
 
 
 def test_development_tables_take_the_place_of_all_other_cells(tables):
@@ -154,11 +153,10 @@ def test_more_classes_are_halved_for_the_policy_alone(tables):
     assert halves(np.array(["x", "y", "x"])).tolist() == [0, 1, 0]
     for policy in ("certainty", "uncertainty", "scorecard", "blind-spot"):
         world = make_world(Cell("three", policy, True, 3, table=True), 0, 0, 200, tables)
-        simulation = world.simulation
-        assert simulation.logged.classes.tolist() == ["a", "b", "c"]
-        assert (len(simulation.logged), len(simulation.pool), len(simulation.y_test)) == (80, 80, 40)
+        assert world.logged.classes.tolist() == ["a", "b", "c"]
+        assert (len(world.logged), len(world.pool), len(world.y_test)) == (80, 80, 40)
         assert set(world.log_labels) == {"a", "b", "c"}
-        assert_allclose(np.vstack([simulation.logged.X, simulation.pool.X]).mean(axis=0), 0.0, atol=1e-9)
+        assert_allclose(np.vstack([world.logged.X, world.pool.X]).mean(axis=0), 0.0, atol=1e-9)
 
 
 # -- scores
@@ -266,11 +264,11 @@ def test_strength_is_one_where_a_class_has_too_few_labels():
 @pytest.mark.parametrize("family", ["logistic", "forest"])
 def test_all_labels_are_better_than_the_log_on_the_population(family):
     world = make_world(GENERATED[3], 0, 0, 1200)
-    error = all_labels_error(*world, family=family)
-    sim, shown = world.simulation, world.simulation.logged.revealed
+    error = all_labels_error(world, family)
+    shown = world.logged.revealed
     model = RandomForestClassifier(random_state=0) if family == "forest" else LogisticRegression()
-    model.fit(sim.logged.X[shown], sim.logged.codes[shown])
-    log_alone = np.mean(sim.logged.classes[model.predict(sim.X_test)] != sim.y_test)
+    model.fit(world.logged.X[shown], world.logged.codes[shown])
+    log_alone = np.mean(world.logged.classes[model.predict(world.X_test)] != world.y_test)
     assert 0.0 < error < log_alone - 0.05
 
 
@@ -290,9 +288,9 @@ BY_HAND = [
 @pytest.mark.parametrize("name", BY_HAND)
 def test_peers_by_hand_buy_the_budget_from_the_pool_alone(name):
     world = make_world(LINEAR, 0, 0, 200)
-    curve = run_peer(name, world.simulation, 15, 10, world.seed)
+    curve = run_peer(name, world, 15, 10, world.seed)
     assert curve.labels.tolist() == [0, 10, 15]
-    again = run_peer(name, world.simulation, 15, 10, world.seed)
+    again = run_peer(name, world, 15, 10, world.seed)
     assert curve.errors.tolist() == again.errors.tolist()
 
 
@@ -300,27 +298,27 @@ def test_peers_by_hand_buy_the_budget_from_the_pool_alone(name):
 @pytest.mark.parametrize("name", BY_HAND)
 def test_peers_by_hand_take_three_classes(name, tables):
     world = make_world(Cell("three", "scorecard", True, 3, table=True), 0, 0, 240, tables)
-    curve = run_peer(name, world.simulation, 60, 30, world.seed)
+    curve = run_peer(name, world, 60, 30, world.seed)
     assert curve.labels.tolist() == [0, 30, 60]
-    most = max(np.mean(world.simulation.y_test == label) for label in "abc")
+    most = max(np.mean(world.y_test == label) for label in "abc")
     assert curve.errors[-1] < 1.0 - most
 
 
 @pytest.mark.usefixtures("two_strengths")
 @pytest.mark.parametrize("family", ["logistic", "forest", "LightGBM"])
 def test_peers_by_hand_that_bought_everything_agree(family):
-    simulation = make_world(LINEAR, 0, 0, 200).simulation
-    margin, by_lot = (run_peer(f"{rule}/{family}", simulation, 10_000, 80, 7) for rule in ("margin", "random"))
-    assert margin.labels[-1] == by_lot.labels[-1] == len(simulation.pool)
+    world = make_world(LINEAR, 0, 0, 200)
+    margin, by_lot = (run_peer(f"{rule}/{family}", world, 10_000, 80, 7) for rule in ("margin", "random"))
+    assert margin.labels[-1] == by_lot.labels[-1] == len(world.pool)
     assert margin.errors[-1] == by_lot.errors[-1]
 
 
 def test_margin_by_hand_asks_for_the_rows_in_doubt(monkeypatch):
-    simulation = make_world(LINEAR, 0, 0, 200).simulation
-    rows, asked = Rows(simulation), []
+    world = make_world(LINEAR, 0, 0, 200)
+    rows, asked = Rows(world), []
     real = LogisticRegression.fit
     monkeypatch.setattr(LogisticRegression, "fit", lambda self, X, y: asked.append(len(y)) or real(self, X, y))
-    run_peer("margin/logistic", simulation, 10, 10, 0)
+    run_peer("margin/logistic", world, 10, 10, 0)
     n_log = int((~np.isnan(rows.known)).sum())
     assert asked[-1] == n_log + 10
     rng = np.random.default_rng(0)
@@ -336,10 +334,10 @@ def test_margin_by_hand_asks_for_the_rows_in_doubt(monkeypatch):
 @pytest.mark.usefixtures("two_strengths")
 @pytest.mark.parametrize("name", BY_HAND)
 def test_peers_by_hand_live_with_a_log_of_one_class_or_none(name):
-    simulation = make_world(LINEAR, 0, 0, 200).simulation
-    for kept in (simulation.logged.y == 1.0, np.zeros(len(simulation.logged), dtype=bool)):
-        y = np.where(kept, simulation.logged.y, np.nan)
-        bare = replace(simulation, logged=replace(simulation.logged, y=y))
+    world = make_world(LINEAR, 0, 0, 200)
+    for kept in (world.logged.y == 1.0, np.zeros(len(world.logged), dtype=bool)):
+        y = np.where(kept, world.logged.y, np.nan)
+        bare = replace(world, logged=replace(world.logged, y=y))
         assert run_peer(name, bare, 20, 10, 0).labels[-1] == 20
 
 
@@ -348,31 +346,31 @@ def test_peers_by_hand_live_with_a_log_of_one_class_or_none(name):
 @pytest.mark.parametrize("name", ["margin", "DiscriminativeAL", "CoreSet", "random", "margin-trees"])
 def test_activeml_peers_buy_the_budget_from_the_pool_alone(name):
     world = make_world(LINEAR, 0, 0, 200)
-    rows = Rows(world.simulation)
+    rows = Rows(world)
     name = f"scikit-activeml/{name}"
-    curve = run_peer(name, world.simulation, 15, 10, world.seed)
+    curve = run_peer(name, world, 15, 10, world.seed)
     assert curve.labels.tolist() == [0, 10, 15]
-    again = run_peer(name, world.simulation, 15, 10, world.seed)
+    again = run_peer(name, world, 15, 10, world.seed)
     assert curve.errors.tolist() == again.errors.tolist()
-    whole = run_peer(name, world.simulation, 10_000, 60, world.seed)
-    assert whole.labels[-1] == len(world.simulation.pool) == rows.pool.size
+    whole = run_peer(name, world, 10_000, 60, world.seed)
+    assert whole.labels[-1] == len(world.pool) == rows.pool.size
 
 
 @pytest.mark.usefixtures("two_strengths")
 @activeml
 def test_peers_that_bought_everything_agree():
-    simulation = make_world(LINEAR, 0, 0, 200).simulation
+    world = make_world(LINEAR, 0, 0, 200)
     names = ("scikit-activeml/margin", "scikit-activeml/random", "scikit-activeml/CoreSet", "margin/logistic")
-    ends = {name: run_peer(name, simulation, 10_000, 80, 7).errors[-1] for name in names}
+    ends = {name: run_peer(name, world, 10_000, 80, 7).errors[-1] for name in names}
     assert len(set(ends.values())) == 1
 
 
 @pytest.mark.usefixtures("two_strengths")
 @activeml
 def test_peers_live_with_a_log_of_one_class():
-    simulation = make_world(LINEAR, 0, 0, 200).simulation
-    y = np.where(simulation.logged.y == 1.0, 1.0, np.nan)
-    one = replace(simulation, logged=replace(simulation.logged, y=y))
+    world = make_world(LINEAR, 0, 0, 200)
+    y = np.where(world.logged.y == 1.0, 1.0, np.nan)
+    one = replace(world, logged=replace(world.logged, y=y))
     for name in ("margin", "DiscriminativeAL", "CoreSet", "random"):
         assert run_peer(f"scikit-activeml/{name}", one, 20, 10, 0).labels[-1] == 20
 
@@ -381,9 +379,9 @@ def test_peers_live_with_a_log_of_one_class():
 @pytest.mark.parametrize("name", ["VW"])
 def test_vowpal_wabbit_runs_live(name):
     world = make_world(LINEAR, 0, 0, 1000)
-    curve = run_peer(name, world.simulation, 40, 10, world.seed)
+    curve = run_peer(name, world, 40, 10, world.seed)
     assert curve.labels.tolist() == [0, 10, 20, 30, 40]
-    assert curve.errors.tolist() == run_peer(name, world.simulation, 40, 10, world.seed).errors.tolist()
+    assert curve.errors.tolist() == run_peer(name, world, 40, 10, world.seed).errors.tolist()
     assert curve.errors.min() < 0.35  # it learns: half is a coin
 
 
@@ -443,10 +441,9 @@ def test_our_curve_is_that_of_run_with_the_budget():
     method = NewtonVC(ridge=0.01, tempering=0.5)
     found = run_unit(tiny(methods={"ours": method}), LINEAR, 0, "ours")
     world = make_world(LINEAR, 0, 0, 400)
-    sim = world.simulation
-    result = ob.run(sim.logged, sim.pool, sim.oracle, method, label_budget=20, random_state=world.seed)
+    result = ob.run(world.logged, world.pool, world.oracle, method, label_budget=20, random_state=world.seed)
     assert found["labels"] == [round_.labels for round_ in result.rounds] == [0, 10, 20]
-    assert found["errors"] == [1.0 - round_.estimator.score(sim.X_test, sim.y_test) for round_ in result.rounds]
+    assert found["errors"] == [1.0 - round_.estimator.score(world.X_test, world.y_test) for round_ in result.rounds]
 
 
 def test_one_trial_has_no_standard_error():

@@ -315,7 +315,7 @@ def test_simulation_splits_every_row_once():
     shown = world.logged.revealed
     np.testing.assert_array_equal(world.logged.y[shown], DATA.y[world.logged.ids][shown])
     np.testing.assert_array_equal(world.oracle(world.pool.ids), DATA.y[world.pool.ids])
-    assert "Simulation" in repr(world)
+    assert "World" in repr(world)
     other = simulate((DATA.X, DATA.y), Identical(0.5), 0)
     np.testing.assert_array_equal(other.logged.ids, world.logged.ids)
     np.testing.assert_array_equal(other.logged.revealed, world.logged.revealed)

@@ -12,8 +12,7 @@ from observal.methods.newton import earlier_scores, paired_difference
 from observal.report import sections
 from observal.report.content import ReportContent
 from observal_research.ablated_newton import AblatedNewtonVC
-from observal_research.verify.coverage import well_specified
-from observal_research.verify.looking import far_island, make_world
+from observal_research.verify.worlds import far_island, make_world, well_specified
 
 METHOD = ob.NewtonVC(batch=100)
 
@@ -22,7 +21,7 @@ def spent(kind, rows, labels):
     world = make_world(kind, np.random.default_rng(0), rows=rows)
     session = ob.Session(world.logged, world.pool, METHOD, labels, tolerance=None, looks="once")
     while (query := session.ask()) is not None:
-        session.tell(query.ids, world.label(query.ids))
+        session.tell(query.ids, world.oracle(query.ids))
     return world, session
 
 
@@ -34,7 +33,7 @@ def hurt():
 def test_harmful_labels_return_the_log_classifier(hurt):
     world, session = hurt
     plain = Replay(session.problem, AblatedNewtonVC(batch=100, return_earlier=False), 0)
-    plain.follow(session.plans, {int(row): int(world.answers[row]) for plan in session.plans for row in plan.asked})
+    plain.follow(session.plans, {int(row): int(world.oracle([row])[0]) for plan in session.plans for row in plan.asked})
     last = plain.closed
     estimators = session.estimator, plain.estimator(last)
     errors = [1 - one.score(world.X_test, world.y_test) for one in estimators]

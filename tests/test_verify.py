@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from observal.errors import InvalidInput
-from observal_research.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, verify
+from observal_research.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, verify, worlds
 from observal_research.verify.candidates import radius_constants
 from observal_research.verify.claims import Lab, at_least, at_most, mean_tolerance
+from observal_research.verify.distributions import Distribution
 from observal_research.verify.mis import exact_variances
 from observal_research.verify.passive import exact_worse_chosen, excess_of_proof
-from observal_research.verify.worlds import World
 
 LONG = (
     "coverage-",
@@ -162,8 +162,8 @@ def test_radius_constant_solves_the_last_inequality_of_the_proof():
     assert bound < 3 * x
 
 
-def test_world_knows_its_errors():
-    world = World(
+def test_distribution_computes_its_errors():
+    world = Distribution(
         np.array([0.25, 0.75]), np.array([1.0, 0.5]), np.array([1.0, 0.2]), np.array([[1, -1], [-1, 1]], dtype=np.int8)
     )
     assert world.errors.tolist() == pytest.approx([0.15, 0.85])
@@ -181,12 +181,12 @@ def test_full_size():
 @pytest.mark.parametrize("method", [coverage.newton, coverage.committee])
 @pytest.mark.parametrize("kind", [coverage.well_specified, coverage.misspecified, coverage.blind_spot])
 def test_a_campaign_is_measured_against_rows_never_seen(monkeypatch, kind, method):
-    monkeypatch.setattr(coverage, "TEST_ROWS", 2000)
+    monkeypatch.setattr(worlds, "TEST_ROWS", 2000)
     measured_alike(kind, method)
 
 
 def test_a_campaign_of_auto_vc_is_measured(monkeypatch):
-    monkeypatch.setattr(coverage, "TEST_ROWS", 2000)
+    monkeypatch.setattr(worlds, "TEST_ROWS", 2000)
     monkeypatch.setattr(coverage, "LABELS", 60)
     measured_alike(coverage.blind_spot, coverage.auto)
 
@@ -199,7 +199,7 @@ def measured_alike(kind, method):
 
 
 def test_a_campaign_with_a_rare_class_follows_its_objective(monkeypatch):
-    monkeypatch.setattr(coverage, "TEST_ROWS", 4000)
+    monkeypatch.setattr(worlds, "TEST_ROWS", 4000)
     monkeypatch.setattr(coverage, "LABELS", 100)
     truth = {
         objective: coverage.campaign(coverage.rare, coverage.newton(), np.random.default_rng(0), objective)["truth"]
@@ -313,14 +313,14 @@ def test_a_claim_about_stopping_fails_where_too_little_is_saved_or_too_much_is_l
 
 
 def test_worlds_with_broken_assumptions_are_broken():
-    worlds = {
-        what: looking.make_world(looking.open_log, np.random.default_rng(0), broken=what)
+    drawn = {
+        what: worlds.make_world(worlds.open_log, np.random.default_rng(0), violation=what)
         for what in ("", "hidden cause", "stale labels")
     }
-    positive = {what: world.logged.codes[world.logged.revealed].mean() for what, world in worlds.items()}
+    positive = {what: world.logged.codes[world.logged.revealed].mean() for what, world in drawn.items()}
     assert positive["hidden cause"] > positive[""] + 0.05
-    assert worlds["hidden cause"].logged.revealed.mean() == pytest.approx(worlds[""].logged.revealed.mean(), abs=0.05)
-    clean, stale = worlds[""].logged, worlds["stale labels"].logged
+    assert drawn["hidden cause"].logged.revealed.mean() == pytest.approx(drawn[""].logged.revealed.mean(), abs=0.05)
+    clean, stale = drawn[""].logged, drawn["stale labels"].logged
     assert clean.X.tolist() == stale.X.tolist()
     assert clean.codes[clean.revealed].tolist() != stale.codes[stale.revealed].tolist()
 
@@ -334,7 +334,8 @@ def test_worlds_with_broken_assumptions_are_broken():
     ],
 )
 def test_one_campaign_of_a_claim_runs_and_repeats(monkeypatch, simulation):
-    for name, value in (("TEST_ROWS", 2000), ("STOP_ROWS", 400), ("BUDGET", 90), ("LABELS", 100)):
+    monkeypatch.setattr(worlds, "TEST_ROWS", 2000)
+    for name, value in (("STOP_ROWS", 400), ("BUDGET", 90), ("LABELS", 100)):
         monkeypatch.setattr(looking, name, value)
     found, again = (simulation(looking.open_log, rng=np.random.default_rng(0), count=1) for _ in range(2))
     assert all((found[name] == again[name]).all() for name in found)

@@ -21,7 +21,7 @@ from observal.problem.method import Method
 from observal.problem.plan import Answers, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
-from observal_research.datasets import Simulation
+from observal_research.datasets import World
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,11 +223,11 @@ class Course:
 
     Parameters
     ----------
-    world : Simulation
+    world : World
         Log, pool, oracle and test rows.
     """
 
-    world: Simulation
+    world: World
 
     @cached_property
     def problem(self) -> Problem:
@@ -292,7 +292,7 @@ class Course:
     def test_errors(self, estimators: Sequence[Any]) -> Floats:
         """Return the share of test rows that each classifier gets wrong, for linear ones from one matrix product."""
         if not all(isinstance(estimator, LinearClassifier) for estimator in estimators):
-            return np.array([1.0 - estimator.score(self.world.X_test, self.world.y_test) for estimator in estimators])
+            return np.array([self.world.error(estimator) for estimator in estimators])
         coef = np.stack([estimator.coef_[0] for estimator in estimators], axis=1)
         intercept = np.array([estimator.intercept_[0] for estimator in estimators])
         positive: NDArray[Any] = self.world.X_test @ coef + intercept > 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -17,7 +17,7 @@ from observal_research.benchmark.development import count_classes, halves, list_
 from observal_research.datasets import (
     POLICIES,
     Dataset,
-    Simulation,
+    World,
     fit_policy,
     list_npz,
     load_npz,
@@ -119,13 +119,13 @@ def list_cells(
         names = [] if data is None else [name for name in list_npz(data) if name not in exclude]
         real = [Cell(name, policy, True) for name in names for policy in policies]
         cells = [*(GENERATED if generated else ()), *real]
-    kept = tuple(cell for cell in cells if only is None or only in cell.name)
-    if not kept:
+    matches = tuple(cell for cell in cells if only is None or only in cell.name)
+    if not matches:
         raise InvalidInput(
             f"No cell is left: generated={generated}, data={data}, exclude={list(exclude)}, only={only!r} leave none of "
             f"{len(cells)}; ask for less to be left out."
         )
-    return kept
+    return matches
 
 
 @lru_cache(maxsize=32)
@@ -137,12 +137,12 @@ def _draw(cell: Cell, folder: str | Path | None, rows: int, seed: int) -> tuple[
     """Return data of two classes to fit the policy on, and the labels that the world has."""
     if cell.table and folder is not None:
         X, y = load_table(folder, cell.data)
-        chosen = np.arange(len(y))
+        sample = np.arange(len(y))
         if len(y) > rows:
-            chosen = np.sort(np.random.default_rng(seed).choice(len(y), size=rows, replace=False))
-        return Dataset(X[chosen], halves(y)[chosen], cell.data, "A development table."), y[chosen]
-    drawn = _draw_two(cell, folder, rows, seed)
-    return drawn, drawn.y
+            sample = np.sort(np.random.default_rng(seed).choice(len(y), size=rows, replace=False))
+        return Dataset(X[sample], halves(y)[sample], cell.data, "A development table."), y[sample]
+    data_set = _draw_two(cell, folder, rows, seed)
+    return data_set, data_set.y
 
 
 def _draw_two(cell: Cell, folder: str | Path | None, rows: int, seed: int) -> Dataset:
@@ -153,14 +153,6 @@ def _draw_two(cell: Cell, folder: str | Path | None, rows: int, seed: int) -> Da
     return make_blind_spot(
         "expressible" if cell.data == "expressible" else "confidently_wrong", rows, random_state=seed
     )
-
-
-class World(NamedTuple):
-    """What the contestants of one trial are given, what nobody is, and the seed of their runs."""
-
-    simulation: Simulation
-    log_labels: NDArray[Any]
-    seed: int
 
 
 @lru_cache(maxsize=2)
@@ -186,14 +178,13 @@ def make_world(
     """
     sequence = np.random.SeedSequence([random_state, crc32(cell.name.encode()), trial])
     data_seed, policy_seed, split_seed, run_seed = map(int, sequence.generate_state(4))
-    drawn, y = _draw(cell, data, rows, data_seed)
+    data_set, y = _draw(cell, data, rows, data_seed)
     options: dict[str, Any] = {"standardise": True} if cell.real and cell.policy in PLANE_POLICIES else {}
-    policy = fit_policy(cell.policy, drawn, policy_seed, **options)
-    simulation = simulate_rows(drawn.X, y, policy, split_seed)
-    return World(standardised(simulation), y[simulation.logged.ids], run_seed)
+    policy = fit_policy(cell.policy, data_set, policy_seed, **options)
+    return replace(standardise(simulate_rows(data_set.X, y, policy, split_seed)), seed=run_seed)
 
 
-def standardised(world: Simulation) -> Simulation:
+def standardise(world: World) -> World:
     """Return the world with features centred and scaled by log and pool together, the same for every contestant."""
     logged, pool = world.logged, world.pool
     centre, spread = moments(dense(Problem(logged, pool).stack().to_matrix()))

@@ -16,7 +16,7 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal_research.benchmark.rows import FOLDS, REFRESH, Rows, boosted_trees, choose_strength, logistic
 from observal_research.curves import Curve
-from observal_research.datasets import Simulation
+from observal_research.datasets import World
 
 VW_PASSES = (1, 3, 10)
 """Passes over the log's labels, of which Vowpal Wabbit's own hold-out chooses."""
@@ -86,7 +86,7 @@ class ActiveML:
     package: str = "skactiveml"
     two_classes: bool = False
 
-    def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
+    def run(self, world: World, label_budget: int, batch: int, seed: int) -> Curve:
         """Buy labels in batches and return the test error after each."""
         from skactiveml.classifier import SklearnClassifier
 
@@ -123,7 +123,7 @@ class VowpalWabbit:
     package: str = "vowpalwabbit"
     two_classes: bool = True
 
-    def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
+    def run(self, world: World, label_budget: int, batch: int, seed: int) -> Curve:
         """Learn the log, take the pool row by row, and return the test error every few labels."""
         del batch  # a stream has none
         rows, rng = Rows(world), np.random.default_rng(seed)

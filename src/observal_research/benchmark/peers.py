@@ -13,14 +13,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from observal.checks import Floats, Ints
 from observal.problem.labels import encode_labels
 from observal_research.benchmark.libraries import LIBRARY_PEERS
 from observal_research.benchmark.rows import REFRESH, Rows, choose_strength, logistic
 from observal_research.curves import Curve
-from observal_research.datasets import Simulation
+from observal_research.datasets import World
 
 
 def _forest(seed: int, strength: float) -> Any:
@@ -76,13 +75,13 @@ FAMILIES = {
 """Model families by name."""
 
 
-def fitted(family: Family, X: Floats, y: Ints, seed: int, strength: float) -> Any:
-    """Return the family's model fitted on the labels; where they show one class or none, a model that says one class."""
+def fit(family: Family, X: Floats, y: Ints, seed: int, strength: float) -> Any:
+    """Return the family's model fitted on the labels; where they show one class or none, a model that always predicts one class."""
     from sklearn.dummy import DummyClassifier
 
     if np.unique(y).size < 2:
-        said = y[:1] if y.size else np.zeros(1, dtype=np.int64)
-        return DummyClassifier(strategy="most_frequent").fit(np.zeros((1, X.shape[1])), said)
+        only_class = y[:1] if y.size else np.zeros(1, dtype=np.int64)
+        return DummyClassifier(strategy="most_frequent").fit(np.zeros((1, X.shape[1])), only_class)
     return family.make(seed % 2**31, strength).fit(X, y)
 
 
@@ -118,7 +117,7 @@ class ByHand:
         """Whether the model is made of trees."""
         return FAMILIES[self.family].trees
 
-    def run(self, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
+    def run(self, world: World, label_budget: int, batch: int, seed: int) -> Curve:
         """Buy labels in batches and return the test error after each."""
         rows, family = Rows(world), FAMILIES[self.family]
         shuffled = np.random.default_rng(seed).permutation(rows.pool)
@@ -128,7 +127,7 @@ class ByHand:
             codes = y[have].astype(np.int64)
             if family.tuned and labels[-1] % REFRESH < batch:
                 strength = choose_strength(rows.X[have], codes, seed)
-            model = fitted(family, rows.X[have], codes, seed, strength)
+            model = fit(family, rows.X[have], codes, seed, strength)
             errors.append(rows.error(model))
             order = rows.pool if self.margin else shuffled
             candidates = order[np.isnan(y[order])]
@@ -137,8 +136,8 @@ class ByHand:
                 return Curve(labels, errors)
             if self.margin:
                 candidates = candidates[np.argsort(margins(model, rows.X[candidates]), kind="stable")]
-            chosen = candidates[:size]
-            y[chosen] = rows.answers[chosen - rows.pool[0]]
+            batch_rows = candidates[:size]
+            y[batch_rows] = rows.answers[batch_rows - rows.pool[0]]
             labels.append(labels[-1] + size)
 
 
@@ -155,7 +154,7 @@ def installed_peers() -> Iterator[str]:
     return (name for name, peer in PEERS.items() if find_spec(peer.package) is not None)
 
 
-def run_peer(name: str, world: Simulation, label_budget: int, batch: int, seed: int) -> Curve:
+def run_peer(name: str, world: World, label_budget: int, batch: int, seed: int) -> Curve:
     """Return the curve of the peer of that name in `PEERS`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # solvers that stop at their last step, folds of one class: theirs to say
@@ -163,24 +162,20 @@ def run_peer(name: str, world: Simulation, label_budget: int, batch: int, seed: 
     return curve
 
 
-def all_labels_error(world: Simulation, log_labels: NDArray[Any], seed: int, family: str = "logistic") -> float:
+def all_labels_error(world: World, family: str = "logistic") -> float:
     """Return the test error of a model family that is given every label of log and pool.
 
     Parameters
     ----------
-    world : Simulation
-        Log, pool and test.
-    log_labels : array
-        All labels of the log, hidden ones included.
-    seed : int
-        Of the folds and the trees.
+    world : World
+        Log, pool and test; its seed is that of the folds and the trees.
     family : str
         A name in `FAMILIES`.
     """
     rows = Rows(world)
-    logged = encode_labels(log_labels, world.logged.classes, "A label of the log")
+    logged = encode_labels(world.log_labels, world.logged.classes, "A label of the log")
     y = np.concatenate([logged, rows.answers])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        strength = choose_strength(rows.X, y, seed) if FAMILIES[family].tuned else 1.0
-        return rows.error(fitted(FAMILIES[family], rows.X, y, seed, strength))
+        strength = choose_strength(rows.X, y, world.seed) if FAMILIES[family].tuned else 1.0
+        return rows.error(fit(FAMILIES[family], rows.X, y, world.seed, strength))

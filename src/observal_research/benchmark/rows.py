@@ -12,7 +12,7 @@ from observal.checks import Floats, Ints
 from observal.learners.folds import sklearn_folds
 from observal.problem.labels import encode_labels
 from observal.problem.problem import Problem
-from observal_research.datasets import Simulation
+from observal_research.datasets import World
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))
 """The grid of scikit-learn's C, the inverse of the ridge."""
@@ -25,7 +25,7 @@ FOLDS = 5
 class Rows:
     """A world as the peers want it: log and pool stacked, the log first; labels 0, 1, and so on."""
 
-    world: Simulation
+    world: World
 
     @cached_property
     def X(self) -> Floats:

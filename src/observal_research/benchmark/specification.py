@@ -15,7 +15,7 @@ from observal.problem.data import Pool
 from observal.problem.method import Method
 from observal.problem.result import Round
 from observal.threads import one_thread
-from observal_research.benchmark.cells import REAL_POLICIES, Cell, World, list_cells, make_world
+from observal_research.benchmark.cells import REAL_POLICIES, Cell, list_cells, make_world
 from observal_research.benchmark.peers import (
     DEFAULT_PEERS,
     FAMILIES,
@@ -26,6 +26,7 @@ from observal_research.benchmark.peers import (
     run_peer,
 )
 from observal_research.curves import Curve, online_sizes
+from observal_research.datasets import World
 
 ALL_LABELS = "all labels/"
 """Before the name of a model family: that family with every label of log and pool."""
@@ -66,10 +67,10 @@ def pick_methods(names: Sequence[str] | None) -> dict[str, Method]:
     """Return the methods of those names, in that order; the default ones where none is named."""
     if names is None:
         return default_methods()
-    known = named_methods()
-    if unknown := [name for name in names if name not in known]:
-        raise InvalidInput(f"There is no method {unknown[0]!r}, the methods are {list(known)}; name one of them.")
-    return {name: known[name] for name in names}
+    methods = named_methods()
+    if unknown := [name for name in names if name not in methods]:
+        raise InvalidInput(f"There is no method {unknown[0]!r}, the methods are {list(methods)}; name one of them.")
+    return {name: methods[name] for name in names}
 
 
 def ablated_methods() -> dict[str, Method]:
@@ -143,13 +144,13 @@ class Specification:
                 "A benchmark needs at least 1 trial, 1 label, batches of 1 and 20 rows, but got "
                 f"trials={self.trials}, label_budget={self.label_budget}, batch={self.batch}, rows={self.rows}."
             )
-        there = tuple(installed_peers())
+        installed = tuple(installed_peers())
         if self.peers is None:
-            object.__setattr__(self, "peers", tuple(name for name in DEFAULT_PEERS if name in there))
+            object.__setattr__(self, "peers", tuple(name for name in DEFAULT_PEERS if name in installed))
         for name in self.peers or ():
             if name not in PEERS:
                 raise InvalidInput(f"There is no peer {name!r}, the peers are {list(PEERS)}; name one of them.")
-            if name not in there:
+            if name not in installed:
                 raise InvalidInput(
                     f"The peer {name!r} needs {PEERS[name].package}, which is not installed; "
                     "pip install 'observal[bench]', or leave it out."
@@ -180,8 +181,8 @@ class Specification:
     @property
     def families(self) -> tuple[str, ...]:
         """The model families whose error with all labels is measured: logistic regression, and those of the peers."""
-        named = {PEERS[name].family for name in self.peers or () if isinstance(PEERS[name], ByHand)}
-        return tuple(name for name in FAMILIES if name == "logistic" or name in named)
+        families = {PEERS[name].family for name in self.peers or () if isinstance(PEERS[name], ByHand)}
+        return tuple(name for name in FAMILIES if name == "logistic" or name in families)
 
     def runs(self, cell: Cell, contestant: str) -> bool:
         """Tell whether the contestant can run in the cell."""
@@ -195,12 +196,12 @@ class Specification:
     @property
     def units(self) -> list[Unit]:
         """All pieces of work, trial by trial, so that an interrupted benchmark has whole trials of every cell."""
-        everyone = (*(ALL_LABELS + family for family in self.families), *self.contestants)
+        contestants = (*(ALL_LABELS + family for family in self.families), *self.contestants)
         return [
             (cell, trial, contestant)
             for trial in range(self.trials)
             for cell in self.cells
-            for contestant in everyone
+            for contestant in contestants
             if self.runs(cell, contestant)
         ]
 
@@ -244,10 +245,10 @@ def run_unit(spec: Specification, cell: Cell, trial: int, contestant: str) -> di
 
 def _curve(spec: Specification, world: World, contestant: str) -> Curve:
     if contestant.startswith(ALL_LABELS):
-        return Curve([0], [all_labels_error(*world, family=contestant.removeprefix(ALL_LABELS))])
+        return Curve([0], [all_labels_error(world, contestant.removeprefix(ALL_LABELS))])
     method = spec.methods.get(contestant)
     if method is None:
-        return run_peer(contestant, world.simulation, spec.label_budget, spec.batch, world.seed)
+        return run_peer(contestant, world, spec.label_budget, spec.batch, world.seed)
     return run_ours(method, world, spec.label_budget)
 
 
@@ -258,14 +259,13 @@ def run_ours(method: Method, world: World, label_budget: int) -> Curve:
     """
     from observal.session import Session
 
-    simulation, pool = world.simulation, world.simulation.pool
+    pool = world.pool
     sizes = (len(pool),) if method.curve_from_one_run else online_sizes(len(pool))
     rounds: list[Round] = []
     for n in sizes:
         rows = Pool(pool.X[:n], pool.propensity[:n], pool.ids[:n])
-        session = Session(simulation.logged, rows, method, label_budget, random_state=world.seed, tolerance=None)
+        session = Session(world.logged, rows, method, label_budget, random_state=world.seed, tolerance=None)
         while (query := session.ask()) is not None:
-            session.tell(query.ids, simulation.oracle(query.ids))
+            session.tell(query.ids, world.oracle(query.ids))
         rounds += session.rounds if n == sizes[0] else session.rounds[-1:]
-    errors = [1.0 - round_.estimator.score(simulation.X_test, simulation.y_test) for round_ in rounds]
-    return Curve([round_.labels for round_ in rounds], errors)
+    return Curve([round_.labels for round_ in rounds], [world.error(round_.estimator) for round_ in rounds])

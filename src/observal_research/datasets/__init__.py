@@ -14,7 +14,7 @@ from observal_research.datasets.policies import (
     Uniform,
     fit_policy,
 )
-from observal_research.datasets.splits import Simulation, TableOracle, simulate
+from observal_research.datasets.splits import TableOracle, World, simulate
 
 __all__ = [
     "POLICIES",
@@ -26,10 +26,10 @@ __all__ = [
     "Policy",
     "Region",
     "Scorecard",
-    "Simulation",
     "TableOracle",
     "Uncertainty",
     "Uniform",
+    "World",
     "fit_policy",
     "list_npz",
     "load_npz",

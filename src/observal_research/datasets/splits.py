@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,18 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
 from observal_research.datasets.dataset import Dataset, RandomState
 from observal_research.datasets.policies import Policy
+
+
+class Classifier(Protocol):
+    """A fitted classifier with scikit-learn's names."""
+
+    def predict(self, X: Any, /) -> NDArray[Any]:
+        """Return a class for each row."""
+        ...
+
+    def score(self, X: Any, y: Any, /) -> float:
+        """Return the share of rows predicted right."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,9 +50,9 @@ class TableOracle:
 
     def __call__(self, ids: ArrayLike) -> NDArray[Any]:
         """Return the labels of the rows named `ids`, in that order."""
-        wanted = np.asarray(ids).ravel().tolist()
+        names = np.asarray(ids).ravel().tolist()
         try:
-            return np.asarray(self.labels[np.array([self.positions[name] for name in wanted], dtype=np.intp)])
+            return np.asarray(self.labels[np.array([self.positions[name] for name in names], dtype=np.intp)])
         except KeyError as error:
             raise UnknownRow(
                 f"The oracle knows {len(self.positions)} rows, but not {error.args[0]!r}; ask about rows of its pool."
@@ -51,30 +63,40 @@ class TableOracle:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Simulation:
-    """A world whose labels are known to the oracle and the test alone.
+class World:
+    """What a method is given, and what only the experiment knows: all labels, and rows to test on.
 
     Parameters
     ----------
     logged, pool : LoggedData, Pool
-        What a method is given. Ids are row numbers of the data set.
+        What a method is given.
     oracle : TableOracle
         The labels of the pool, by id.
+    log_labels : array
+        The labels of the log, hidden ones included.
     X_test, y_test : arrays
         Rows of the whole population, to measure error on.
-    policy : Policy
+    policy : Policy, optional
         What revealed the log's labels.
+    seed : int
+        For the random numbers of the runs in it.
     """
 
     logged: LoggedData
     pool: Pool
     oracle: TableOracle
+    log_labels: NDArray[Any]
     X_test: Any
     y_test: NDArray[Any]
-    policy: Policy
+    policy: Policy | None = None
+    seed: int = 0
+
+    def error(self, estimator: Classifier) -> float:
+        """Return the share of test rows that a classifier gets wrong."""
+        return 1.0 - float(estimator.score(self.X_test, self.y_test))
 
     def __repr__(self) -> str:
-        return f"Simulation({self.logged!r}, {self.pool!r}, {len(self.y_test)} test rows, {self.policy!r})"
+        return f"World({self.logged!r}, {self.pool!r}, {len(self.y_test)} test rows, {self.policy!r})"
 
 
 def simulate(
@@ -84,7 +106,7 @@ def simulate(
     *,
     test_size: float = 0.2,
     log_share: float = 0.5,
-) -> Simulation:
+) -> World:
     """Split data at random into log, pool and test, and reveal the log's labels with the policy's propensities.
 
     Parameters
@@ -123,7 +145,7 @@ def simulate_rows(
     *,
     test_size: float = 0.2,
     log_share: float = 0.5,
-) -> Simulation:
+) -> World:
     """Do what :func:`simulate` does for rows of two classes or more.
 
     Examples
@@ -150,10 +172,11 @@ def simulate_rows(
     propensity = check_propensity(policy(X[log]), n_logged, "The log")
     # random() < 1 always and < 0 never, so that propensities 1 and 0 mean what they say.
     revealed = rng.random(n_logged) < propensity
-    return Simulation(
+    return World(
         logged=LoggedData(X[log], hide(y[log], ~revealed), propensity, ids=log, classes=distinct_labels(y)),
         pool=Pool(X[pool], policy(X[pool]), ids=pool),
         oracle=TableOracle(pool, y[pool]),
+        log_labels=y[log],
         X_test=X[test],
         y_test=y[test],
         policy=policy,

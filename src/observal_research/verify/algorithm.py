@@ -13,12 +13,12 @@ from observal.paper.label_complexity import label_complexity_bracket
 from observal.paper.risk import RiskSums, pair_sums, risk_sums
 from observal.paper.weights import importance, online_mass
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
-from observal_research.verify.worlds import Trial, World
+from observal_research.verify.distributions import Distribution, Trial
 
 # -- real against inferred labels -----------------------------------------------------------------------------------
 
 # Nine thresholds on eight points, and a ninth point on which all of them agree and are nearly always wrong.
-SHARED = World(
+SHARED = Distribution(
     np.array([0.02] * 8 + [0.84]),
     np.array([1.0, 0.1, 0.5, 0.02, 0.3, 0.05, 1.0, 0.2, 1.0]),
     np.array([0.1] * 3 + [0.4, 0.6] + [0.9] * 3 + [0.02]),
@@ -30,7 +30,7 @@ SHARED_LOGGED, SHARED_ONLINE, SHARED_GAMMA = 300, 1022, 0.2
 def _both_labels(trial: Trial, state: Any) -> tuple[Signs, Signs]:
     """Return the labels of S̃_k and of S_k: as the algorithm has them, and as they really are; 0 where hidden."""
     m, looked = trial.n_logged, state.looked
-    log = np.where(trial.shown, trial.labels[:m], 0)
+    log = np.where(trial.revealed, trial.labels[:m], 0)
     pool = state.pool_signs[:looked]
     real = np.where(pool != 0, trial.labels[m : m + looked], 0)
     return np.concatenate([log, pool]).astype(np.int8), np.concatenate([log, real]).astype(np.int8)
@@ -129,7 +129,7 @@ def check_variance_unfavourable(lab: Lab) -> Outcome:
 
 # -- labels asked for -----------------------------------------------------------------------------------------------
 
-LINE = World(
+LINE = Distribution(
     np.full(64, 1.0 / 64.0),
     np.tile([0.1, 0.03, 0.01, 0.003], 16),
     np.where(np.arange(64) >= 32, 0.85, 0.15),

@@ -11,7 +11,7 @@ from observal.paper.bounds import candidate_slack, certified_gamma, epoch_confid
 from observal.paper.risk import RiskSums, risk_sums
 from observal.paper.weights import clip_threshold, plain_importance, query_policy
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
-from observal_research.verify.worlds import World
+from observal_research.verify.distributions import Distribution
 
 DELTA = 0.1
 
@@ -19,7 +19,7 @@ DELTA = 0.1
 
 # 16 thresholds on 16 equally likely points; the upper half is rarely logged, and labels next to h* are nearly random.
 _FLIP = np.array([0.02] * 6 + [0.05, 0.45, 0.48, 0.05] + [0.02] * 6)
-LADDER = World(
+LADDER = Distribution(
     np.full(16, 1.0 / 16.0),
     np.array([0.9] * 4 + [0.5] * 4 + [0.05] * 4 + [0.01] * 4),
     np.where(np.arange(16) >= 8, 1.0 - _FLIP, _FLIP),
@@ -106,7 +106,9 @@ def check_best_kept(lab: Lab) -> Outcome:
 # -- counts instead of rows, for samples of millions ----------------------------------------------------------------
 
 
-def shown_counts(rng: np.random.Generator, world: World, n_logged: int, online: int, policy: Bools | None) -> Floats:
+def shown_counts(
+    rng: np.random.Generator, world: Distribution, n_logged: int, online: int, policy: Bools | None
+) -> Floats:
     """Return how many labels −1 and +1 are shown at each point, by the log and by online rows under `policy`."""
     joint = np.stack([1.0 - world.positive, world.positive]) * world.mass
     total = np.zeros(joint.shape)
@@ -117,14 +119,14 @@ def shown_counts(rng: np.random.Generator, world: World, n_logged: int, online: 
     return total
 
 
-def count_sums(world: World, counts: Floats, weight: Floats, clip: float, n_rows: int) -> RiskSums:
+def count_sums(world: Distribution, counts: Floats, weight: Floats, clip: float, n_rows: int) -> RiskSums:
     """Return the risk sums that rows with these counts would give."""
     used = np.where(weight <= clip, weight, 0.0)
     mistakes = np.where(world.signs > 0, counts[0], counts[1])
     return RiskSums(n_rows, mistakes @ used, mistakes @ used**2)
 
 
-def count_pairs(world: World, other: int, counts: Floats, weight: Floats, clip: float, n_rows: int) -> Floats:
+def count_pairs(world: Distribution, other: int, counts: Floats, weight: Floats, clip: float, n_rows: int) -> Floats:
     """Return V̂(h, other) that rows with these counts would give."""
     used = np.where(weight <= clip, weight, 0.0)
     return np.asarray((world.signs != world.signs[other]) @ (counts.sum(axis=0) * used**2) / n_rows)
@@ -192,9 +194,9 @@ def check_radius(lab: Lab) -> Outcome:
 # -- cutting by the regularised objective ---------------------------------------------------------------------------
 
 
-def swapped(noise: float, gap: float, chance: float) -> World:
+def swapped(noise: float, gap: float, chance: float) -> Distribution:
     """Return a world where h* errs only where the log rarely looks, and h2, worse by `gap`, where it always does."""
-    return World(
+    return Distribution(
         np.array([noise, noise + gap, 1.0 - 2.0 * noise - gap]),
         np.array([chance, 1.0, 1.0]),
         np.ones(3),
@@ -218,7 +220,7 @@ def regularised_cuts(rng: np.random.Generator, count: int) -> Results:
             ours[t] &= bool((state.candidates[state.kept] == ROWS_WORLD.best).any())
         clip = clip_threshold(ROWS_WORLD.propensity, ROWS_LOGGED, 0, log, ROWS_WORLD.mass)
         points = trial.points[:ROWS_LOGGED]
-        labels = np.where(trial.shown, trial.labels[:ROWS_LOGGED], 0)
+        labels = np.where(trial.revealed, trial.labels[:ROWS_LOGGED], 0)
         sums = risk_sums(ROWS_WORLD.signs[:, points], labels, plain_importance(ROWS_WORLD.propensity[points]), clip)
         objective = sums.objective(gamma**2 * log)
         theirs[t] = objective[0] <= objective.min() + gamma * candidate_slack(clip, ROWS_LOGGED, log)[0]

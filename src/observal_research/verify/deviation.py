@@ -12,14 +12,14 @@ from observal.paper.bounds import deviation_bound, difference_bound, log_term, s
 from observal.paper.risk import pair_sums, risk_sums
 from observal.paper.weights import clip_threshold
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
-from observal_research.verify.worlds import World
+from observal_research.verify.distributions import Distribution
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
     """A world and the sizes at which deviations are measured."""
 
-    world: World
+    world: Distribution
     n_logged: int
     epochs: tuple[int, ...]
     delta: float
@@ -27,7 +27,7 @@ class Setting:
 
 # Two classifiers and δ = 1/2: the bounds are as tight as they get.
 TIGHT = Setting(
-    World(
+    Distribution(
         np.array([0.5, 0.25, 0.25]),
         np.full(3, 0.5),
         np.array([0.5, 1.0, 0.0]),
@@ -39,7 +39,7 @@ TIGHT = Setting(
 )
 # Eight classifiers, four epochs, and a rare point that is clipped: bias and deviation together.
 CLIPPED = Setting(
-    World(
+    Distribution(
         np.array([0.2, 0.2, 0.2, 0.16, 0.1, 0.1, 0.04]),
         np.array([1.0, 0.7, 0.25, 0.4, 0.25, 0.9, 1e-4]),
         np.array([0.9, 0.1, 0.8, 0.3, 0.6, 0.5, 0.97]),

@@ -1,6 +1,6 @@
 """What people do with intervals: look at every round, stop early, and bring logs whose assumptions fail.
 
-Worlds are those of :mod:`observal_research.verify.coverage`. The claims that an assumption is needed are claims, too: with a hidden
+The claims that an assumption is needed are claims, too: with a hidden
 cause, or with labels that have changed since, the interval is expected to miss, and the diagnosis is expected not to notice.
 """
 
@@ -8,28 +8,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
-from observal.checks import Floats
-from observal.problem.data import LoggedData, Pool
 from observal.threads import one_thread
 from observal_research.verify.claims import Claim, Lab, Outcome, Results, at_least, at_most, share
-from observal_research.verify.coverage import (
-    BATCH,
-    FEATURES,
-    LABELS,
-    MOST_CAMPAIGNS,
+from observal_research.verify.coverage import BATCH, LABELS, MOST_CAMPAIGNS, MethodMaker, auto, name_of, newton
+from observal_research.verify.worlds import (
     ROWS,
-    TEST_ROWS,
-    auto,
+    Kind,
+    Violation,
     blind_spot,
+    far_island,
     hardly_any_noise,
+    make_world,
     misspecified,
-    name_of,
-    newton,
+    noisy,
+    open_log,
     well_specified,
 )
 
@@ -39,61 +34,7 @@ CONTRADICTED = 0.03
 HURT, NOTICED, NEEDLESS = 0.01, 0.8, 0.03
 
 
-class World(NamedTuple):
-    """Log and pool, the pool's labels, and rows to measure the truth on."""
-
-    logged: LoggedData
-    pool: Pool
-    answers: Floats
-    X_test: Floats
-    y_test: Floats
-
-    def label(self, ids: Any) -> Floats:
-        """Return the labels of pool rows."""
-        return np.asarray(self.answers[ids])
-
-
-def make_world(kind: Any, rng: np.random.Generator, rows: int = ROWS, broken: str = "") -> World:
-    """Draw a world of a kind, in which an assumption may be broken."""
-    X = rng.normal(size=(2 * rows + TEST_ROWS, FEATURES))
-    direction = rng.normal(size=FEATURES)
-    chance, propensity = kind(X, direction / np.linalg.norm(direction))
-    y = (rng.random(len(X)) < chance).astype(np.float64)
-    revealed_by = propensity[:rows]
-    if broken == "hidden cause":
-        # Of rows with equal features the policy reveals positive ones more often, and as many in all as it states.
-        p = chance[:rows]
-        more = np.minimum(0.9, (1.0 / revealed_by - 1.0) / np.maximum(1.0 - p, 1e-9))
-        revealed_by = revealed_by * np.where(y[:rows] == 1, 1.0 + more * (1.0 - p), 1.0 - more * p)
-    shown = rng.random(rows) < revealed_by
-    told = y[:rows].copy()
-    if broken == "stale labels":  # a quarter of the log's labels would be others today
-        told = np.where(rng.random(rows) < 0.25, 1.0 - told, told)
-    logged = LoggedData(X[:rows], np.where(shown, told, np.nan), propensity[:rows], classes=(0.0, 1.0))
-    pool = Pool(X[rows : 2 * rows], propensity[rows : 2 * rows])
-    return World(logged, pool, y[rows : 2 * rows], X[2 * rows :], y[2 * rows :])
-
-
-def open_log(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Return a linear world whose log shows half of the rows at random: hardly anything is left to learn."""
-    return np.asarray(expit(2.0 * X @ direction)), np.full(len(X), 0.5)
-
-
-def noisy(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Return labels of which features say little, so that a hidden cause can say much, and a log that shows three rows in ten."""
-    return np.asarray(expit(X @ direction)), np.full(len(X), 0.3)
-
-
-def far_island(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Move a twelfth of the rows far out, against the trend: labels from there pull a linear model from where it was right."""
-    score, island = X @ direction, X @ np.roll(direction, 1) > 1.4
-    chance = np.where(island, 0.05, expit(12.0 * score))
-    across = np.roll(direction, 1) - (np.roll(direction, 1) @ direction) * direction
-    X[island] = 0.5 * X[island] + 5.0 * direction + 8.7 * across / np.linalg.norm(across)
-    return chance, np.where(island, 0.01, 0.4)
-
-
-def looked_at(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Results:
+def looked_at(kind: Kind, method: MethodMaker, rng: np.random.Generator, count: int) -> Results:
     """Return for each campaign whether the error was covered at every round, at the last one, and where it looked best."""
     from observal.session import Session
 
@@ -101,23 +42,22 @@ def looked_at(kind: Any, method: Any, rng: np.random.Generator, count: int) -> R
     with one_thread():
         for trial in range(count):
             world = make_world(kind, rng)
-            seed = int(rng.integers(2**31))
-            session = Session(world.logged, world.pool, method(), LABELS, seed, tolerance=None, population="both")
+            session = Session(world.logged, world.pool, method(), LABELS, world.seed, tolerance=None, population="both")
             while (query := session.ask()) is not None:
-                session.tell(query.ids, world.answers[query.positions])
-            found = [session.intervals(k)["error"] for k in range(len(session.rounds))]
-            truth = [1.0 - float(r.estimator.score(world.X_test, world.y_test)) for r in session.rounds]
-            covered = [i.low <= t <= i.high for i, t in zip(found, truth, strict=True)]
+                session.tell(query.ids, world.oracle(query.ids))
+            intervals = [session.intervals(k)["error"] for k in range(len(session.rounds))]
+            truth = [world.error(round_.estimator) for round_ in session.rounds]
+            covered = [i.low <= t <= i.high for i, t in zip(intervals, truth, strict=True)]
             everywhere[trial], last[trial] = all(covered), covered[-1]
-            best[trial] = covered[int(np.argmin([i.high for i in found]))]
+            best[trial] = covered[int(np.argmin([i.high for i in intervals]))]
     return {"everywhere": everywhere, "last": last, "best": best}
 
 
-def check_looks(kind: Any, method: Any, lab: Lab) -> Outcome:
+def check_looks(kind: Kind, method: MethodMaker, lab: Lab) -> Outcome:
     """Check that intervals cover at all rounds together."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(looked_at, kind, method), f"looks_{name_of(kind, method)}"), trials)
-    hits = {name: int(values.sum()) for name, values in found.items()}
+    results = lab.simulate(partial(looked_at, kind, method), trials, f"looking.looks_{name_of(kind, method)}")
+    hits = {name: int(values.sum()) for name, values in results.items()}
     return lab.outcome(
         f"95 % intervals cover at all {LABELS // BATCH + 1} rounds together in ≥ {AT_ALL_LOOKS:.0%} of campaigns",
         f"{share(hits['everywhere'], trials)}; the round with the lowest upper end {share(hits['best'], trials)}",
@@ -128,8 +68,8 @@ def check_looks(kind: Any, method: Any, lab: Lab) -> Outcome:
     )
 
 
-def broken(kind: Any, what: str, rng: np.random.Generator, count: int) -> Results:
-    """Return which campaigns in a world with a broken assumption have an interval that covers, and which logs are warned of."""
+def broken(kind: Kind, violation: Violation, rng: np.random.Generator, count: int) -> Results:
+    """Return which campaigns in a world with a violated assumption have an interval that covers, and which logs get a warning."""
     from observal.diagnosis import diagnose
     from observal.intervals.contradiction import contradiction
     from observal.methods.newton import NewtonVC
@@ -138,25 +78,24 @@ def broken(kind: Any, what: str, rng: np.random.Generator, count: int) -> Result
     covered, warned, contradicted = (np.empty(count, dtype=bool) for _ in range(3))
     with one_thread():
         for trial in range(count):
-            world = make_world(kind, rng, broken=what)
-            seed = int(rng.integers(2**31))
+            world = make_world(kind, rng, violation=violation)
             method = NewtonVC(batch=BATCH, explore_share=0.5)  # rows picked at random can contradict the log
-            result = run(world.logged, world.pool, world.label, method, LABELS, seed, tolerance=None)
-            truth = 1.0 - float(result.estimator.score(world.X_test, world.y_test))
-            covered[trial] = result.error_interval.low <= truth <= result.error_interval.high
+            result = run(world.logged, world.pool, world.oracle, method, LABELS, world.seed, tolerance=None)
+            interval, truth = result.error_interval, world.error(result.estimator)
+            covered[trial] = interval.low <= truth <= interval.high
             warned[trial] = diagnose(world.logged, world.pool).calibration.suspicious
             contradicted[trial] = contradiction(result.intervals) is not None
     return {"covered": covered, "warned": warned, "contradicted": contradicted}
 
 
-def check_broken(kind: Any, what: str, most: float, noticed: float, lab: Lab) -> Outcome:
+def check_broken(kind: Kind, violation: Violation, most: float, noticed: float, lab: Lab) -> Outcome:
     """Check that a broken assumption makes the interval miss, as the docs say."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    name = f"broken_{what.replace(' ', '_')}_{kind.__name__}"
-    found = lab.simulate(_named(partial(broken, kind, what), name), trials)
-    covered, warned, contradicted = (int(found[name].sum()) for name in ("covered", "warned", "contradicted"))
+    name = f"looking.broken_{violation.replace(' ', '_')}_{kind.__name__}"
+    results = lab.simulate(partial(broken, kind, violation), trials, name)
+    covered, warned, contradicted = (int(results[name].sum()) for name in ("covered", "warned", "contradicted"))
     return lab.outcome(
-        f"with {what} the interval covers in ≤ {most:.0%} of campaigns; random rows contradict the log in ≥ {noticed:.0%}",
+        f"with {violation} the interval covers in ≤ {most:.0%} of campaigns; random rows contradict the log in ≥ {noticed:.0%}",
         f"covers {share(covered, trials)}; contradicted {share(contradicted, trials)}; the diagnosis calls the propensities wrong "
         f"in {share(warned, trials)}",
         trials=trials,
@@ -166,11 +105,11 @@ def check_broken(kind: Any, what: str, most: float, noticed: float, lab: Lab) ->
     )
 
 
-def check_unbroken(kind: Any, lab: Lab) -> Outcome:
+def check_unbroken(kind: Kind, lab: Lab) -> Outcome:
     """Check that rows picked at random seldom contradict a log that is right."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(broken, kind, ""), f"unbroken_{kind.__name__}"), trials)
-    covered, contradicted = int(found["covered"].sum()), int(found["contradicted"].sum())
+    results = lab.simulate(partial(broken, kind, ""), trials, f"looking.unbroken_{kind.__name__}")
+    covered, contradicted = int(results["covered"].sum()), int(results["contradicted"].sum())
     return lab.outcome(
         f"random rows contradict a log that is right in ≤ {CONTRADICTED:.0%} of campaigns",
         f"{share(contradicted, trials)}; covers {share(covered, trials)}",
@@ -181,42 +120,43 @@ def check_unbroken(kind: Any, lab: Lab) -> Outcome:
     )
 
 
-def stops(kind: Any, method: Any, rng: np.random.Generator, count: int) -> Results:
+def stops(kind: Kind, method: MethodMaker, rng: np.random.Generator, count: int) -> Results:
     """Return the share of the budget that each campaign saved, and by how much spending it all would have lowered the error."""
     from observal.intervals.stopping import TOLERANCE
     from observal.session import Session
 
-    saved, left = np.empty(count), np.empty(count)
+    saved, loss = np.empty(count), np.empty(count)
     with one_thread():
         for trial in range(count):
-            world, seed = make_world(kind, rng, STOP_ROWS), int(rng.integers(2**31))
+            world = make_world(kind, rng, STOP_ROWS)
+            small_batches = replace(method(), batch=30)
             errors, labels = [], []
             for tolerance in (TOLERANCE, None):
-                made = Session(world.logged, world.pool, replace(method(), batch=30), BUDGET, seed, tolerance=tolerance)
-                while (query := made.ask()) is not None:
-                    made.tell(query.ids, world.answers[query.positions])
-                errors.append(1.0 - float(made.estimator.score(world.X_test, world.y_test)))
-                labels.append(made.labels)
-            saved[trial], left[trial] = 1.0 - labels[0] / BUDGET, errors[0] - errors[1]
-    return {"saved": saved, "left": left}
+                session = Session(world.logged, world.pool, small_batches, BUDGET, world.seed, tolerance=tolerance)
+                while (query := session.ask()) is not None:
+                    session.tell(query.ids, world.oracle(query.ids))
+                errors.append(world.error(session.estimator))
+                labels.append(session.labels)
+            saved[trial], loss[trial] = 1.0 - labels[0] / BUDGET, errors[0] - errors[1]
+    return {"saved": saved, "left": loss}
 
 
-def check_stops(kind: Any, method: Any, least_saved: float, seldom: float, lab: Lab) -> Outcome:
+def check_stops(kind: Kind, method: MethodMaker, least_saved: float, seldom: float, lab: Lab) -> Outcome:
     """Check that stopping saves labels where the curve is flat, and seldom leaves much on the table."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(stops, kind, method), f"stops_{name_of(kind, method)}"), trials)
-    much, saved = int((found["left"] > LEFT).sum()), float(found["saved"].mean())
+    results = lab.simulate(partial(stops, kind, method), trials, f"looking.stops_{name_of(kind, method)}")
+    much, saved = int((results["left"] > LEFT).sum()), float(results["saved"].mean())
     return lab.outcome(
         f"saves ≥ {least_saved:.0%} of {BUDGET} labels on average, leaves over {100 * LEFT:g} points in ≤ {seldom:.0%}",
         f"saves {saved:.0%}, leaves that much in {share(much, trials)}",
         trials=trials,
         passed=saved >= least_saved and at_most(much, trials, seldom),
         error_rate=1e-4,
-        detail=f"batches of 30; {100 * float(found['left'].mean()):.2f} points left on average",
+        detail=f"batches of 30; {100 * float(results['left'].mean()):.2f} points left on average",
     )
 
 
-def returned_rounds(kind: Any, rng: np.random.Generator, count: int) -> Results:
+def returned_rounds(kind: Kind, rng: np.random.Generator, count: int) -> Results:
     """Return which campaigns return an earlier round's classifier, and by how much the last one is worse than the log's."""
     from observal.session import run
     from observal_research.ablated_newton import AblatedNewtonVC
@@ -224,24 +164,25 @@ def returned_rounds(kind: Any, rng: np.random.Generator, count: int) -> Results:
     earlier, covered, hurt, gained = (np.empty(count) for _ in range(4))
     with one_thread():
         for trial in range(count):
-            world, seed = make_world(kind, rng, STOP_ROWS), int(rng.integers(2**31))
+            world = make_world(kind, rng, STOP_ROWS)
             errors = []
             for method in (AblatedNewtonVC(batch=100), AblatedNewtonVC(batch=100, return_earlier=False)):
-                result = run(world.logged, world.pool, world.label, method, BUDGET, seed, looks="once", tolerance=None)
-                errors.append(1.0 - float(result.estimator.score(world.X_test, world.y_test)))
+                result = run(
+                    world.logged, world.pool, world.oracle, method, BUDGET, world.seed, looks="once", tolerance=None
+                )
+                errors.append(world.error(result.estimator))
                 if method.return_earlier:
                     interval, earlier[trial] = result.error_interval, result.returned_round is not None
             covered[trial], gained[trial] = interval.low <= errors[0] <= interval.high, errors[1] - errors[0]
-            log = 1.0 - float(result.rounds[0].estimator.score(world.X_test, world.y_test))
-            hurt[trial] = errors[1] > log + HURT
+            hurt[trial] = errors[1] > world.error(result.rounds[0].estimator) + HURT
     return {"earlier": earlier > 0, "covered": covered > 0, "hurt": hurt > 0, "gained": gained}
 
 
-def check_returned(kind: Any, hurts: bool, lab: Lab) -> Outcome:
+def check_returned(kind: Kind, hurts: bool, lab: Lab) -> Outcome:
     """Check that an earlier round's classifier is returned where labels hurt, and hardly ever elsewhere."""
     trials = min(lab.trials, MOST_CAMPAIGNS)
-    found = lab.simulate(_named(partial(returned_rounds, kind), f"returned_{kind.__name__}"), trials)
-    earlier, hurt, covered = found["earlier"], found["hurt"], int(found["covered"].sum())
+    results = lab.simulate(partial(returned_rounds, kind), trials, f"looking.returned_{kind.__name__}")
+    earlier, hurt, covered = results["earlier"], results["hurt"], int(results["covered"].sum())
     noticed, of = int((earlier & hurt).sum()), int(hurt.sum())
     least, most = NOTICED if hurts else 0.0, 1.0 if hurts else NEEDLESS
     promise = f"in ≥ {least:.0%} of campaigns that labels hurt" if hurts else f"in ≤ {most:.0%} of campaigns"
@@ -254,13 +195,8 @@ def check_returned(kind: Any, hurts: bool, lab: Lab) -> Outcome:
         and at_least(covered, trials, AT_ALL_LOOKS),
         error_rate=3e-4,
         detail=f"NewtonVC(batch=100), {BUDGET} labels; labels hurt by over {100 * HURT:g} point in {share(of, trials)}; returning an "
-        f"earlier classifier lowered the error by {100 * float(found['gained'].mean()):.2f} points on average",
+        f"earlier classifier lowered the error by {100 * float(results['gained'].mean()):.2f} points on average",
     )
-
-
-def _named(simulation: Any, name: str) -> Any:
-    simulation.__module__, simulation.__name__ = __name__, name
-    return simulation
 
 
 CLAIMS = (

@@ -13,7 +13,7 @@ from observal.paper.label_complexity import query_policy_bound
 from observal.paper.risk import RiskSums, risk_sums
 from observal.paper.weights import importance, online_mass, plain_importance, query_policy
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, mean_tolerance
-from observal_research.verify.worlds import World
+from observal_research.verify.distributions import Distribution
 
 # -- Example "debias" -----------------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ def check_debias(lab: Lab) -> Outcome:
 
 # -- unbiasedness and second moment ---------------------------------------------------------------------------------
 
-MIS_WORLD = World(
+MIS_WORLD = Distribution(
     np.array([0.35, 0.25, 0.2, 0.15, 0.05]),
     np.array([1.0, 0.4, 0.1, 0.02, 0.0]),
     np.array([0.9, 0.2, 0.7, 0.4, 0.5]),

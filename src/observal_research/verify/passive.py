@@ -15,7 +15,7 @@ from observal.paper.bounds import log_term
 from observal.paper.risk import risk_sums
 from observal.paper.weights import passive_clip_threshold, plain_importance
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, at_most, share
-from observal_research.verify.worlds import World
+from observal_research.verify.distributions import Distribution
 
 # -- the three-point distribution of the lower bound ----------------------------------------------------------------
 
@@ -29,10 +29,10 @@ def excess_of_proof(n_logged: int, noise: float = NOISE) -> float:
     return (c**2 + math.sqrt(c**4 + 4.0 * c**2 * q0 * noise * n_logged)) / (2.0 * q0 * n_logged)
 
 
-def three_points(n_logged: int) -> World:
+def three_points(n_logged: int) -> Distribution:
     """Return the distribution of the proof; h1 is wrong only on x1, h2 only on x2, which the log rarely shows."""
     epsilon = excess_of_proof(n_logged)
-    return World(
+    return Distribution(
         np.array([NOISE, NOISE + epsilon, 1.0 - 2.0 * NOISE - epsilon]),
         np.array([1.0, NOISE / 40.0, 1.0]),
         np.ones(3),

@@ -6,7 +6,6 @@ A log has 2,000 rows (300 in one claim) and eight features, one of them skewed a
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -15,7 +14,7 @@ from observal.checks import Floats
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
 from observal.threads import one_thread
-from observal_research.verify.claims import Claim, Lab, Outcome, Results, at_least, at_most, share
+from observal_research.verify.claims import Claim, Lab, Outcome, Results, Simulation, at_least, at_most, share
 
 ROWS, FEW_ROWS, FEATURES = 2000, 300, 8
 FALSE_ALARMS, FOUND, FOUND_DRIFT, STILL_FOUND = 0.05, 0.9, 0.8, 0.2
@@ -47,50 +46,50 @@ def propensity_warnings(kind: str, rng: np.random.Generator, count: int) -> Resu
     """Return which logs are said to have wrong propensities."""
     from observal.diagnosis.calibration_check import check_calibration
 
-    found = np.empty(count, dtype=bool)
+    warned = np.empty(count, dtype=bool)
     for trial in range(count):
         X = features(rng, ROWS)
         shown = rng.random(ROWS) < true_propensity(X, kind)
-        found[trial] = check_calibration(stated(X), shown, False, X, [f"x{i}" for i in range(FEATURES)]).suspicious
-    return {"found": found}
+        warned[trial] = check_calibration(stated(X), shown, False, X, [f"x{i}" for i in range(FEATURES)]).suspicious
+    return {"warned": warned}
 
 
 def drift_warnings(by: float, rng: np.random.Generator, count: int) -> Results:
     """Return which pairs of log and pool are said to differ when one feature's mean does, by standard deviations."""
     from observal.diagnosis.drift import find_drift
 
-    found = np.empty(count, dtype=bool)
+    warned = np.empty(count, dtype=bool)
     names = [f"x{i}" for i in range(FEATURES)]
     with one_thread():
         for trial in range(count):
             X, moved = features(rng, ROWS), features(rng, ROWS)
             moved[:, 0] += by
             problem = Problem(LoggedData(X, X[:, 0] > 0, propensity=1.0), Pool(moved, 0.5))
-            found[trial] = find_drift(problem, names, rng).found
-    return {"found": found}
+            warned[trial] = find_drift(problem, names, rng).found
+    return {"warned": warned}
 
 
 def any_warnings(rows: int, rng: np.random.Generator, count: int) -> Results:
     """Return which clean logs get any warning at all."""
     from observal.diagnosis import diagnose
 
-    found = np.empty(count, dtype=bool)
+    warned = np.empty(count, dtype=bool)
     for trial in range(count):
         X = features(rng, 2 * rows)
         y = rng.random(2 * rows) < expit(X[:, 0] + X[:, 3])
         q = stated(X)
         shown = rng.random(rows) < q[:rows]
         logged = LoggedData(X[:rows], np.where(shown, y[:rows], np.nan), q[:rows])
-        found[trial] = bool(diagnose(logged, Pool(X[rows:], q[rows:])).warnings)
-    return {"found": found}
+        warned[trial] = bool(diagnose(logged, Pool(X[rows:], q[rows:])).warnings)
+    return {"warned": warned}
 
 
-def check_share(simulation: Any, name: str, least: float | None, most: float | None, limit: int, lab: Lab) -> Outcome:
+def check_share(
+    simulation: Simulation, name: str, least: float | None, most: float | None, limit: int, lab: Lab
+) -> Outcome:
     """Check that a warning is raised often enough, or seldom enough."""
-    simulation = partial(simulation)
-    simulation.__module__, simulation.__name__ = __name__, name
     trials = min(lab.trials, limit)
-    hits = int(lab.simulate(simulation, trials)["found"].sum())
+    hits = int(lab.simulate(simulation, trials, f"warnings.{name}")["warned"].sum())
     passed = at_least(hits, trials, least) if least is not None else at_most(hits, trials, most or 0.0)
     promise = f"in ≥ {least:.0%} of logs" if least is not None else f"in ≤ {most:.0%} of clean logs"
     return lab.outcome(
@@ -103,7 +102,9 @@ def check_share(simulation: Any, name: str, least: float | None, most: float | N
     )
 
 
-def _claim(name: str, statement: str, simulation: Any, least: float | None, most: float | None, limit: int) -> Claim:
+def _claim(
+    name: str, statement: str, simulation: Simulation, least: float | None, most: float | None, limit: int
+) -> Claim:
     check = partial(check_share, simulation, name.replace("-", "_"), least, most, limit)
     return Claim(name, statement, "not in the paper", check)
 
