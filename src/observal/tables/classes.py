@@ -58,13 +58,7 @@ class ClassFinder:
 
 
 def find_key(codes: Mapping[Label, int], key: object) -> int | None:
-    """Return the value of a key, or None; also None for a key that cannot be hashed, such as a list.
-
-    Examples
-    --------
-    >>> find_key({"a": 3}, "a"), find_key({"a": 3}, ["a"])
-    (3, None)
-    """
+    """Return the value of a key, or None; also None for a key that cannot be hashed, such as a list."""
     try:
         return codes.get(key)
     except TypeError:
@@ -105,21 +99,14 @@ def as_label(value: Label, classes: Sequence[Label] | None = None) -> Label:
 
 
 def check_classes(classes: Sequence[Label], label: str, n_labels: int, is_named: bool) -> None:
-    """Refuse label values that cannot be the classes: fewer than two or, unless the user named them, far too many or ``?``.
-
-    Parameters
-    ----------
-    classes : sequence
-        The label values.
-    label : str
-        Their column.
-    n_labels : int
-        How many rows have a label.
-    is_named : bool
-        Whether the user named the classes; otherwise they are what the column shows.
-    """
-    if not is_named:
-        _refuse_placeholders(classes, label)
+    """Refuse label values that cannot be the classes: fewer than two or, unless the user named them, far too many or ``?``."""
+    doubtful = [value for value in classes if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS]
+    if doubtful and not is_named:
+        options = " ".join(f"--missing {quote(value)}" for value in doubtful)
+        raise InvalidLabel(
+            f"The label column {label!r} has the value {doubtful[0]!r}, which may mean that the label is not known; if so, use "
+            f"{options} (missing={doubtful}), and otherwise name the classes (--classes, classes=)."
+        )
     if len(classes) < 2:
         listed = ", ".join(repr(value) for value in classes)
         raise InvalidLabel(
@@ -130,17 +117,6 @@ def check_classes(classes: Sequence[Label], label: str, n_labels: int, is_named:
         raise InvalidLabel(
             f"The label column {label!r} shows {len(classes)} different values in {n_labels} labels, too many for "
             "classes; name another column, merge values into classes, or name all classes (classes= or --classes)."
-        )
-
-
-def _refuse_placeholders(classes: Sequence[Label], label: str) -> None:
-    """Refuse a label that often means "not known", such as ``?``, until the user says what it means."""
-    doubtful = [value for value in classes if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS]
-    if doubtful:
-        options = " ".join(f"--missing {quote(value)}" for value in doubtful)
-        raise InvalidLabel(
-            f"The label column {label!r} has the value {doubtful[0]!r}, which may mean that the label is not known; if so, use "
-            f"{options} (missing={doubtful}), and otherwise name the classes (--classes, classes=)."
         )
 
 

@@ -30,7 +30,6 @@ def column_kind(type_: pa.DataType) -> Kind:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from observal.tables.columns import column_kind
     >>> column_kind(pa.bool_()), column_kind(pa.date32()), column_kind(pa.list_(pa.int8()))
     ('number', 'date', 'other')
     """
@@ -57,7 +56,6 @@ def to_floats(column: pa.ChunkedArray) -> Floats:
     Examples
     --------
     >>> import pyarrow as pa, datetime as dt
-    >>> from observal.tables.columns import to_floats
     >>> to_floats(pa.chunked_array([[dt.date(1970, 1, 3), None]])).tolist()
     [2.0, nan]
     """
@@ -86,7 +84,6 @@ def text_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from observal.tables.columns import text_column
     >>> text_column(pa.chunked_array([pa.array([7, None, 7]).dictionary_encode()])).to_pylist()
     ['7', None, '7']
     """

@@ -84,13 +84,7 @@ class ColumnTable:
 
 
 def can_stay(logs: Sequence[TableSource], propensity: Propensity, options: TableFormat) -> bool:
-    """Tell whether tables can stay in place: one log, a column of propensities, and no options for how they are written.
-
-    Examples
-    --------
-    >>> can_stay(["log.parquet"], "q0", TableFormat()), can_stay(["log.parquet"], 0.4, TableFormat())
-    (True, False)
-    """
+    """Tell whether tables can stay in place: one log, a column of propensities, and no options for how they are written."""
     return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and options == TableFormat()
 
 
@@ -108,13 +102,7 @@ def is_parquet(source: TableSource | Sequence[TableSource]) -> bool:
 
 
 def is_large(sources: Sequence[TableSource]) -> bool:
-    """Tell whether tables are Parquet files on this machine, together large enough to stay where they are.
-
-    Examples
-    --------
-    >>> is_large(["log.csv"])
-    False
-    """
+    """Tell whether tables are Parquet files on this machine, together large enough to stay where they are."""
     paths = [os.fspath(source) for source in sources if isinstance(source, str | os.PathLike)]
     if len(paths) < len(sources) or not all(os.path.isfile(p) and p.lower().endswith(PARQUET) for p in paths):
         return False

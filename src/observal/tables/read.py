@@ -8,6 +8,7 @@ import numbers
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -97,14 +98,7 @@ def read_tables(
 ) -> list[pa.Table]:
     """Return tables that belong together, as :func:`read_table` does; what is ambiguous in one may be clear in another.
 
-    Parameters
-    ----------
-    sources : sequence
-        The tables.
-    id, label : str, optional
-        Columns whose text stays text.
-    options : TableFormat, optional
-        What the user said about how the tables are written.
+    Text in the columns `id` and `label` stays text; `options` are what the user said about how the tables are written.
     """
     tables = [read_raw(source, id, options or TableFormat()) for source in sources]
     return convert_text(tables, keep=[name for name in (id, label) if name is not None])
@@ -112,17 +106,12 @@ def read_tables(
 
 def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Table:
     """Return a file or a frame as an Arrow table in which text is still text."""
-    import pyarrow as pa
-
     if isinstance(source, str | os.PathLike):
-        return _check_names(_read_file(Path(source), id, options), f"File {str(source)!r}")
-    if isinstance(source, pa.Table):
-        table = _check_names(source, "The table")
-    elif isinstance(source, pa.RecordBatch):
-        table = _check_names(pa.Table.from_batches([source]), "The table")
+        table, what = _read_file(Path(source), id, options), f"File {str(source)!r}"
     else:
-        table = _read_frame(source)
-    return replace_missing(table, options.missing)
+        table, what = replace_missing(_read_frame(source), options.missing), "The table"
+    _check_names(table.column_names, what)
+    return table
 
 
 def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
@@ -143,13 +132,8 @@ def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
     try:
         if suffix in _CSV:
             return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
-        if suffix in _EXCEL:
-            return replace_missing(_read_excel(path, id), options.missing)
-        if suffix in PARQUET:
-            import pyarrow.parquet as pq
-
-            return replace_missing(without_reading(pq.read_table(path)), options.missing)
-        return replace_missing(without_reading(_read_arrow(path)), options.missing)
+        table = _read_excel(path, id) if suffix in _EXCEL else without_reading(_read_arrow(path, suffix))
+        return replace_missing(table, options.missing)
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise
@@ -216,7 +200,6 @@ def _read_excel(path: Path, id: str | None) -> pa.Table:
     sheet = read_workbook(path)
     if not sheet.names:
         raise InvalidInput(f"File {str(path)!r} has no rows on its first sheet; give one with a header and rows.")
-    _refuse_duplicates(sheet.names, f"File {str(path)!r}")
     columns = [
         _excel_column([row[place] for row in sheet.rows], as_text=name == id) for place, name in enumerate(sheet.names)
     ]
@@ -255,10 +238,12 @@ def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return numeric if same is not False else column
 
 
-def _read_arrow(path: Path) -> pa.Table:
+def _read_arrow(path: Path, suffix: str) -> pa.Table:
     import pyarrow as pa
-    from pyarrow import feather
+    from pyarrow import feather, parquet
 
+    if suffix in PARQUET:
+        return parquet.read_table(path)
     with path.open("rb") as file:
         start = file.read(6)
     if start == b"ARROW1" or start.startswith(b"FEA1"):
@@ -271,20 +256,20 @@ def _read_frame(frame: IntoFrame) -> pa.Table:
     import narwhals as nw
     import pyarrow as pa
 
-    if nw.dependencies.is_pandas_like_dataframe(frame):  # before narwhals refuses it in more than a sentence
-        _refuse_duplicates([str(name) for name in frame.columns], "The table")
+    if isinstance(frame, pa.Table):
+        return frame
+    if nw.dependencies.is_pandas_like_dataframe(frame):  # before narwhals refuses duplicates in more than a sentence
+        _check_names([str(name) for name in frame.columns], "The table")
     table = nw.from_native(frame, pass_through=True)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
     if isinstance(table, nw.DataFrame):
         names = [str(name) for name in table.columns]
         columns = [_arrow_column(series, name) for series, name in zip(table.iter_columns(), names, strict=True)]
-        return _check_names(pa.table(columns, names=names), "The table")
-    try:
+        return pa.table(columns, names=names)
+    with suppress(pa.ArrowException):  # one column only, say
         if isinstance(frame, _ArrowStream):
-            return _check_names(pa.table(frame), "The table")
-    except pa.ArrowException:
-        pass  # one column only, say
+            return pa.table(frame)
     raise InvalidInput(
         f"A table must be a path or a pandas, polars or pyarrow table, but got {type(frame).__name__}; convert it first."
     )
@@ -318,14 +303,9 @@ def _to_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _check_names(table: pa.Table, what: str) -> pa.Table:
-    _refuse_duplicates(table.column_names, what)
-    if not table.column_names:
-        raise InvalidInput(f"{what} has no columns; give one with named columns.")
-    return table
-
-
-def _refuse_duplicates(names: list[str], what: str) -> None:
+def _check_names(names: list[str], what: str) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidInput(f"{what} has more than one column named {repeated[0]!r}; rename or drop the duplicates.")
+    if not names:
+        raise InvalidInput(f"{what} has no columns; give one with named columns.")

@@ -66,15 +66,7 @@ class TableRoles:
 
 
 def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:
-    """Return a column of an Arrow table, which must be there.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from observal.tables.roles import column_of
-    >>> column_of(pa.table({"q0": [0.5]}), "q0", "propensity", "The log").to_pylist()
-    [0.5]
-    """
+    """Return a column of an Arrow table, which must be there; `what` is the table in a message."""
     if name not in table.column_names:
         raise InvalidInput(
             f"{what} has no column {name!r} for the {role}, its columns are {table.column_names}; name an existing one."

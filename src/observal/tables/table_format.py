@@ -185,16 +185,7 @@ class CsvFormat:
 
 
 def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
-    r"""Return how a CSV file is written, judged by its beginning; what was given is not questioned.
-
-    Parameters
-    ----------
-    path : path
-        The file, maybe compressed.
-    usual_sep : str
-        The separator that the file's name promises.
-    options : TableFormat
-        What the user said.
+    r"""Return how a CSV file is written, judged by its beginning; `usual_sep` goes with its name, and `options` are what the user said.
 
     Examples
     --------

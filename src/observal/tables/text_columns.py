@@ -20,14 +20,7 @@ _SAMPLE_ROWS = 200  # looked at before the whole column is
 
 
 def convert_text(tables: Sequence[pa.Table], keep: Sequence[str] = ()) -> list[pa.Table]:
-    """Return tables in which text that holds only numbers or dates became numbers or dates.
-
-    Parameters
-    ----------
-    tables : sequence of Arrow tables
-        Tables of the same kind of rows.
-    keep : sequence of str
-        Columns that stay as they are.
+    """Return tables of the same kind of rows in which text of only numbers or dates became that, except in columns to `keep`.
 
     Examples
     --------
@@ -83,15 +76,6 @@ def replace_missing(table: pa.Table, missing: Sequence[str]) -> pa.Table:
 
 def parse_column(column: pa.ChunkedArray, format: ColumnFormat, name: str) -> pa.ChunkedArray:
     """Return a text column as numbers or dates; refuse a value that is not written in its format.
-
-    Parameters
-    ----------
-    column : Arrow column
-        Text.
-    format : ColumnFormat
-        How it is written.
-    name : str
-        The column's name, for the message.
 
     Examples
     --------
