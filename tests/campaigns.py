@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 
 import numpy as np
 
 import observal as ob
-from observal.campaign import Campaign
+from observal.campaign import Campaign, TableOptions
 
 N = 300
 METHOD = ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5)  # nothing to choose by cross-validation: quick
@@ -36,6 +37,14 @@ def make_campaign(where, **settings):
     """Make a campaign with the small data."""
     settings = {"label_budget": 32, "method": METHOD, **settings}
     return Campaign.create_from_arrays(where, *small_data(), **settings)
+
+
+def group_options(settings):
+    """Return keywords for Campaign.create in which those about tables are one record."""
+    names = {field.name for field in fields(TableOptions)}
+    options = {name: value for name, value in settings.items() if name in names}
+    rest = {name: value for name, value in settings.items() if name not in names}
+    return {"tables": TableOptions(**options), **rest}
 
 
 def work(where, annotator, n, connection):

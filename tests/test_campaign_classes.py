@@ -85,7 +85,7 @@ def test_ones_own_pipeline_is_stored_by_its_settings_and_asks_in_another_process
     asked = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     first = Campaign.open(tmp_path / "c.db")
     assert asked.strip() == str(sorted(first.ask().ids))
-    assert str(Campaign.open(tmp_path / "c.db").settings["method"].estimator) == str(my_pipeline())
+    assert str(Campaign.open(tmp_path / "c.db").settings.method.estimator) == str(my_pipeline())
     assert b"pickle" not in (tmp_path / "c.db").read_bytes()
     work(first)
     assert first.estimator.score(X[N:], Y[N:]) > 0.7

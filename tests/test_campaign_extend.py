@@ -15,7 +15,7 @@ from observal.errors import InvalidInput
 from observal.intervals.error import would_take
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
-from tests.campaigns import METHOD, N, small_data, truth_of
+from tests.campaigns import METHOD, N, group_options, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.serving import site
 
@@ -139,13 +139,15 @@ def tables(tmp_path):
 
 def made(folder, **settings):
     settings = {"propensity": "chance", "label_budget": 45, "method": METHOD, **settings}
-    return Campaign.create(folder / "c.db", folder / "log.csv", folder / "pool.csv", label="bad", id="id", **settings)
+    return Campaign.create(
+        folder / "c.db", folder / "log.csv", folder / "pool.csv", label="bad", id="id", **group_options(settings)
+    )
 
 
 def test_rows_from_a_file_are_encoded_as_the_pool_was(tables):
     folder, frame = tables
     campaign = made(folder)
-    encoder = ob.TableEncoder.from_dict(campaign.settings["encoder"])
+    encoder = campaign.settings.encoder
     campaign.extend(pool=folder / "more.csv")
     pool = campaign.problem.pool
     assert pool.ids.tolist() == frame["id"][40:].tolist()
@@ -293,7 +295,14 @@ def test_a_column_that_became_another_kind_is_named(tmp_path):
     frame["y"] = np.where(frame["x"] > 0, "good", "bad")
     pool = frame.drop(columns="y").assign(id=frame["id"] + 60)
     campaign = Campaign.create(
-        tmp_path / "c.db", frame, pool, label="y", propensity="q", id="id", exclude=("when",), label_budget=9
+        tmp_path / "c.db",
+        frame,
+        pool,
+        label="y",
+        propensity="q",
+        id="id",
+        label_budget=9,
+        tables=ob.TableOptions(exclude=("when",)),
     )
     with pytest.raises(InvalidInput, match="Column 'when' of the new rows is of type double"):
         campaign.extend(pool=pool.assign(id=frame["id"] + 120, when=1.5))

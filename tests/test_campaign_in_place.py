@@ -20,15 +20,17 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
-from observal.journal.sql import in_place as storing
+from observal.journal.sql import stored_problem as storing
 from observal.tables import TableRoles, load_problem
 from observal.tables.load_in_place import load_in_place
+from tests.campaigns import group_options
 from tests.clusters import without_dask
 from tests.command import observal as run
 from tests.command import research
 from tests.serving import site
 from tests.test_parts import NEWTON, labels_of, make_tables
 
+IN_PLACE = ob.TableOptions(in_place=True)
 ROLES = {"label": "y", "propensity": "q0", "id": "name"}
 
 
@@ -46,7 +48,7 @@ def made(tmp_path):
 
 def create(folder, name, **settings):
     settings = {"label_budget": 24, "method": NEWTON, **ROLES, **settings}
-    return Campaign.create(folder / name, folder / "log.parquet", folder / "pool.parquet", **settings)
+    return Campaign.create(folder / name, folder / "log.parquet", folder / "pool.parquet", **group_options(settings))
 
 
 def test_it_asks_what_a_campaign_with_copied_tables_asks(made):
@@ -63,7 +65,7 @@ def test_it_asks_what_a_campaign_with_copied_tables_asks(made):
     results = [campaign.result() for campaign in campaigns]
     np.testing.assert_allclose(results[0].estimator.coef_, results[1].estimator.coef_, atol=1e-8)
     assert results[0].queries["id"].tolist() == results[1].queries["id"].tolist()
-    assert campaigns[1].settings["features"] == campaigns[0].settings["features"]
+    assert campaigns[1].settings.features == campaigns[0].settings.features
     assert campaigns[1].check().labels == 24
     assert "stay where they are" in " ".join(campaigns[1].status().notes)
     sizes = [(folder / name).stat().st_size for name in ("copied.db", "in place.db")]
@@ -110,7 +112,7 @@ def test_log_and_pool_are_found_by_name_in_whatever_order_they_were_stored():
     part = ["a.parquet", 0, 1, 4, 10, "sum"]
     where = {name: {"parts": [part], "id": f"id of {name}", "first": 0} for name in ("pool", "log")}
     stored = SimpleNamespace(read_chunk=lambda *_: json.dumps(where))
-    _, (log_ids, pool_ids) = storing._rows(stored)
+    _, (log_ids, pool_ids) = storing._read_parts(stored)
     assert (log_ids.column, pool_ids.column) == ("id of log", "id of pool")
 
 
@@ -141,7 +143,7 @@ def test_what_cannot_stay_in_place_is_refused(made):
         create(folder, "a.db", in_place=True, images=folder)
     pq.write_table(pq.read_table(folder / "log.parquet").slice(0, 90), folder / "again.parquet")
     with pytest.raises(InvalidInput, match="in the log and in the pool"):
-        Campaign.create(folder / "a.db", folder / "log.parquet", folder / "again.parquet", in_place=True, **ROLES)
+        Campaign.create(folder / "a.db", folder / "log.parquet", folder / "again.parquet", tables=IN_PLACE, **ROLES)
     assert not (folder / "a.db").exists()
 
 
@@ -203,14 +205,14 @@ def test_what_is_said_of_how_tables_are_written_needs_a_copy(small, monkeypatch)
         create(small, "a.db", in_place=True, missing=("?",))
     monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1)
     made = create(small, "a.db", missing=("?",)).settings
-    assert "in_place" not in made
-    assert made["revealed"] == 40
+    assert not made.in_place
+    assert made.revealed == 40
 
 
 def test_large_tables_with_one_number_as_their_propensity_are_copied(small, monkeypatch):
     monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1)
     rewrite(small, y=["0", "1", None] * 20)
-    assert "in_place" not in create(small, "a.db", propensity=0.4).settings
+    assert not create(small, "a.db", propensity=0.4).settings.in_place
 
 
 @pytest.mark.parametrize(
@@ -251,14 +253,20 @@ def test_a_column_of_two_types_is_named(small):
     with pytest.raises(
         InvalidInput, match="'x' must hold the same kind of values in every file, but is int64 in one and"
     ):
-        Campaign.create(small / "a.db", small / "log", small / "pool.parquet", in_place=True, exclude=("x",), **ROLES)
+        Campaign.create(
+            small / "a.db",
+            small / "log",
+            small / "pool.parquet",
+            tables=ob.TableOptions(in_place=True, exclude=("x",)),
+            **ROLES,
+        )
 
 
 def test_tables_that_are_not_parquet_are_refused(small):
     table = pq.read_table(small / "pool.parquet")
     for source, said in ((small / "pool.csv", r"'.*pool.csv'"), (table, "a Table")):
         with pytest.raises(InvalidInput, match=f"Tables that stay in place must be Parquet, but {said} is not"):
-            Campaign.create(small / "a.db", small / "log.parquet", source, in_place=True, **ROLES)
+            Campaign.create(small / "a.db", small / "log.parquet", source, tables=IN_PLACE, **ROLES)
 
 
 def test_a_column_that_gives_the_label_away_is_named(made):
@@ -271,16 +279,16 @@ def test_a_column_that_gives_the_label_away_is_named(made):
             folder / f"{name}.parquet",
             row_group_size=97,
         )
-    notes = create(folder, "a.db", in_place=True).settings["notes"]
+    notes = create(folder, "a.db", in_place=True).settings.notes
     assert notes[0].startswith("Warning: Column 'paid' alone tells the classes apart (AUC 1.000)")
-    assert notes[:1] == create(folder, "b.db", in_place=False).settings["notes"][:1]
+    assert notes[:1] == create(folder, "b.db", in_place=False).settings.notes[:1]
 
 
 def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
     folder, _ = made
     monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1000)
-    assert create(folder, "a.db").settings["in_place"]
-    assert "in_place" not in create(folder, "b.db", in_place=False).settings
+    assert create(folder, "a.db").settings.in_place
+    assert not create(folder, "b.db", in_place=False).settings.in_place
 
 
 def test_a_campaign_starts_a_cluster_once_and_only_if_it_is_needed(small, monkeypatch):

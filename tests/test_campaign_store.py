@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
-from observal.journal.codec import decode_method, decode_plan, encode_entry
+from observal.journal.codec import decode, decode_plan, decode_settings, encode_entry
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.store import create_store, open_store
@@ -99,7 +100,7 @@ def test_state_is_derived_from_the_journal_alone(tmp_path):
     rebuilt.follow(events)
     lived = vars(campaign.engine.ledger)
     for name, value in vars(rebuilt).items():
-        if name not in ("plans", "settings"):
+        if name not in ("plans", "_settings"):
             assert value == lived[name], name
     assert [encode_entry(p) for p in rebuilt.plans] == [encode_entry(p) for p in campaign.engine.ledger.plans]
     assert campaign.status() == Campaign.open(tmp_path / "c.db").status()
@@ -115,7 +116,7 @@ def test_a_command_that_fails_stores_nothing(tmp_path, request, place, monkeypat
     def break_off(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("observal.journal.sql.journal.read_rows", break_off)
+    monkeypatch.setattr("observal.journal.sql.stored_problem.read_rows", break_off)
     with pytest.raises(KeyboardInterrupt):
         campaign.ask(5)
     monkeypatch.undo()
@@ -212,7 +213,7 @@ def test_packed_arrays_come_back_to_the_last_bit(rows, most_bytes):
         patch.setattr("observal.journal.sql.chunks.MOST_BYTES", most_bytes)
         patch.setattr("observal.journal.sql.chunks.WORTH_PACKING", float("inf"))
         form = write_array(memory, "x", array)
-    assert form["packed"]
+    assert form.packed
     assert read_array(memory, "x", form).tobytes() == array.tobytes()
 
 
@@ -229,9 +230,9 @@ def test_categories_take_little_room(kind):
 def test_a_packed_array_of_another_size_is_refused():
     memory = Memory()
     form = write_array(memory, "x", np.zeros((5000, 3)))
-    assert form["packed"]
+    assert form.packed
     with pytest.raises(NotACampaign, match="does not have the recorded size"):
-        read_array(memory, "x", {**form, "shape": [5000, 4]})
+        read_array(memory, "x", replace(form, shape=(5000, 4)))
 
 
 @given(st.lists(st.text(max_size=30) | st.none(), min_size=1, max_size=60), st.data())
@@ -271,14 +272,14 @@ def test_method_with_unknown_class_or_setting_is_refused():
     import observal as ob
 
     recorded = encode_entry(ob.NewtonVC(batch=3))
-    assert decode_method(recorded) == ob.NewtonVC(batch=3)
+    assert decode(recorded) == ob.NewtonVC(batch=3)
     recorded["fields"]["magic"] = 7
-    with pytest.raises(NotACampaign, match=r"setting 'magic' of NewtonVC.*use the version that wrote it"):
-        decode_method(recorded)
+    with pytest.raises(InvalidInput, match=r"setting 'magic' of NewtonVC.*use the version that wrote it"):
+        decode(recorded)
     with pytest.raises(NotACampaign, match="use the version that wrote it"):
-        decode_method({"type": "observal.methods:Levitation", "fields": {}})
+        decode_settings({"type": "observal.methods:Levitation", "fields": {}})
     with pytest.raises(NotACampaign, match="does not have"):
-        decode_method({"type": "os:system", "fields": {}})
+        decode_settings({"type": "os:system", "fields": {}})
     with pytest.raises(InvalidInput, match="can store numbers, text"):
         encode_entry(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
 

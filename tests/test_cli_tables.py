@@ -106,7 +106,7 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     frame["y"] = np.where(late, "bad", "good")
     log, pool = frame[:300].copy(), frame[300:].drop(columns="y")
     log.loc[rng.random(300) > log["q"], "y"] = None
-    campaign = Campaign.create(tmp_path / "c.db", log, pool, label="y", propensity="q", id="id", classes=["bad", "good"], method=ob.NewtonVC(batch=8))  # fmt: skip
+    campaign = Campaign.create(tmp_path / "c.db", log, pool, label="y", propensity="q", id="id", tables=ob.TableOptions(classes=["bad", "good"]), method=ob.NewtonVC(batch=8))  # fmt: skip
     batch = campaign.ask()
     campaign.tell(batch.ids, [frame["y"][i] for i in batch.ids])
     write_campaign_report(campaign, tmp_path / "report.html")

@@ -110,13 +110,20 @@ def test_init_prints_warnings_and_exclude_acts_on_them(tmp_path):
     out = observal("init", tmp_path / "b.db", *tables, "--exclude", "number").stdout
     assert "looks like an id" not in out
     campaign = ob.Campaign.open(tmp_path / "b.db")
-    assert campaign.settings["features"] == ["a"]
-    assert campaign.settings["files"] == ["log.csv", "pool.csv"]
+    assert campaign.settings.features == ("a",)
+    assert campaign.settings.files == ("log.csv", "pool.csv")
     frame["b"] = X[:, 1]
     frame[:400].to_csv(tmp_path / "log.csv", index=False)
     frame[400:].drop(columns="y").to_csv(tmp_path / "pool.csv", index=False)
     for name, given in (("twice", ["--exclude", "number", "--exclude", "b"]), ("commas", ["--exclude", "number,b"])):
         observal("init", tmp_path / f"{name}.db", *tables, *given)
-        assert ob.Campaign.open(tmp_path / f"{name}.db").settings["features"] == ["a"]
+        assert ob.Campaign.open(tmp_path / f"{name}.db").settings.features == ("a",)
     with pytest.raises(InvalidInput, match="There is no column 'nobody' to exclude"):
-        ob.Campaign.create(tmp_path / "c.db", frame[:400], frame[400:], label="y", propensity="q", exclude=["nobody"])
+        ob.Campaign.create(
+            tmp_path / "c.db",
+            frame[:400],
+            frame[400:],
+            label="y",
+            propensity="q",
+            tables=ob.TableOptions(exclude=["nobody"]),
+        )

@@ -217,6 +217,6 @@ def test_a_shift_between_tables_is_found_in_their_numbers():
     moved = PANDAS[["home", "income"]].copy()
     moved.loc[moved.index[M:], "income"] += 40
     session = ob.Session(*world(moved), ob.CommitteeVC(HistGradientBoostingClassifier()))
-    assert session.settings["goals"]["population"] == "pool"
-    assert "income is" in session.settings["notes"][0]
-    assert ob.Session(*world(PANDAS[["home", "income"]]), session.method).settings["goals"]["population"] == "both"
+    assert session.settings.goals.population == "pool"
+    assert "income is" in session.settings.notes[0]
+    assert ob.Session(*world(PANDAS[["home", "income"]]), session.method).settings.goals.population == "both"

@@ -126,7 +126,7 @@ def test_a_budget_can_be_raised(backend):
     backend.now.extend(16, "ann")
     now = backend.now
     assert not now.finished
-    assert now.settings["label_budget"] == now.status().label_budget == 16
+    assert now.settings.label_budget == now.status().label_budget == 16
     assert "however many follow" in now.status().intervals
     after = now.intervals()["error"]  # of the same labels: wider, because the first budget was not the end
     assert after.high - after.low > before.high - before.low

@@ -10,7 +10,7 @@ import pytest
 import observal as ob
 from observal.errors import InvalidInput
 from observal.journal.events import check_payload
-from observal.journal.sql.growing import grown
+from observal.journal.sql.stored_problem import add_rows
 from observal.learners.blend import fit_blend
 from observal.learners.blend_settings import BOOSTED, CATEGORIES
 from observal.learners.population import Population
@@ -120,7 +120,7 @@ def test_column_groups_survive_sessions_campaigns_and_parquet(tmp_path):
     )
     stored = ob.Campaign.open(tmp_path / "c.db").problem
     assert stored.column_groups == groups
-    assert grown(stored, ob.Pool(loaded.pool.X, 0.5, ids=np.arange(1000, 1080))).column_groups == groups
+    assert add_rows(stored, ob.Pool(loaded.pool.X, 0.5, ids=np.arange(1000, 1080))).column_groups == groups
     campaign.export(tmp_path / "model.skops")
     made = ob.load_model(tmp_path / "model.skops").predict_proba(pool)
     assert made.tolist() == campaign.result().estimator.predict_proba(loaded.pool.X).tolist()

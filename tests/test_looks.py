@@ -114,9 +114,9 @@ def test_interval_is_about_named_population():
         made = ob.Session(logged, pool, ob.NewtonVC(batch=50), 50, population=population)
         made.tell(made.ask().ids, y[800 + made.ask().positions])
         found[population] = made.intervals()["error"].estimate
-        assert (len(made.settings["notes"]) == 1) == (population is None)
+        assert (len(made.settings.notes) == 1) == (population is None)
     assert found["log"] < found["both"] < found["pool"]
     assert found["pool"] == pytest.approx(0.4, abs=0.06)
     assert found["log"] == pytest.approx(0.21, abs=0.06)
     assert found[None] == found["pool"]
-    assert "Intervals are about the pool alone" in made.settings["notes"][0]
+    assert "Intervals are about the pool alone" in made.settings.notes[0]

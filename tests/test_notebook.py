@@ -160,7 +160,7 @@ def test_the_widget_in_a_browser(open_page):
     page.keyboard.press(told[int(row)][0])
     carry()
     ledger = session.engine.read()
-    assert {ledger.ids[p]: ledger.settings["classes"][code] for p, code in ledger.labels.items()} == told
+    assert {ledger.ids[p]: ledger.settings.classes[code] for p, code in ledger.labels.items()} == told
     assert len(session.rounds) == 2  # it has learned from the first round
     assert page.locator(".counts").text_content() == "8 of 20 labels · Round 2"
 

@@ -61,7 +61,7 @@ def wait_saved(page):
 def stored(server, name=None):
     """Return the answers that count, id → label, from the journal; of everybody or of one person."""
     ledger = Campaign.open(server.campaign).engine.read()
-    classes = ledger.settings["classes"]
+    classes = ledger.settings.classes
     theirs = (p for p in ledger.labels if name is None or name in ledger.responses.get(p, ()))
     return {ledger.ids[p]: None if ledger.labels[p] is None else classes[ledger.labels[p]] for p in theirs}
 

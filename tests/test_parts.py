@@ -271,7 +271,7 @@ def test_labels_are_codes_and_ids_stay_in_the_file(made):
 
 def test_a_session_names_its_columns_and_says_why_it_cannot_be_saved(made, tmp_path):
     session = ob.Session(*in_parts(made[0]), NEWTON, label_budget=4)
-    assert session.settings["features"] == ["x0", "x1", "x2", "x3"]
+    assert session.settings.features == ("x0", "x1", "x2", "x3")
     with pytest.raises(
         InvalidInput, match=r"stay in their Parquet files, so a session cannot store them; use Campaign.create"
     ):
@@ -292,7 +292,7 @@ def test_log_and_pool_that_differ_are_told_by_the_columns_own_name(tmp_path):
         ob.Pool.from_frame(tables[1], propensity="q"),
     )
     for data in ((logged, pool), frames):
-        notes = ob.Session(*data, NEWTON, label_budget=4).settings["notes"]
+        notes = ob.Session(*data, NEWTON, label_budget=4).settings.notes
         assert notes[0].startswith("Log and pool differ: income is ")
 
 

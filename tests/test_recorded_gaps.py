@@ -30,7 +30,7 @@ def spent(method):
 
 
 def replayed(session, plans):
-    replay = Replay(session.problem, session.settings["method"], 0, label_budget=45)
+    replay = Replay(session.problem, session.settings.method, 0, label_budget=45)
     codes = {"bad": 0, "good": 1}
     replay.follow(plans, {int(row): codes[truth_of(row)] for plan in plans for row in plan.asked})
     return replay
@@ -128,7 +128,7 @@ def test_rounds_chosen_ahead_equal_refitting_every_round(tmp_path):
 def test_rows_with_equal_leads_are_not_all_recorded(session, monkeypatch):
     monkeypatch.setattr(pool_state, "MOST_NEAR", 0)
     monkeypatch.setattr(pool_state, "MOST_NEAR_SHARE", 0)
-    assert Replay(session.problem, session.settings["method"], 0).next_plan().near is None
+    assert Replay(session.problem, session.settings.method, 0).next_plan().near is None
 
 
 @pytest.mark.parametrize(("near", "gaps"), [([1], None), ([1, 2], [0.1]), ([-1], [0.1]), ([0.5], [0.1])])

@@ -166,21 +166,43 @@ def test_a_changed_answer_is_refused_in_both_databases(tmp_path, request, place)
         Campaign.open(where).status()
 
 
+def set_fields(**changes):
+    """Return a change of the settings in the journal's first entry."""
+    return 1, lambda p: p | {"settings": {"type": "Settings", "fields": {**p["settings"]["fields"], **changes}}}
+
+
+def set_array(**changes):
+    """Return a change of how the pool's features are said to be stored."""
+
+    def change(payload):
+        payload["settings"]["fields"]["arrays"]["dict"]["pool.features"]["fields"].update(changes)
+        return payload
+
+    return 1, change
+
+
 FORGED = {
     "no settings": (1, lambda p: {}),
-    "settings of another type": (1, lambda p: p | {"classes": 7}),
-    "one class": (1, lambda p: p | {"classes": ["good"]}),
-    "a class that is a list": (1, lambda p: p | {"classes": [["x"], "y"]}),
-    "no arrays": (1, lambda p: p | {"arrays": {}}),
-    "an array of any size": (1, lambda p: p | {"arrays": {"pool.features": {"dtype": "<f8", "shape": [300, 10**9]}}}),
-    "an array of objects": (1, lambda p: p | {"arrays": {"pool.features": {"dtype": "|O", "shape": [300, 2]}}}),
-    "a negative budget": (1, lambda p: p | {"label_budget": -1}),
-    "an overlap that is text": (1, lambda p: p | {"overlap": "2"}),
-    "a method that is none": (1, lambda p: p | {"method": {"type": "os:system", "fields": {}}}),
-    "a method that ends the program": (1, lambda p: p | {"method": {"type": "observal.__main__:x", "fields": {}}}),
-    "a method without fields": (1, lambda p: p | {"method": {"type": "NewtonVC"}}),
+    "settings without fields": (1, lambda p: p | {"settings": {"type": "Settings", "fields": {}}}),
+    "settings that are a method": (1, lambda p: p | {"settings": p["settings"]["fields"]["method"]}),
+    "settings of another type": set_fields(classes=7),
+    "one class": set_fields(classes={"tuple": ["good"]}),
+    "two classes alike": set_fields(classes={"tuple": ["1", 1]}),
+    "a class that is a list": set_fields(classes={"tuple": [{"list": ["x"]}, "y"]}),
+    "no arrays": set_fields(arrays={"dict": {}}),
+    "arrays that are numbers": set_fields(arrays={"dict": {"pool.features": 7}}),
+    "an array of any size": set_array(shape={"tuple": [300, 10**9]}),
+    "an array of objects": set_array(dtype="|O"),
+    "a negative budget": set_fields(label_budget=-1),
+    "an overlap that is text": set_fields(overlap="2"),
+    "a setting that does not exist": set_fields(magic=7),
+    "a method that is none": set_fields(method={"type": "os:system", "fields": {}}),
+    "a method that ends the program": set_fields(method={"type": "observal.__main__:x", "fields": {}}),
+    "a method without fields": set_fields(method={"type": "NewtonVC"}),
+    "an encoder of nothing": set_fields(encoder={"encoder": {}}),
+    "goals that are none": set_fields(goals={"type": "Goals", "fields": {"population": "nobody"}}),
     "a plan that is none": (2, lambda p: p | {"plan": None}),
-    "a plan without columns": (2, lambda p: p | {"plan": {"type": "observal.problem.types:Plan", "fields": {}}}),
+    "a plan without columns": (2, lambda p: p | {"plan": {"type": "Plan", "fields": {}}}),
     "a plan of rows that are not there": (2, lambda p: json.loads(json.dumps(p).replace("[", "[999999, ", 1))),
     "ids missing": (2, lambda p: p | {"ids": []}),
     "ids that are lists": (2, lambda p: p | {"ids": [[1]] * len(p["ids"])}),

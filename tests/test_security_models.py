@@ -158,7 +158,7 @@ def test_type_that_was_not_named_is_refused(tmp_path):
 def exported(tmp_path_factory):
     """Models with an encoder, with trees, and linear ones."""
     folder = tmp_path_factory.mktemp("models")
-    encoder = TableEncoder.learn([pd.DataFrame({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "a"]})]).to_dict()
+    encoder = TableEncoder.learn([pd.DataFrame({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "a"]})])
     newton = fit(ob.NewtonVC(features="splines", batch=8, ridge=0.1, tempering=0.5))
     save_model(folder / "newton.model", newton, None)
     save_model(folder / "table.model", newton, encoder)

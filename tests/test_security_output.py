@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import observal as ob
 import tests.command
 from observal import files
-from observal.campaign import Campaign
+from observal.campaign import Campaign, TableOptions
 from observal.cli.output import printable
 from observal.errors import CampaignExists, InvalidInput, ObservalError
 from observal.journal.answers import read_answers
@@ -486,7 +486,15 @@ def nasty(tmp_path_factory):
     log.loc[rng.random(n) > 0.5, LABEL] = None
     where = folder / "c.db"
     Campaign.create(
-        where, log, pool, label=LABEL, propensity="q0", id=ID, label_budget=32, method=METHOD, propensity_floor=0.1
+        where,
+        log,
+        pool,
+        label=LABEL,
+        propensity="q0",
+        id=ID,
+        label_budget=32,
+        method=METHOD,
+        tables=TableOptions(propensity_floor=0.1),
     )
     return where, dict(frame[[ID, LABEL]].to_numpy().tolist())
 

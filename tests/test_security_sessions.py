@@ -79,9 +79,9 @@ def test_only_listed_classes_are_rebuilt(saved, planted, name, entry):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_journal_names_only_listed_classes_too(planted, name):
-    from observal.journal.codec import decode_method, decode_plan
+    from observal.journal.codec import decode_arrays, decode_plan, decode_settings
 
-    for read in (decode_plan, decode_method):
+    for read in (decode_plan, decode_settings, decode_arrays):
         with nothing_happens(), pytest.raises(NotACampaign):
             read({"type": name, "fields": {"command": "true"}})
 

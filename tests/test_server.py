@@ -8,6 +8,7 @@ import json
 import struct
 import time
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,14 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
+from observal.journal.settings import Display
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
 from observal.server.pool_view import PoolView, pixel_grid
 from observal.server.serving import check_host, owner_link
 from observal.server.worker import _Process
-from tests.campaigns import make_campaign, truth_of
+from observal.tables.more_rows import PropensitySource
+from tests.campaigns import group_options, make_campaign, truth_of
 from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.serving import new_key, site
@@ -485,15 +488,15 @@ def table_campaign(where, columns, n=40, labels=(0, 1), **settings):
         "label_budget": n,
         "method": ob.NewtonVC(batch=n, ridge=0.01, tempering=0.5),
     }
-    return Campaign.create(where, log, frame.assign(q0=0.5), **{**options, **settings})
+    return Campaign.create(where, log, frame.assign(q0=0.5), **group_options({**options, **settings}))
 
 
 def test_propensities_are_not_shown(tmp_path):
     made = table_campaign(tmp_path / "c.db", {"flag": [0, 1] * 20}, features=["age", "flag"])
     table = pa.table({"id": ["a", "b"], "age": [30.0, 40.0], "flag": [0, 1], "q0": [0.5, 0.1], "q1": [0.2, 1.0]})
-    assert made.settings["propensity"] == ["q0"]
-    for names, columns in ([["q0", "q1"], []], [["q0"], ["q1"]], [[], ["q0", "q1"]]):
-        view = PoolView(table, {**made.settings, "propensity": names})
+    assert made.settings.propensities == PropensitySource(("q0",))
+    for names, columns in ([("q0", "q1"), []], [("q0",), ["q1"]], [(), ["q0", "q1"]]):
+        view = PoolView(table, replace(made.settings, propensities=PropensitySource(names)))
         assert view.columns == ["age", "flag", *columns]
 
 
@@ -551,7 +554,7 @@ def test_images_from_a_folder_and_in_base64_are_served(tmp_path, monkeypatch):
     inline = "data:image/png;base64," + base64.b64encode(png(3)).decode()
     names = ["a.png", "inner/b.png", inline, str(tmp_path / "photos" / "a.png")] * 10
     made = table_campaign(tmp_path / "c.db", {"photo": names}, images=tmp_path / "photos", image_column="photo")
-    assert "photo" not in made.settings["features"]
+    assert "photo" not in made.settings.features
     with site(monkeypatch, tmp_path / "c.db") as found:
         ann = found.browser("ann")
         assert ann.get("me").json()["campaign"]["image_column"] == "photo"
@@ -581,5 +584,5 @@ def test_init_takes_images_and_pixels(tmp_path):
     assert run("--pixels", "8by8").returncode == 2
     made = run("--images", ".", "--image-column", "photo", "--pixels", "1x2")
     assert made.returncode == 0, made.stderr
-    show = Campaign.open(tmp_path / "c.db").settings["show"]
-    assert show == {"images": str(tmp_path), "image_column": "photo", "pixels": [1, 2]}
+    show = Campaign.open(tmp_path / "c.db").settings.display
+    assert show == Display(str(tmp_path), "photo", (1, 2))

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 import observal as ob
 from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
+from observal.problem.goals import Goals
 from tests.hostile import write_members
 
 
@@ -192,7 +193,7 @@ def test_a_loaded_session_keeps_its_goals(tmp_path):
     live = ob.Session(logged, pool, ob.NewtonVC(), label_budget=9, **goals)
     live.save(tmp_path / "s.session")
     assert ob.Session.load(tmp_path / "s.session").settings == live.settings
-    assert live.settings["goals"] == goals
+    assert live.settings.goals == Goals(**goals)
     plain = ob.Session(logged, pool, label_budget=9)  # whose error it is was found from the data, and noted
     plain.save(tmp_path / "s.session")
     assert ob.Session.load(tmp_path / "s.session").settings == plain.settings

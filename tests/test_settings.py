@@ -137,5 +137,5 @@ def test_a_number_that_is_passed_on(case):
 def test_a_method_with_numbers_of_numpy_goes_into_a_campaign(tmp_path):
     method = ob.NewtonVC(batch=np.int64(5), ridge=np.float32(0.5))
     Campaign.create_from_arrays(tmp_path / "c.db", LOGGED, POOL, label_budget=np.int64(9), method=method)
-    assert Campaign.open(tmp_path / "c.db").settings["method"] == ob.NewtonVC(batch=5, ridge=0.5)
+    assert Campaign.open(tmp_path / "c.db").settings.method == ob.NewtonVC(batch=5, ridge=0.5)
     assert "NewtonVC(batch=5, ridge=0.5)" in Campaign.open(tmp_path / "c.db").status().method

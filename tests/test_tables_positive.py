@@ -67,7 +67,7 @@ def tables(tmp_path, classes=("paid", "default")):
 )
 def test_init_takes_the_positive_class_and_says_which(tmp_path, options, last, noted):
     out = observal(*tables(tmp_path), *options).stdout
-    assert ob.Campaign.open(tmp_path / "c.db").settings["classes"][-1] == last
+    assert ob.Campaign.open(tmp_path / "c.db").settings.classes[-1] == last
     assert ("Precision and recall are about 'default', the rarer class in the log" in out) == noted
 
 

@@ -70,6 +70,7 @@ __all__ = [
     "Stop",
     "Stumps",
     "TableEncoder",
+    "TableOptions",
     "TableRoles",
     "Thresholds",
     "campaign",
@@ -87,7 +88,7 @@ __all__ = [
 
 # Imported when first used: `import observal` and `observal --help` wait for none of them.
 _HOMES = {
-    "campaign": ("Campaign", "load_model"),
+    "campaign": ("Campaign", "TableOptions", "load_model"),
     "diagnosis": ("Diagnosis", "diagnose"),
     "learners.blend_classifier": ("BlendClassifier",),
     "learners.logged": ("LoggedClassifier",),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from observal.exchange.label_tools import DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
 from observal.files import check_target
 from observal.intervals.stopping import TOLERANCE
-from observal.journal.campaign_tables import load_tables
+from observal.journal.campaign_tables import TableOptions, load_tables
 from observal.journal.codec import encode_entry
 from observal.journal.engine import Engine
 from observal.journal.events import OBSERVAL
@@ -24,14 +25,19 @@ from observal.journal.ledger import Ledger
 from observal.journal.memory import MemoryJournal
 from observal.journal.receipts import Batch, Check, Receipt
 from observal.journal.replay import start_replay
-from observal.journal.settings import ANYONE, check_annotator, new_settings, versions
-from observal.journal.sql.chunks import Progress, read_whole_table
+from observal.journal.settings import ANYONE, Settings, check_annotator, make_settings, versions
 from observal.journal.sql.connection import StoreConnection, damaged
-from observal.journal.sql.growing import grown, near_rows, require_growable, write_more
-from observal.journal.sql.in_place import check_parts, is_in_place, write_in_place
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, create_store, open_store, refuse_existing
-from observal.journal.sql.stored_problem import ROWS, write_problem
+from observal.journal.sql.stored_problem import (
+    Progress,
+    add_rows,
+    check_rows,
+    find_near_rows,
+    require_growable,
+    write_more_rows,
+    write_problem,
+)
 from observal.journal.status import Agreement, Status, agreement
 from observal.methods import Method
 from observal.parquet import ExecutorLike
@@ -39,12 +45,23 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.problem import Problem
 from observal.session import Session
-from observal.tables.encoder import TableEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ANYONE", "Agreement", "Batch", "Campaign", "Check", "Entry", "Receipt", "Status", "agreement", "load_model"]
+__all__ = [
+    "ANYONE",
+    "Agreement",
+    "Batch",
+    "Campaign",
+    "Check",
+    "Entry",
+    "Receipt",
+    "Status",
+    "TableOptions",
+    "agreement",
+    "load_model",
+]
 
 
 class Campaign(Labelling[SqlTransaction]):
@@ -87,14 +104,7 @@ class Campaign(Labelling[SqlTransaction]):
         propensity: object = None,
         id: str | None = None,
         label_budget: int | None = None,
-        features: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        classes: Sequence[Any] | None = None,
-        positive: object = None,
-        cost: str | None = None,
-        propensity_floor: float | None = None,
-        kept_only_labelled: bool = False,
-        n_logged_rows: int | None = None,
+        tables: TableOptions | None = None,
         method: Method | None = None,
         random_state: int = 0,
         overlap: int = 1,
@@ -103,16 +113,6 @@ class Campaign(Labelling[SqlTransaction]):
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
         objective: str | Mapping[Any, float | str] = "error",
-        sep: str | None = None,
-        decimal: Literal[".", ","] | None = None,
-        encoding: str | None = None,
-        missing: Sequence[str] = (),
-        images: str | Path | None = None,
-        image_column: str | None = None,
-        pixels: tuple[int, int] | None = None,
-        in_place: bool | None = None,
-        executor: ExecutorLike = None,
-        progress: Progress = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
 
@@ -124,26 +124,14 @@ class Campaign(Labelling[SqlTransaction]):
             The log; several logs are combined.
         pool : table
             The rows you can ask about.
-        label, propensity, id, features, exclude, classes, positive, cost, propensity_floor, kept_only_labelled
-            As for :func:`observal.tables.load_problem`; `propensity` is a column, ``"estimate"`` and so on.
-        n_logged_rows : int, optional
-            How many rows were logged, if the log kept only its labelled rows.
+        label, id : str
+            The columns of labels and of ids; rows without ids are numbered.
+        propensity : str, float or policy
+            A column, a number or ``"estimate"``, as for :func:`observal.tables.load_problem`.
+        tables : TableOptions, optional
+            Which columns and classes to use, how the files are written, what people see, whether tables stay in place.
         label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
             As for :meth:`create_from_arrays`.
-        sep, decimal, encoding, missing
-            How the tables are written, as for :func:`observal.read_table`; detected by default.
-        images, image_column : path, str, optional
-            What the labelling page shows as images: a column of paths inside the folder `images` or, without a folder, of images in base64.
-            The column is not used as a feature unless `features` names it.
-        pixels : (int, int), optional
-            Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
-        in_place : bool, optional
-            Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
-            propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
-        executor : optional
-            What reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
-        progress : callable, optional
-            Called with (done, total, what).
 
         Examples
         --------
@@ -157,38 +145,29 @@ class Campaign(Labelling[SqlTransaction]):
         [7, 8]
         """
         from observal.tables import TableRoles
-        from observal.tables.table_format import TableFormat
 
         refuse_existing(where)
-        if progress:
-            progress(0, 1, "reading")
+        options = TableOptions() if tables is None else tables
+        if options.progress:
+            options.progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
-        roles = TableRoles(label, None, id, cost, None if features is None else tuple(features), tuple(exclude))
-        tables = load_tables(
-            logs,
-            pool,
-            roles,
-            TableFormat(sep, decimal, encoding, tuple(missing)),
-            propensity=propensity,
-            classes=classes,
-            positive=positive,
-            propensity_floor=propensity_floor,
-            kept_only_labelled=kept_only_labelled,
-            n_logged_rows=n_logged_rows,
-            random_state=random_state,
-            shown=(images, image_column, pixels),
-            in_place=in_place,
-            executor=executor,
+        features = None if options.features is None else tuple(options.features)
+        roles = TableRoles(label, None, id, options.cost, features, tuple(options.exclude))
+        loaded = load_tables(logs, pool, roles, propensity, options, random_state)
+        settings = make_settings(
+            loaded.problem,
+            method,
+            label_budget,
+            random_state,
+            overlap,
+            loaded,
+            population=population,
+            looks=looks,
+            tolerance=tolerance,
+            width=width,
+            objective=objective,
         )
-        goals = {
-            "population": population,
-            "looks": looks,
-            "tolerance": tolerance,
-            "width": width,
-            "objective": objective,
-        }
-        settings = new_settings(tables.problem, method, label_budget, random_state, overlap, tables.about, goals)
-        return cls._make(where, tables.problem, tables.rows, settings, progress, executor)
+        return cls._make(where, loaded.problem, loaded.rows, settings, options.progress, options.executor)
 
     @classmethod
     def create_from_arrays(
@@ -231,18 +210,22 @@ class Campaign(Labelling[SqlTransaction]):
         problem = Problem(logged, pool)
         if problem.in_parts:
             raise InvalidInput(
-                "A campaign from arrays copies its rows, but these stay in Parquet; use Campaign.create(..., in_place=True)."
+                "A campaign from arrays copies its rows, but these stay in Parquet; use Campaign.create(..., tables=TableOptions(in_place=True))."
             )
         problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
-        goals = {
-            "population": population,
-            "looks": looks,
-            "tolerance": tolerance,
-            "width": width,
-            "objective": objective,
-        }
-        settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
-        columns = {} if pool.rows.is_sparse else dict(zip(settings["features"], pool.X.T, strict=True))
+        settings = make_settings(
+            problem,
+            method,
+            label_budget,
+            random_state,
+            overlap,
+            population=population,
+            looks=looks,
+            tolerance=tolerance,
+            width=width,
+            objective=objective,
+        )
+        columns = {} if pool.rows.is_sparse else dict(zip(settings.features, pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
 
     @classmethod
@@ -251,27 +234,24 @@ class Campaign(Labelling[SqlTransaction]):
         where: str | Path,
         problem: Problem,
         rows: pa.Table | None,
-        settings: dict[str, Any],
+        settings: Settings,
         progress: Progress,
         executor: ExecutorLike = None,
     ) -> Self:
         # Before anything is written, check that the settings can be stored and that the method accepts the data.
-        encode_entry(settings["method"])
-        classes = [
-            value if isinstance(value, bool | int | float | str) else str(value) for value in settings["classes"]
-        ]
+        encode_entry(settings.method)
+        classes = tuple(
+            value if isinstance(value, bool | int | float | str) else str(value) for value in settings.classes
+        )
         if len({str(value) for value in classes}) < len(classes):
-            raise InvalidLabel(f"Classes must differ as text, but they are {classes}; rename one of them.")
+            raise InvalidLabel(f"Classes must differ as text, but they are {list(classes)}; rename one of them.")
         start_replay(problem, settings)
 
         def fill(connection: StoreConnection) -> None:
-            if rows is None:
-                arrays = write_in_place(connection, problem, progress)
-            else:
-                arrays = write_problem(connection, problem.logged, problem.pool, rows, progress)
-            digest = connection.data_digest()
-            details = {"classes": classes, "versions": versions(), "arrays": arrays, "data": digest}
-            SqlTransaction(connection, str(where)).append(OBSERVAL, "created", {**settings, **details})
+            arrays = write_problem(connection, problem, rows, progress)
+            stored = replace(settings, classes=classes, arrays=arrays)
+            payload = {"settings": stored, "versions": versions(), "data": connection.data_digest()}
+            SqlTransaction(connection, str(where)).append(OBSERVAL, "created", payload)
 
         return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
 
@@ -298,10 +278,9 @@ class Campaign(Labelling[SqlTransaction]):
         with engine.writing() as transaction:
             assignment = engine.ask(transaction, n, annotator)
             settings = engine.ledger.settings
-            rows, name = transaction.pool_rows(assignment.positions), settings["id"]
+            rows, name = transaction.pool_rows(assignment.positions), settings.id
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
-            encoder = settings["encoder"]
             return Batch(
                 ids=tuple(assignment.ids),
                 round=max(assignment.rounds, default=len(engine.ledger.plans)),
@@ -310,10 +289,10 @@ class Campaign(Labelling[SqlTransaction]):
                 rows=rows.add_column(0, name, [assignment.ids]),
                 finished=bool(engine.ledger.stopped),
                 note=assignment.note,
-                classes=tuple(settings["classes"]),
+                classes=settings.classes,
                 rounds=tuple(assignment.rounds),
-                label=settings["label"],
-                table_format=None if encoder is None else TableEncoder.from_dict(encoder).format,
+                label=settings.label,
+                table_format=settings.format,
             )
 
     def tell_file(
@@ -343,7 +322,7 @@ class Campaign(Labelling[SqlTransaction]):
         positions = [ledger.find(id_) for id_ in batch.ids]
         estimator = replay.round(replay.closed).estimator
         chances = estimator.predict_proba(replay.problem.pool.rows.take(np.array(positions))) if positions else []
-        hidden = (ledger.settings["id"], ledger.settings["label"])
+        hidden = (ledger.settings.id, ledger.settings.label)
         cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
         parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
         return [
@@ -415,8 +394,8 @@ class Campaign(Labelling[SqlTransaction]):
                     engine.check_budget(label_budget)
                 problem, inputs = reading.problem(settings), engine.model_inputs()
                 more, rows = self._more_rows(reading, problem, pool, propensity)
-                larger = grown(problem, more)
-                near = near_rows(start_replay(larger, settings), engine.ledger, len(problem.pool))
+                larger = add_rows(problem, more)
+                near = find_near_rows(start_replay(larger, settings), engine.ledger, len(problem.pool))
             with engine.writing() as writing:
                 if engine.model_inputs() != inputs:
                     continue
@@ -424,7 +403,7 @@ class Campaign(Labelling[SqlTransaction]):
                 if label_budget is not None:
                     engine.check_budget(label_budget)
                     payload["label_budget"] = int(label_budget)
-                arrays = write_more(writing.connection, engine.ledger.settings["arrays"], more, rows)
+                arrays = write_more_rows(writing.connection, engine.ledger.settings.arrays, more, rows)
                 payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
                 payload |= {"near": near, "data": writing.connection.data_digest()}
                 engine.append(writing, actor, "extended", payload)
@@ -437,17 +416,25 @@ class Campaign(Labelling[SqlTransaction]):
         import pyarrow as pa
 
         settings = self.engine.ledger.settings
-        if settings["encoder"] is not None:
+        if settings.encoder is not None:
+            from observal.tables import TableRoles
             from observal.tables.more_rows import read_more_rows
 
-            return read_more_rows(pool, settings, problem, reading.pool_rows([]), propensity)
+            source = settings.propensities
+            if isinstance(propensity, str):
+                source = replace(source, columns=(propensity,))
+            elif propensity is not None:
+                source = replace(source, columns=(), number=propensity)
+            roles = TableRoles(settings.label, None, settings.id, settings.cost)
+            raw = reading.pool_rows([])
+            return read_more_rows(pool, roles, settings.encoder, source, problem, raw, settings.random_state)
         if not isinstance(pool, Pool) or pool.rows.is_sparse or pool.rows.in_files:
             raise InvalidInput(
                 "The campaign was made from arrays, so its new rows must be a Pool with dense features in memory; give one (pool=)."
             )
         if propensity is not None:
             raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")
-        return pool, pa.table(dict(zip(settings["features"], pool.X.T, strict=False)))
+        return pool, pa.table(dict(zip(settings.features, pool.X.T, strict=False)))
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -459,10 +446,7 @@ class Campaign(Labelling[SqlTransaction]):
             if problem := connection.structure_problem():
                 raise damaged(engine.journal.name, f"its database file was changed ({problem})")
             transaction.problem(engine.ledger.settings)
-            if is_in_place(connection):
-                check_parts(connection)
-            else:
-                read_whole_table(connection, ROWS)
+            check_rows(connection)
             chunks = connection.chunk_names()
             for name, chunk in chunks:
                 connection.read_chunk(name, chunk)
@@ -480,4 +464,4 @@ class Campaign(Labelling[SqlTransaction]):
         An existing file is replaced only with `force`; a campaign is never replaced.
         """
         check_target(path, force)
-        save_model(path, self.estimator, self.engine.ledger.settings["encoder"], force)
+        save_model(path, self.estimator, self.engine.ledger.settings.encoder, force)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from observal.campaign import Campaign
 from observal.errors import InvalidInput, ObservalError
 from observal.journal.engine import Engine
-from observal.journal.settings import ANYONE
+from observal.journal.settings import ANYONE, Settings
 from observal.journal.status import CHOOSING
 from observal.parquet import Parts
 from observal.problem.frames import Frame
@@ -86,25 +87,24 @@ class Labeller(anywidget.AnyWidget):
         self._engine: Engine[Any] = source.engine
         self._given, self._pixels = rows, pixels
         settings = self._settings()
-        folder = (settings.get("show") or {}).get("images")
-        self._folder = None if folder is None else Path(folder)
+        self._folder = settings.display.folder
         self._rows = _rows_of(source, rows, settings)
         self._seen: set[str] = set()
         self.campaign = {
             "title": title,
-            "label": settings["label"],
-            "classes": [str(value) for value in settings["classes"]],
-            "label_budget": settings["label_budget"],
+            "label": settings.label,
+            "classes": [str(value) for value in settings.classes],
+            "label_budget": settings.label_budget,
         }
         self._refill()
         self.on_msg(lambda _, content, __: self._heard(content))
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> Settings:
         """Return the settings of the session or campaign, with the pixels that were given here."""
-        settings = dict(self._source.settings)
-        if self._pixels is not None:
-            settings["show"] = {**(settings.get("show") or {}), "pixels": self._pixels}
-        return settings
+        settings = self._source.settings
+        if self._pixels is None:
+            return settings
+        return replace(settings, display=replace(settings.display, pixels=self._pixels))
 
     def _heard(self, content: dict[str, Any]) -> None:
         """Do what the label view asks for; a message that came twice is done once."""
@@ -145,7 +145,7 @@ class Labeller(anywidget.AnyWidget):
             self.rows, self.note = [], CHOOSING
         with self._engine.writing() as transaction:
             assignment = self._engine.ask(transaction, QUEUE, self._annotator)
-        if len(self._rows) != self._source.settings["pool_rows"]:  # rows were added to the pool
+        if len(self._rows) != self._source.settings.pool_rows:  # rows were added to the pool
             self._rows = _rows_of(self._source, self._given, self._settings())
         self.note = assignment.note
         rows = self._rows.describe(assignment)
@@ -168,7 +168,7 @@ class Labeller(anywidget.AnyWidget):
         self.progress = {"labels": status.labels, "label_budget": status.label_budget, "round": status.round}
 
 
-def _rows_of(source: Session | Campaign, rows: object, settings: dict[str, Any]) -> PoolView:
+def _rows_of(source: Session | Campaign, rows: object, settings: Settings) -> PoolView:
     """Return the pool as people see it."""
     if rows is None and isinstance(source, Campaign):
         with source.engine.reading() as transaction:
@@ -187,7 +187,7 @@ def _raw_rows(source: Session | Campaign, rows: object) -> Any:
 
     if rows is not None:
         table = read_table(rows, None)
-        expected = source.settings["pool_rows"]
+        expected = source.settings.pool_rows
         if len(table) != expected:
             raise InvalidInput(
                 f"The rows to show must be those of the pool, {expected} of them, but there are {len(table)}; give one for each."
@@ -198,4 +198,4 @@ def _raw_rows(source: Session | Campaign, rows: object) -> Any:
         return read_table(pool.native, None)
     if pool.is_sparse:
         raise InvalidInput("Sparse features cannot be read by people; give the rows to show (rows=).")
-    return pa.table(dict(zip(source.settings["features"], pool.to_matrix().T, strict=True)))
+    return pa.table(dict(zip(source.settings.features, pool.to_matrix().T, strict=True)))

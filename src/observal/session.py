@@ -18,7 +18,7 @@ from observal.journal.labelling import Labelling
 from observal.journal.ledger import Ledger
 from observal.journal.memory import MemoryJournal
 from observal.journal.session_file import read_session, write_session
-from observal.journal.settings import ANYONE, new_settings
+from observal.journal.settings import ANYONE, make_settings
 from observal.methods import AutoVC, Method
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
@@ -50,7 +50,7 @@ class Session(Labelling[MemoryJournal]):
         How many annotators label each row; the majority decides.
     population : {"both", "pool", "log"}, optional
         Whose error the intervals are about: that of log and pool as one population, of the pool alone or of the log alone. By default
-        that of both together, or of the pool alone if the two clearly differ; ``settings["notes"]`` then says so.
+        that of both together, or of the pool alone if the two clearly differ; ``settings.notes`` then says so.
     looks : {"planned", "always", "once"}
         At which rounds the intervals hold together: all up to the budget (or, without one, all); all, however many follow; or a
         single one that was chosen beforehand. See :mod:`observal.intervals.looks`.
@@ -99,15 +99,19 @@ class Session(Labelling[MemoryJournal]):
         method = AutoVC() if method is None else check_method(method)
         problem = Problem(logged, pool).for_method(method).using(executor)
         journal = MemoryJournal(problem)
-        goals = {
-            "population": population,
-            "looks": looks,
-            "tolerance": tolerance,
-            "width": width,
-            "objective": objective,
-        }
-        settings = new_settings(problem, method, label_budget, random_state, overlap, goals=goals)
-        journal.append(OBSERVAL, "created", settings)
+        settings = make_settings(
+            problem,
+            method,
+            label_budget,
+            random_state,
+            overlap,
+            population=population,
+            looks=looks,
+            tolerance=tolerance,
+            width=width,
+            objective=objective,
+        )
+        journal.append(OBSERVAL, "created", {"settings": settings})
         super().__init__(Engine(journal))
         self._replay()  # raises now if the method does not accept the data
 
@@ -122,14 +126,12 @@ class Session(Labelling[MemoryJournal]):
     @property
     def method(self) -> Method:
         """How rows are chosen."""
-        method: Method = self.engine.read().settings["method"]
-        return method
+        return self.engine.read().settings.method
 
     @property
     def label_budget(self) -> int | None:
         """How many labels may be bought."""
-        budget: int | None = self.engine.read().settings["label_budget"]
-        return budget
+        return self.engine.read().settings.label_budget
 
     def ask(self, n: int | None = None, annotator: str = ANYONE) -> Query | None:
         """Return at most `n` open rows of the current round, or None if there is nothing left to ask.
@@ -155,7 +157,7 @@ class Session(Labelling[MemoryJournal]):
     def save(self, path: str | Path) -> None:
         """Write the session to a file; an older session at that path is replaced once the new file is complete."""
         with self.engine.reading() as transaction:
-            write_session(path, transaction.problem({}), transaction.events(Ledger()))
+            write_session(path, transaction.problem(self.engine.ledger.settings), transaction.events(Ledger()))
 
     @classmethod
     def load(cls, path: str | Path, method: Method | None = None) -> Self:

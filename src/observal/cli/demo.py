@@ -172,7 +172,7 @@ def check_is_demo(path: Path, id_: str, label: str) -> bool:
         return False
     try:
         settings = Campaign.open(path).settings
-        is_demo = (settings["id"], settings["label"]) == (id_, label)
+        is_demo = (settings.id, settings.label) == (id_, label)
     except ObservalError:
         is_demo = False
     if not is_demo:
@@ -235,7 +235,7 @@ def _split(
 
 def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
     """Make the campaign of digits in the folder `out` and return its path; one that is there from an earlier demo is kept as it is."""
-    from observal.campaign import Campaign
+    from observal.campaign import Campaign, TableOptions
     from observal.methods import AutoVC
 
     out.mkdir(parents=True, exist_ok=True)
@@ -250,8 +250,8 @@ def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
         label=IS_AN_8,
         propensity=CHANCE,
         id=DIGIT,
-        classes=["no", "yes"],
         label_budget=LABELS,
+        tables=TableOptions(classes=["no", "yes"]),
         method=AutoVC(batch=10),
         random_state=random_state,
     )

@@ -81,7 +81,7 @@ def open_campaign(where: str, dask: str | None, progress: Callable[..., None] | 
     """Return a campaign, with a cluster if one is named; refuse a cluster on which nothing would be computed."""
     from observal.campaign import Campaign
 
-    if dask is not None and not Campaign.open(where).settings.get("in_place"):
+    if dask is not None and not Campaign.open(where).settings.in_place:
         raise typer.BadParameter(
             "--dask is for campaigns whose tables stay in place, but this one has copies of them; leave it out."
         )

@@ -185,7 +185,7 @@ def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | No
     records = label_studio_tasks(rows) if label_studio else argilla_records(rows)
     write_text(path, json.dumps(records, indent=1, default=str) + "\n")
     if config:
-        write_text(config, label_studio_config([str(name) for name in opened.settings["classes"]]) + "\n")
+        write_text(config, label_studio_config([str(name) for name in opened.settings.classes]) + "\n")
     if as_json:
         print_json({"rows": len(rows), "file": str(path), "config": config and str(config)})
         return

@@ -168,7 +168,7 @@ def init(
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
     """
-    from observal.campaign import Campaign
+    from observal.campaign import Campaign, TableOptions
     from observal.methods import AutoVC, NewtonVC
     from observal.tables.table_format import TableFormat
 
@@ -177,30 +177,15 @@ def init(
     _check_dask(dask, logged, pool, chances, format_, in_place)
     values = split_list(classes)
     with progress_bar("reading", hidden=as_json) as progress:
-        created = Campaign.create(
-            campaign,
-            list(logged),
-            pool,
-            label=label,
-            propensity=chances,
-            id=id,
-            label_budget=budget,
+        options = TableOptions(
             features=split_list(features),
             exclude=split_list(exclude) or (),
+            cost=cost,
             classes=None if values is None else [_as_number(text) for text in values],
             positive=positive or (partial(ask_positive, progress) if sys.stdin.isatty() and not as_json else None),
-            cost=cost,
             propensity_floor=propensity_floor,
             kept_only_labelled=kept_only_labelled,
             n_logged_rows=n_logged_rows,
-            method=AutoVC(batch=batch, priority=priority) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
-            random_state=seed,
-            overlap=overlap,
-            population=population,
-            looks=looks,
-            tolerance=tolerance or None,
-            width=width,
-            objective=_objective(target, cost_of_missing),
             sep=format_.sep,
             decimal=format_.decimal,
             encoding=format_.encoding,
@@ -211,6 +196,24 @@ def init(
             in_place=in_place,
             executor=make_executor(dask, progress),
             progress=progress,
+        )
+        created = Campaign.create(
+            campaign,
+            list(logged),
+            pool,
+            label=label,
+            propensity=chances,
+            id=id,
+            label_budget=budget,
+            tables=options,
+            method=AutoVC(batch=batch, priority=priority) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
+            random_state=seed,
+            overlap=overlap,
+            population=population,
+            looks=looks,
+            tolerance=tolerance or None,
+            width=width,
+            objective=_objective(target, cost_of_missing),
         )
     print_status(created.status(), as_json)
     if not as_json:
@@ -314,12 +317,11 @@ def _load_tables(
 
 
 def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None] | None) -> _Subject:
-    from observal.tables import TableEncoder
 
     campaign = open_campaign(where, dask, progress)
     problem, settings = campaign.problem, campaign.settings
-    dates = () if settings["encoder"] is None else TableEncoder.from_dict(settings["encoder"]).dates
-    return _Subject(problem.logged, problem.pool, settings["features"], dates, campaign.status().notes)
+    dates = () if settings.encoder is None else settings.encoder.dates
+    return _Subject(problem.logged, problem.pool, settings.features, dates, campaign.status().notes)
 
 
 def _propensity_source(columns: list[str] | None, estimate: bool) -> str | list[str]:

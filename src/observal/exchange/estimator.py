@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -80,15 +79,15 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
 
-def make_model(classifier: Any, encoder: TableEncoder | Mapping[str, Any] | None) -> Pipeline:
+def make_model(classifier: Any, encoder: TableEncoder | None) -> Pipeline:
     """Return a scikit-learn pipeline from raw rows to classes; without an encoder, from arrays.
 
     Parameters
     ----------
     classifier : classifier
         What a method returned.
-    encoder : TableEncoder or mapping, optional
-        The encoder, or what ``TableEncoder.to_dict`` returned.
+    encoder : TableEncoder, optional
+        From raw rows to features.
 
     Examples
     --------
@@ -98,6 +97,5 @@ def make_model(classifier: Any, encoder: TableEncoder | Mapping[str, Any] | None
     """
     steps: list[tuple[str, BaseEstimator]] = [("classifier", CampaignClassifier(classifier))]
     if encoder is not None:
-        learned = encoder if isinstance(encoder, TableEncoder) else TableEncoder.from_dict(encoder)
-        steps.insert(0, ("table", TableTransformer(learned)))
+        steps.insert(0, ("table", TableTransformer(encoder)))
     return Pipeline(steps)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 from observal.errors import InvalidInput
 from observal.files import writing
 from observal.journal.archive import Archive, Damaged, open_archive, seal
+
+if TYPE_CHECKING:
+    from observal.tables.encoder import TableEncoder
 
 DOCUMENT = "model.json"
 FORMAT = 1
@@ -271,7 +274,7 @@ def _plain_transformer(value: object) -> object:
     return value
 
 
-def save_model(path: str | Path, classifier: object, encoder: Mapping[str, Any] | None, force: bool = False) -> None:
+def save_model(path: str | Path, classifier: object, encoder: TableEncoder | None, force: bool = False) -> None:
     """Write a model completely or not at all; an existing file is replaced only with `force`, and never a campaign.
 
     Parameters
@@ -280,19 +283,17 @@ def save_model(path: str | Path, classifier: object, encoder: Mapping[str, Any] 
         The file.
     classifier : classifier
         What a method returned.
-    encoder : mapping, optional
-        What ``TableEncoder.to_dict`` returned, if the classifier was fitted on encoded tables.
+    encoder : TableEncoder, optional
+        From raw rows to features, if the classifier was fitted on encoded tables.
     force : bool
         Whether to replace a file.
     """
-    from observal.tables.encoder import TableEncoder
-
     arrays: list[NDArray[Any]] = []
     try:
         document = {
             "format": FORMAT,
             "classifier": encode(classifier, arrays),
-            "encoder": None if encoder is None else encode(TableEncoder.from_dict(encoder), arrays),
+            "encoder": None if encoder is None else encode(encoder, arrays),
         }
     except NotPlain as part:
         _save_with_skops(path, classifier, encoder, force, str(part))
@@ -306,7 +307,7 @@ def save_model(path: str | Path, classifier: object, encoder: Mapping[str, Any] 
 
 
 def _save_with_skops(
-    path: str | Path, classifier: object, encoder: Mapping[str, Any] | None, force: bool, part: str
+    path: str | Path, classifier: object, encoder: TableEncoder | None, force: bool, part: str
 ) -> None:
     from observal.exchange.estimator import make_model
 

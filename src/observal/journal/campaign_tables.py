@@ -2,120 +2,216 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from observal.errors import InvalidInput
+from observal.journal.settings import Display
 from observal.parquet import ExecutorLike
 from observal.problem.problem import Problem
+from observal.tables import LoadedProblem, TableEncoder, TableRoles
+from observal.tables.more_rows import PropensitySource
+from observal.tables.table_format import TableFormat
 
 if TYPE_CHECKING:
-    from observal.tables import TableRoles
-    from observal.tables.table_format import TableFormat
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """What is rarely needed to make a campaign from tables: columns, classes, how files are written, what people see.
+
+    Parameters
+    ----------
+    features, exclude : sequence of str
+        The columns to use, by default all that every table has; and columns not to use.
+    cost : str, optional
+        The column of what a mistake on the row costs, in [0, 1].
+    classes : sequence, optional
+        The label values, the negative one of two first; needed if the log does not show them all.
+    positive : optional
+        The class that precision and recall are about; by default the obvious or rarer one.
+    propensity_floor : float, optional
+        Raise smaller propensities to it.
+    kept_only_labelled : bool
+        Whether the log kept only its labelled rows; pool rows are then used in place of the others.
+    n_logged_rows : int, optional
+        How many rows were logged, if the log kept only its labelled ones; estimated by default.
+    sep, decimal, encoding, missing
+        How the tables are written, as for :func:`observal.read_table`; detected by default.
+    images, image_column : path, str, optional
+        What the labelling page shows as images: a column of paths inside the folder `images` or, without a folder, of images in base64.
+        The column is not used as a feature unless `features` names it.
+    pixels : (int, int), optional
+        Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
+    in_place : bool, optional
+        Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
+        propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
+    executor : optional
+        What reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
+    progress : callable, optional
+        Called with (done, total, what) while tables are read and stored.
+
+    Examples
+    --------
+    >>> import observal as ob
+    >>> ob.TableOptions(positive="default", exclude=["name"], decimal=",").exclude
+    ['name']
+    """
+
+    features: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    cost: str | None = None
+    classes: Sequence[Any] | None = None
+    positive: object = None
+    propensity_floor: float | None = None
+    kept_only_labelled: bool = False
+    n_logged_rows: int | None = None
+    sep: str | None = None
+    decimal: Literal[".", ","] | None = None
+    encoding: str | None = None
+    missing: Sequence[str] = ()
+    images: str | Path | None = None
+    image_column: str | None = None
+    pixels: tuple[int, int] | None = None
+    in_place: bool | None = None
+    executor: ExecutorLike = None
+    progress: Callable[..., None] | None = None
 
 
 class CampaignTables(NamedTuple):
-    """Log and pool, the pool's rows as people see them (None if tables stay in place), and entries for the settings."""
+    """Log and pool, the pool's rows as people see them (None if tables stay in place), and what the settings say of them."""
 
     problem: Problem
-    rows: Any
-    about: dict[str, Any]
+    rows: pa.Table | None
+    id: str
+    label: str
+    encoder: TableEncoder
+    notes: tuple[str, ...]
+    files: tuple[str, ...]
+    propensities: PropensitySource
+    cost: str | None
+    display: Display
 
 
 def load_tables(
-    logs: list[Any],
+    logs: Sequence[Any], pool: Any, roles: TableRoles, propensity: Any, options: TableOptions, random_state: int
+) -> CampaignTables:
+    """Read a campaign's tables, or leave them in place if they are large and allow it."""
+    from observal.tables.load_in_place import can_stay, is_large, load_in_place
+
+    given = TableFormat(options.sep, options.decimal, options.encoding, tuple(options.missing))
+    has_pictures = any((options.images, options.image_column, options.pixels))
+    simple = not options.kept_only_labelled and not has_pictures and can_stay(logs, propensity, given)
+    if not (options.in_place or (options.in_place is None and simple and is_large([*logs, pool]))):
+        return _copy(logs, pool, roles, propensity, options, given, random_state)
+    if not simple:
+        raise InvalidInput(
+            "Tables that stay in place need one complete log with a propensity column, are used as they are in the files (without "
+            "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
+        )
+    loaded = load_in_place(
+        logs[0],
+        pool,
+        roles,
+        executor=options.executor,
+        propensity=propensity,
+        classes=options.classes,
+        positive=options.positive,
+        propensity_floor=options.propensity_floor,
+    )
+    source = PropensitySource((propensity,), floor=options.propensity_floor)
+    return _describe(loaded, roles, [*logs, pool], source, loaded.pool.X.names, Display())
+
+
+def _copy(
+    logs: Sequence[Any],
     pool: Any,
     roles: TableRoles,
-    given: TableFormat,
-    *,
     propensity: Any,
-    classes: Sequence[Any] | None,
-    positive: Any,
-    propensity_floor: float | None,
-    kept_only_labelled: bool,
-    n_logged_rows: int | None,
-    random_state: int,
-    shown: tuple[Any, Any, Any],
-    in_place: bool | None,
-    executor: ExecutorLike,
-) -> CampaignTables:
-    """Read a campaign's tables, or leave them in place if they are large and allow it.
-
-    `shown` are the folder of images, the column of images and the shape of pixels; the other parameters are those of
-    :meth:`observal.Campaign.create`.
-    """
-    from observal.tables.load_in_place import can_stay, is_large
-
-    simple = not kept_only_labelled and not any(shown) and can_stay(logs, propensity, given)
-    chosen = {
-        "propensity": propensity,
-        "classes": classes,
-        "positive": positive,
-        "propensity_floor": propensity_floor,
-    }
-    if in_place or (in_place is None and simple and is_large([*logs, pool])):
-        if not simple:
-            raise InvalidInput(
-                "Tables that stay in place need one complete log with a propensity column, are used as they are in the files (without "
-                "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
-            )
-        return _in_place(logs[0], pool, roles, executor, chosen)
-    estimated = {
-        "kept_only_labelled": kept_only_labelled,
-        "n_logged_rows": n_logged_rows,
-        "random_state": random_state,
-    }
-    return _copied(logs, pool, roles, given, shown, chosen, estimated)
-
-
-def _in_place(log: Any, pool: Any, roles: TableRoles, executor: ExecutorLike, chosen: dict[str, Any]) -> CampaignTables:
-    from observal.tables.load_in_place import load_in_place
-
-    here = load_in_place(log, pool, roles, executor=executor, **chosen)
-    files, propensity = [source_name(log), source_name(pool)], [chosen["propensity"]]
-    about = {**_about(here, roles, here.pool.X.names), "in_place": True, "files": files, "propensity": propensity}
-    return CampaignTables(Problem(here.logged, here.pool), None, about)
-
-
-def _copied(
-    logs: list[Any],
-    pool: Any,
-    roles: TableRoles,
+    options: TableOptions,
     given: TableFormat,
-    shown: tuple[Any, Any, Any],
-    chosen: dict[str, Any],
-    estimated: dict[str, Any],
+    random_state: int,
 ) -> CampaignTables:
-    from observal.journal.display import shown_as, without_columns
     from observal.tables import load_problem
     from observal.tables.read import read_tables
     from observal.tables.table_format import without_reading
 
     *tables, rows = read_tables([*logs, pool], roles.id, roles.label, given)
-    show, image_column = shown_as(rows, *shown), shown[1]
-    unused = [image_column] if image_column and image_column not in (roles.features or ()) else []
-    without = [without_columns(table, unused) for table in (*tables, rows)]
-    loaded = load_problem(without[:-1], without[-1], roles, **chosen, **estimated)
-    propensity = chosen["propensity"]
-    about = {
-        **_about(loaded, roles, rows.column_names),
-        "files": [source_name(table) for table in (*logs, pool)],
-        "propensity": _columns_of(propensity, rows.column_names),
-        "pool_from": {
-            "number": float(propensity) if isinstance(propensity, int | float) else None,
-            "estimated": isinstance(propensity, str)
-            and propensity == "estimate"
-            and not estimated["kept_only_labelled"],
-            "floor": chosen["propensity_floor"],
-            "cost": roles.cost,
-        },
-        "show": show,
-    }
-    return CampaignTables(Problem(loaded.logged, loaded.pool), without_reading(rows), about)
+    display = _make_display(options, rows)
+    column = display.image_column
+    unused = [column] if column and column not in (roles.features or ()) else []
+    *features, pool_features = [
+        table.drop_columns([name for name in unused if name in table.column_names]) for table in (*tables, rows)
+    ]
+    loaded = load_problem(
+        features,
+        pool_features,
+        roles,
+        propensity=propensity,
+        classes=options.classes,
+        positive=options.positive,
+        propensity_floor=options.propensity_floor,
+        kept_only_labelled=options.kept_only_labelled,
+        n_logged_rows=options.n_logged_rows,
+        random_state=random_state,
+    )
+    sources = propensity if isinstance(propensity, list | tuple) else [propensity]
+    source = PropensitySource(
+        tuple(name for name in sources if isinstance(name, str) and name in rows.column_names),
+        float(propensity) if isinstance(propensity, int | float) else None,
+        isinstance(propensity, str) and propensity == "estimate" and not options.kept_only_labelled,
+        options.propensity_floor,
+    )
+    described = _describe(loaded, roles, [*logs, pool], source, rows.column_names, display)
+    return described._replace(rows=without_reading(rows))
 
 
-def source_name(table: Any) -> str:
+def _make_display(options: TableOptions, rows: pa.Table) -> Display:
+    folder = None if options.images is None else str(Path(options.images).resolve())
+    display = Display(folder, options.image_column, options.pixels)
+    if display.image_column is not None and display.image_column not in rows.column_names:
+        raise InvalidInput(
+            f"The pool has no column {display.image_column!r} for images, its columns are {rows.column_names}; name an existing one."
+        )
+    if display.folder is not None and not display.folder.is_dir():
+        raise InvalidInput(
+            f"The folder of images {display.folder} does not exist; give the folder that the paths start from."
+        )
+    return display
+
+
+def _describe(
+    loaded: LoadedProblem,
+    roles: TableRoles,
+    tables: Sequence[Any],
+    source: PropensitySource,
+    columns: Sequence[str],
+    display: Display,
+) -> CampaignTables:
+    """Return what a campaign's settings say of its tables."""
+    from observal.diagnosis.quick_warnings import quick_warnings
+
+    encoder = loaded.encoder
+    dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
+    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates)
+    return CampaignTables(
+        Problem(loaded.logged, loaded.pool),
+        None,
+        roles.id or ("id" if "id" not in columns else "row"),
+        roles.label,
+        encoder,
+        (*warnings, *loaded.notes),
+        tuple(source_name(table) for table in tables),
+        source,
+        roles.cost,
+        display,
+    )
+
+
+def source_name(table: object) -> str:
     """Return the file name of a table, without its folder; empty for a frame.
 
     Examples
@@ -124,25 +220,3 @@ def source_name(table: Any) -> str:
     ('logged.csv', '')
     """
     return Path(table).name if isinstance(table, str | Path) else ""
-
-
-def _about(loaded: Any, roles: TableRoles, columns: Sequence[str]) -> dict[str, Any]:
-    """Return what a campaign's settings say of its tables."""
-    from observal.diagnosis.quick_warnings import quick_warnings
-
-    encoder = loaded.encoder
-    dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
-    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates)
-    return {
-        "id": roles.id or ("id" if "id" not in columns else "row"),
-        "label": roles.label,
-        "features": list(loaded.encoder.names),
-        "encoder": loaded.encoder.to_dict(),
-        "notes": [*warnings, *loaded.notes],
-    }
-
-
-def _columns_of(propensity: Any, names: Sequence[str]) -> list[str]:
-    """Return the columns of the pool that a propensity was given as."""
-    given = propensity if isinstance(propensity, list | tuple) else [propensity]
-    return [one for one in given if isinstance(one, str) and one in names]

@@ -17,7 +17,7 @@ import inspect
 import types
 import typing
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -25,15 +25,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.errors import InvalidInput, NotACampaign, ObservalError
+from observal.journal.settings import Display, Settings, StoredArray
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
 from observal.paper.dichotomies import Dichotomies
 from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.frames import Frame
+from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
+from observal.tables.column_format import ColumnFormat
+from observal.tables.encoder import ColumnRule, TableEncoder
+from observal.tables.more_rows import PropensitySource
+from observal.tables.table_format import TableFormat
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 Arrays = list[NDArray[Any]]
@@ -41,9 +47,11 @@ ReadArray = Callable[[int], NDArray[Any]]
 _T = TypeVar("_T")
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
-_RECORDS = (ColumnGroups, Interval, LoggedData, Plan, Pool, Recorded)
+_SETTINGS = (ColumnGroups, Display, Goals, PropensitySource, Settings, StoredArray)
+_TABLES = (ColumnFormat, ColumnRule, TableEncoder, TableFormat)
+_RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
-CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_RECORDS, *_OTHERS)}
+CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_SETTINGS, *_TABLES, *_RECORDS, *_OTHERS)}
 
 _PLAIN = (bool, int, float, str)
 _TEXT: dict[str, Callable[[str], object]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
@@ -65,8 +73,8 @@ def encode_entry(value: object) -> Json:
     Examples
     --------
     >>> import observal as ob
-    >>> decode_method(encode_entry(ob.ExactDBAL(ob.Thresholds(), gamma=0.1))) == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
-    True
+    >>> encode_entry(ob.Thresholds())
+    {'type': 'Thresholds', 'fields': {'feature': 0, 'both_signs': True}}
     """
     encoded = encode(value, where=type(value).__name__)
     if lost := unsaved(encoded):
@@ -76,10 +84,16 @@ def encode_entry(value: object) -> Json:
     return encoded
 
 
-def decode_method(encoded: Json) -> Method[Any]:
-    """Return a recorded method."""
-    method: Method[Any] = _decode_entry(encoded, Method, "method")
-    return method
+def decode_settings(encoded: Json) -> Settings:
+    """Return recorded settings, which a database must be able to hold."""
+    settings: Settings = _decode_entry(encoded, Settings, "settings")
+    return settings
+
+
+def decode_arrays(encoded: Json) -> dict[str, StoredArray]:
+    """Return how a database holds its arrays."""
+    arrays: dict[str, StoredArray] = _decode_entry(encoded, dict, "list of arrays")
+    return arrays
 
 
 def decode_plan(encoded: Json) -> Plan:
@@ -139,6 +153,8 @@ def encode(value: object, arrays: Arrays | None = None, where: str = "value") ->
         return _encode_array(value, arrays, where)
     if isinstance(value, tuple | list):
         return {"tuple" if isinstance(value, tuple) else "list": [encode(item, arrays, where) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: encode(item, arrays, where) for key, item in value.items()}}
     name = type(value).__name__
     if type(value) in (uuid.UUID, decimal.Decimal):
         return {"text": [name, str(value)]}
@@ -269,6 +285,8 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
         return tuple(inner(item) for item in _check_list(value["tuple"]))
     if "list" in value:
         return [inner(item) for item in _check_list(value["list"])]
+    if "dict" in value:
+        return {str(key): inner(item) for key, item in value["dict"].items()}
     if "text" in value or "date" in value:
         kind, text = value.get("text") or value["date"]
         return (_TEXT if "text" in value else _DATES)[kind](text)
@@ -418,6 +436,8 @@ def _fits(value: Any, hint: Any) -> bool:
             return False
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         return len(kinds) == len(value) and all(map(_fits, value, kinds))
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
     if origin is np.ndarray:
         item = get_args(arguments[1])[0]
         known = isinstance(item, type) and issubclass(item, np.generic)

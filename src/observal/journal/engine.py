@@ -25,12 +25,12 @@ from observal.checks import Ints, check_whole
 from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
 from observal.intervals.measures import judged_by
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
-from observal.journal.events import OBSERVAL, Event, goals_of
+from observal.journal.events import OBSERVAL, Event
 from observal.journal.history import Entry, describe_events
 from observal.journal.ledger import Ledger
 from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
-from observal.journal.settings import check_annotator, observal_version
+from observal.journal.settings import Settings, check_annotator, observal_version
 from observal.journal.status import why_ahead, why_nothing
 from observal.parquet.executors import ExecutorLike, executor_of
 from observal.problem.interval import Interval
@@ -38,7 +38,6 @@ from observal.problem.plan import ACTION_NAMES, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Recorded, RunResult
 from observal.problem.table import Table
-from observal.tables.encoder import TableEncoder
 from observal.tables.table_format import TableFormat
 
 
@@ -55,7 +54,7 @@ class Transaction(Protocol):
         """Add an event and return it; it counts once the block has ended."""
         ...
 
-    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+    def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows may be numbered instead."""
         ...
 
@@ -176,8 +175,8 @@ class Engine(Generic[T]):
         Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
         """
         ledger = self.ledger
-        rows_left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings["pool_rows"]
-        able = rows_left and ledger.settings["method"].plans_ahead
+        rows_left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings.pool_rows
+        able = rows_left and ledger.settings.method.plans_ahead
         return bool(
             able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
         )
@@ -186,7 +185,7 @@ class Engine(Generic[T]):
         """Return what the models of all rounds depend on: the pool, the plans, and the labels of closed rounds."""
         ledger, closed = self.ledger, self.ledger.closed
         labels = {row: code for row, code in ledger.labels.items() if ledger.round_of[row] <= closed}
-        return ledger.settings["pool_rows"], len(ledger.plans), closed, labels
+        return ledger.settings.pool_rows, len(ledger.plans), closed, labels
 
     def _plan_inputs(self) -> tuple[object, ...]:
         """Return what the next plan depends on: the models so far, and how many labels may still be bought."""
@@ -222,13 +221,13 @@ class Engine(Generic[T]):
     def _forecast_gain(self, transaction: T) -> float | None:
         """Return what the labels that are left may gain, if the run is to stop by that."""
         settings = self.ledger.settings
-        if goals_of(settings).tolerance is None or not settings["method"].stops_early:
+        if settings.goals.tolerance is None or not settings.method.stops_early:
             return None
         return self.replay(transaction).still_to_gain()
 
     def _reason_to_stop(self, transaction: T, to_gain: float | None) -> str:
         """Return why enough labels are bought; empty if they are not."""
-        goals = goals_of(self.ledger.settings)
+        goals = self.ledger.settings.goals
         # One low forecast may be chance: the one before must have been low as well.
         forecasts = [share for share in (to_gain, self.ledger.to_gain) if share is not None]
         if goals.tolerance is not None and len(forecasts) == 2 and max(forecasts) < goals.tolerance:
@@ -294,7 +293,7 @@ class Engine(Generic[T]):
         check_annotator(annotator, self.ledger.overlap)
 
         def pool_ids() -> Sequence[object]:
-            ids: list[object] = transaction.pool_ids(np.arange(self.ledger.settings["pool_rows"])).tolist()
+            ids: list[object] = transaction.pool_ids(np.arange(self.ledger.settings.pool_rows)).tolist()
             return ids
 
         return self._store(transaction, annotator, _find_changes(answers, self.ledger, annotator, correct, pool_ids))
@@ -310,10 +309,9 @@ class Engine(Generic[T]):
     ) -> Receipt:
         """Store the answers in a file, or in its content `text`; an empty label means "not yet"."""
         settings = self.ledger.settings
-        encoder = settings["encoder"]
-        blank_words = () if encoder is None else TableEncoder.from_dict(encoder).format.missing
+        blank_words = () if settings.format is None else settings.format.missing
         format_ = replace(format_, missing=(*blank_words, *format_.missing))
-        answers, blank = read_answers(path, settings["id"], settings["label"], text, format_)
+        answers, blank = read_answers(path, settings.id, settings.label, text, format_)
         receipt = self.tell(transaction, answers, annotator, correct)
         return replace(receipt, blank=receipt.blank + blank)
 
@@ -342,7 +340,7 @@ class Engine(Generic[T]):
             return None
         code = ledger.responses[position][annotator]
         self.append(transaction, annotator, "undone", {"answers": [(position, code)]})
-        return Undone(ledger.ids[position], None if code is None else ledger.settings["classes"][code])
+        return Undone(ledger.ids[position], None if code is None else ledger.settings.classes[code])
 
     def decide(self, transaction: T, id_: object, label: object, annotator: str) -> None:
         """Settle a row's label, whatever others answered or will answer; None skips it."""
@@ -364,7 +362,7 @@ class Engine(Generic[T]):
     def check_budget(self, label_budget: int) -> None:
         """Refuse a label budget that is not higher than the current one."""
         check_whole(label_budget, "label_budget", 0)
-        before = self.ledger.settings["label_budget"]
+        before = self.ledger.settings.label_budget
         if before is None:
             raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
         if label_budget <= before:
@@ -389,9 +387,9 @@ class Engine(Generic[T]):
     def replay(self, transaction: T) -> Replay:
         """Return the method's states up to the last closed round."""
         settings = self.ledger.settings
-        if self._replay is None or len(self._replay.problem.pool) != settings["pool_rows"]:
+        if self._replay is None or len(self._replay.problem.pool) != settings.pool_rows:
             self._replay = start_replay(self.problem(transaction, with_ids=False), settings)
-        elif self._replay.label_budget != settings["label_budget"]:  # it was raised
+        elif self._replay.label_budget != settings.label_budget:  # it was raised
             self._replay = start_replay(self._replay.problem, settings)
         self._replay.follow(self.ledger.plans, self.ledger.labels, self.ledger.bases)
         return self._replay
@@ -492,7 +490,7 @@ def _find_changes(
         if replaces and before is not None:
             if not correct:
                 raise ConflictingAnswer(
-                    f"{answer.where}: row {str(answer.id)!r} already has the label {ledger.settings['classes'][before]!r}, but "
+                    f"{answer.where}: row {str(answer.id)!r} already has the label {ledger.settings.classes[before]!r}, but "
                     f"{'a skip' if code is None else answer.label!r} was told and nothing was stored; pass --correct (correct=True) "
                     "to correct it, or remove the row."
                 )
@@ -525,7 +523,7 @@ def _read_codes(
     answers: Sequence[WrittenAnswer], ledger: Ledger, pool_ids: Callable[[], Sequence[object]] | None = None
 ) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
     """Return each row's answer and its class code by pool position, and the number of blank rows."""
-    code_of = LabelReader(ledger.settings["classes"])
+    code_of = LabelReader(ledger.settings.classes)
     changed_ids: ChangedIds | None = None
     codes: dict[int, tuple[WrittenAnswer, int | None]] = {}
     blank = 0

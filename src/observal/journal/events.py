@@ -3,7 +3,7 @@
 ========== =====================================================================================
 kind       payload
 ========== =====================================================================================
-created    the settings: names of columns, sizes, classes, method, label budget
+created    the settings; in a database also the versions of what made it and the digest of all data
 round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then; where it
            was chosen ahead, the closed round (base) whose model chose it
 asked      the rows that were handed to an annotator
@@ -24,19 +24,15 @@ Rows are positions in the pool. What comes from a file or database is checked be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from observal.errors import InvalidInput
-from observal.journal.display import check_show
-from observal.problem.column_groups import ColumnGroups
-from observal.problem.goals import Goals
+from observal.journal.settings import Settings
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
-from observal.tables.encoder import TableEncoder
 
 OBSERVAL = "observal"
 """The actor of entries that no person caused."""
@@ -54,21 +50,7 @@ class Event:
     digest: str = ""
 
 
-_CREATED = {
-    "id": str,
-    "label": str,
-    "features": list,
-    "notes": list,
-    "seed": int,
-    "overlap": int,
-    "classes": list,
-    "log_rows": int,
-    "revealed": int,
-    "pool_rows": int,
-}
-
-
-def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | None) -> None:
     """Raise ValueError if a journal entry contains something that observal never writes.
 
     Parameters
@@ -77,26 +59,28 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
         The kind of entry.
     payload : mapping
         Its content.
-    settings : mapping
-        The payload of the first entry; empty if this is the first.
+    settings : Settings, optional
+        Those of the entries before; None if this is the first.
 
     Examples
     --------
-    >>> check_payload("answered", {"answers": [[3, 1]]}, {"pool_rows": 9, "classes": ["no", "yes"]})
-    >>> check_payload("answered", {"answers": [[9, 1]]}, {"pool_rows": 9, "classes": ["no", "yes"]})
+    >>> import numpy as np, observal as ob
+    >>> settings = ob.Session(ob.LoggedData([[0.0], [1.0]], [0, 1], 0.5), ob.Pool(np.ones((9, 1)), 0.5)).settings
+    >>> check_payload("answered", {"answers": [[3, 1]]}, settings)
+    >>> check_payload("answered", {"answers": [[9, 1]]}, settings)
     Traceback (most recent call last):
     ...
     ValueError: there is no pool row 9
     """
-    require((kind == "created") == (not settings), "it is in the wrong place")
-    if kind == "created":
-        _check_created(payload)
+    require((kind == "created") == (settings is None), "it is in the wrong place")
+    if settings is None:
+        require(isinstance(payload["settings"], Settings), "its settings are missing")
     elif kind == "finished":
         require(isinstance(payload["reason"], str), "its text is missing")
     elif kind == "extended":
         _check_extended(payload, settings)
     elif kind == "round":
-        check_planned_rows(payload["plan"], settings["log_rows"], settings["pool_rows"], len(settings["classes"]))
+        check_planned_rows(payload["plan"], settings.log_rows, settings.pool_rows, len(settings.classes))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
@@ -114,37 +98,19 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Mapping[str, 
     ):  # the ledger refuses kinds that it does not know
         _check_rows([answer[0] for answer in payload["answers"]], settings)
         codes = [code for answer in payload["answers"] for code in answer[1:]]
-        most = len(settings["classes"])
+        most = len(settings.classes)
         require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
 
 
-def _check_extended(payload: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def _check_extended(payload: Mapping[str, Any], settings: Settings) -> None:
     require("label_budget" in payload or "pool_rows" in payload, "it extends nothing")
     for name in ("label_budget", "pool_rows", *(("added",) if "pool_rows" in payload else ())):
         if name in payload or name == "added":
             require(type(payload[name]) is int and payload[name] >= 0, f"its {name} is not valid")
-    rows = payload.get("pool_rows", settings["pool_rows"])
-    require(rows >= settings["pool_rows"], "the pool cannot have fewer rows than before")
+    rows = payload.get("pool_rows", settings.pool_rows)
+    require(rows >= settings.pool_rows, "the pool cannot have fewer rows than before")
     for row in (row for near in payload.get("near", ()) for row in near or ()):
         require(type(row) is int and 0 <= row < rows, f"there is no pool row {row!r:.20}")
-
-
-def extended(settings: Mapping[str, Any], payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings after an entry that raised the budget or added pool rows.
-
-    Labels that were planned for are no longer those at the end if the budget was raised, or if the pool was smaller than it.
-
-    Examples
-    --------
-    >>> extended({"label_budget": 9, "pool_rows": 20}, {"label_budget": 12})
-    {'label_budget': 12, 'pool_rows': 20, 'extended': True}
-    >>> extended({"label_budget": 9, "pool_rows": 20}, {"pool_rows": 30})
-    {'label_budget': 9, 'pool_rows': 30}
-    """
-    budget = settings["label_budget"]
-    changed = {name: payload[name] for name in ("label_budget", "pool_rows", "arrays") if name in payload}
-    unplanned = "label_budget" in payload or budget is None or budget > settings["pool_rows"]
-    return {**settings, **changed, **({"extended": True} if unplanned else {})}
 
 
 def check_planned_rows(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:
@@ -167,56 +133,9 @@ def _check_recorded(recorded: Any) -> None:
     require(pairs, "its record is not valid")
 
 
-def _check_created(payload: Mapping[str, Any]) -> None:
-    for name, kind in _CREATED.items():
-        require(type(payload[name]) is kind, f"its {name} is not valid")
-    budget, classes = payload["label_budget"], payload["classes"]
-    require(budget is None or (type(budget) is int and budget >= 0), "its label_budget is not valid")
-    counts = (payload["seed"], payload["overlap"] - 1, payload["log_rows"] - 1, payload["pool_rows"] - 1)
-    require(min(counts) >= 0, "a count is too small")
-    require(len({str(value) for value in classes}) == len(classes) >= 2, "its classes are not distinct")
-    require(check_show(payload.get("show")), "how its rows are shown is not valid")
-    names = payload.get("propensity", [])
-    require(all(isinstance(name, str) for name in names), "its propensity is not the name of a column")
-    texts = [*payload["features"], *payload["notes"]]
-    require(all(isinstance(text, str) for text in texts), "a name is not text")
-    try:
-        goals_of(payload)
-    except (InvalidInput, TypeError) as error:
-        raise ValueError("its goals are not valid") from error
-    try:
-        groups = ColumnGroups.from_dict(payload.get("column_groups"))
-    except (InvalidInput, KeyError, TypeError) as error:
-        raise ValueError("its groups of columns are not valid") from error
-    require(
-        groups is None or groups.n_columns <= len(payload["features"]), "a group names a column that does not exist"
-    )
-    if payload["encoder"] is not None:
-        try:
-            TableEncoder.from_dict(payload["encoder"])
-        except (InvalidInput, KeyError, TypeError, AttributeError) as error:
-            raise ValueError("its encoder is not valid") from error
-
-
-def goals_of(settings: Mapping[str, Any]) -> Goals:
-    """Return the goals in the settings.
-
-    Without a budget no rounds are planned. A budget that was raised was not the one that rounds were planned for, and people may have
-    raised it because of what they saw; intervals then hold at all rounds, however many follow.
-
-    Examples
-    --------
-    >>> goals_of({"label_budget": 9, "goals": {}}).looks, goals_of({"label_budget": None, "goals": {}}).looks
-    ('planned', 'always')
-    """
-    goals = Goals(**settings["goals"])
-    unplanned = goals.looks == "planned" and (settings["label_budget"] is None or settings.get("extended", False))
-    return replace(goals, looks="always") if unplanned else goals
-
-
-def _check_rows(rows: Any, settings: Mapping[str, Any]) -> None:
+def _check_rows(rows: Any, settings: Settings) -> None:
     for row in rows:
-        require(type(row) is int and 0 <= row < settings["pool_rows"], f"there is no pool row {row!r:.20}")
+        require(type(row) is int and 0 <= row < settings.pool_rows, f"there is no pool row {row!r:.20}")
 
 
 def require(condition: bool, otherwise: str) -> None:

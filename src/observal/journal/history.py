@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from observal.journal.events import Event
 from observal.journal.ledger import Ledger
+from observal.journal.settings import Display, Settings
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.goals import Goals
 from observal.problem.words import count
+from observal.tables.more_rows import PropensitySource
+from observal.tables.table_format import TableFormat
+
+_LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,20 @@ def describe_events(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
 def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
     payload = event.payload
     if event.kind == "created":
-        budget = payload["label_budget"]
+        settings: Settings = payload["settings"]
+        budget = settings.label_budget
         text = (
-            f"a log of {payload['log_rows']} rows, a pool of {payload['pool_rows']} rows, "
-            f"{'no limit' if budget is None else budget} labels to buy, seed {payload['seed']}"
+            f"a log of {settings.log_rows} rows, a pool of {settings.pool_rows} rows, "
+            f"{'no limit' if budget is None else budget} labels to buy, seed {settings.random_state}"
         )
-        return text, {k: v for k, v in payload.items() if k not in ("arrays", "encoder", "method")}
+        details = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name not in _LONG}
+        details = {
+            name: asdict(value)
+            if isinstance(value, Goals | ColumnGroups | Display | PropensitySource | TableFormat)
+            else value
+            for name, value in details.items()
+        }
+        return text, {**details, **{name: value for name, value in payload.items() if name != "settings"}}
     if event.kind == "round":
         plan = payload["plan"]
         asked = len(payload["ids"])
@@ -88,7 +103,7 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
 
 
 def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
-    classes = ledger.settings["classes"]
+    classes = ledger.settings.classes
 
     def label(code: int | None) -> Any:
         return None if code is None else classes[code]

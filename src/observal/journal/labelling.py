@@ -12,7 +12,7 @@ from observal.journal.engine import Engine, T
 from observal.journal.history import Entry
 from observal.journal.receipts import Receipt, Undone
 from observal.journal.replay import Replay
-from observal.journal.settings import ANYONE, check_annotator
+from observal.journal.settings import ANYONE, Settings, check_annotator
 from observal.journal.status import Status, status_of
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
@@ -159,9 +159,9 @@ class Labelling(Generic[T]):
             return self.engine.history(transaction)
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """What the session or campaign was made with: the payload of the journal's first event, with the current label budget."""
-        return dict(self.engine.read().settings)
+        return self.engine.read().settings
 
     @property
     def problem(self) -> Problem:

@@ -6,14 +6,15 @@ A ledger is only ever made by following the journal's events in order, so it can
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from observal.errors import NotACampaign
-from observal.journal.events import Event, extended
+from observal.journal.events import Event
+from observal.journal.settings import Settings
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
 from observal.tables.classes import find_key
@@ -24,8 +25,8 @@ class Ledger:
 
     Attributes
     ----------
-    settings : mapping
-        What the session or campaign was made with: the payload of its first event, with the current label budget.
+    settings : Settings
+        What the session or campaign was made with, with the current label budget and pool.
     plans : list of Plan
         One per round, as recorded when it was opened.
     bases : list of int
@@ -64,7 +65,7 @@ class Ledger:
         self.digest = ""
         self.first_digest = ""  # of the entry that made the campaign, and so of this campaign alone
         self.data_digest = ""
-        self.settings: Mapping[str, Any] = {}
+        self._settings: Settings | None = None
         self.plans: list[Plan] = []
         self.bases: list[int] = []
         self.ids: dict[int, Any] = {}
@@ -93,14 +94,26 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
+    def settings(self) -> Settings:
+        """What the session or campaign was made with, with the current label budget and pool."""
+        if self._settings is None:
+            raise NotACampaign("The journal is empty, so there is no campaign; use an undamaged copy.")
+        return self._settings
+
+    @property
+    def started(self) -> bool:
+        """Whether the journal's first event was followed."""
+        return self._settings is not None
+
+    @property
     def overlap(self) -> int:
         """How many annotators label each row."""
-        return int(self.settings["overlap"])
+        return self.settings.overlap
 
     @property
     def stopped(self) -> str:
         """Why nothing is left to ask: the method's reason or a spent budget; empty if there may be more to ask."""
-        budget = self.settings["label_budget"]
+        budget = self.settings.label_budget
         if self.stop_reason or self.open_rows or budget is None or self.bought < budget:
             return self.stop_reason
         return f"the label budget of {budget} is spent"
@@ -123,7 +136,7 @@ class Ledger:
     @property
     def to_buy(self) -> int | None:
         """How many labels may be bought besides those of open rows; None without a label budget."""
-        budget = self.settings["label_budget"]
+        budget = self.settings.label_budget
         return None if budget is None else max(0, budget - self.bought - len(self.open_rows))
 
     def waits_for_others(self, annotator: str) -> bool:
@@ -203,7 +216,7 @@ class Ledger:
             self.sequence, self.digest = event.sequence, event.digest
 
     def _on_created(self, event: Event) -> None:
-        self.settings, self.first_digest = event.payload, event.digest
+        self._settings, self.first_digest = event.payload["settings"], event.digest
         self.data_digest = event.payload.get("data", "")
 
     def _on_round(self, event: Event) -> None:
@@ -227,13 +240,16 @@ class Ledger:
             self._position_of.setdefault(str(id_), position)
 
     def _on_extended(self, event: Event) -> None:
-        self.settings = extended(self.settings, event.payload)
+        changes = {
+            name: event.payload[name] for name in ("label_budget", "pool_rows", "arrays") if name in event.payload
+        }
+        self._settings = self.settings.extend(**changes)
         self.stop_reason = ""
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)
             self.records.clear()  # it was about the pool without the new rows
             near = event.payload.get("near", [None] * len(self.plans))
-            first = self.settings["log_rows"]
+            first = self.settings.log_rows
             self.plans = [
                 plan.with_near(None if rows is None else first + np.array(rows, dtype=np.int64))
                 for plan, rows in zip(self.plans, near, strict=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from observal.checks import Ints
 from observal.journal.events import Event
 from observal.journal.ledger import Ledger
+from observal.journal.settings import Settings
 from observal.problem.problem import Problem
 
 
@@ -58,7 +59,7 @@ class MemoryJournal:
         self._events.append(Event(len(self._events) + 1, time, actor, kind, payload))
         return self._events[-1]
 
-    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+    def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
         """Return log and pool."""
         return self._problem
 

@@ -18,7 +18,7 @@ from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
 from observal.intervals.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
-from observal.journal.events import goals_of
+from observal.journal.settings import Settings
 from observal.methods import Method
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
@@ -289,6 +289,6 @@ class Replay:
         return np.random.default_rng([self._random_state, round_, purpose])
 
 
-def start_replay(problem: Problem, settings: Mapping[str, Any]) -> Replay:
+def start_replay(problem: Problem, settings: Settings) -> Replay:
     """Return the replay of a session or campaign with these settings, at the log alone."""
-    return Replay(problem, settings["method"], settings["seed"], goals_of(settings), settings["label_budget"])
+    return Replay(problem, settings.method, settings.random_state, settings.goals, settings.label_budget)

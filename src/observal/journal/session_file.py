@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,25 @@ import numpy as np
 from observal.errors import InvalidInput, ObservalError
 from observal.files import writing
 from observal.journal.archive import Archive, open_archive, seal
-from observal.journal.codec import Arrays, decode, encode, unsaved
-from observal.journal.events import OBSERVAL, Event, check_payload, extended
+from observal.journal.codec import Arrays, build, decode, encode, unsaved
+from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
-from observal.journal.settings import new_settings
+from observal.journal.settings import Settings, make_settings
 from observal.methods import Method
 from observal.problem.data import LoggedData, Pool
+from observal.problem.goals import Goals
 from observal.problem.method import check_method
 from observal.problem.problem import Problem
 
 _FORMAT = 3  # raise it with every change, because files of another format are refused
+_SETTINGS = (
+    "label_budget",
+    "random_state",
+    "overlap",
+    "pool_rows",
+    "goals",
+    "notes",
+)  # others follow from log and pool
 _COLUMNS = ("time", "actor", "kind", "payload")
 
 
@@ -38,21 +46,17 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
     """
     if problem.in_parts:
         raise InvalidInput(
-            "The rows stay in their Parquet files, so a session cannot store them; use Campaign.create(..., in_place=True)."
+            "The rows stay in their Parquet files, so a session cannot store them; use Campaign.create(..., tables=TableOptions(in_place=True))."
         )
     first, *later = events
-    settings = {"random_state": first.payload["seed"]} | {
-        n: first.payload[n] for n in ("label_budget", "overlap", "pool_rows")
-    }
+    settings: Settings = first.payload["settings"]
     _write_record(
         path,
         {
             "logged": problem.logged,
             "pool": problem.pool,
-            "method": first.payload["method"],
-            **settings,
-            "goals": list(first.payload["goals"].items()),
-            "notes": list(first.payload["notes"]),
+            "method": settings.method,
+            **{name: getattr(settings, name) for name in _SETTINGS},
             "made": first.time,
             "events": [
                 tuple(_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
@@ -83,18 +87,16 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
         if not (isinstance(record["logged"], LoggedData) and isinstance(record["pool"], Pool)):
             raise TypeError("it has no log or no pool")
         problem = Problem(record["logged"], record["pool"]).for_method(check_method(record["method"]))
-        budget, seed, goals = record["label_budget"], record["random_state"], dict(record["goals"])
-        about = {"notes": record["notes"]}
-        settings = new_settings(problem, record["method"], budget, seed, record["overlap"], about=about, goals=goals)
-        settings["pool_rows"] = record["pool_rows"]  # when it was made; rows may have been added
-        now: Mapping[str, Any] = settings
-        events = [Event(1, record["made"], OBSERVAL, "created", settings)]
+        settings = _read_settings(record, problem)
+        events = [Event(1, record["made"], OBSERVAL, "created", {"settings": settings})]
         for number, event in enumerate(_events(record), start=2):
             if event.kind == "round":
                 ids = problem.pool.ids[event.payload["plan"].asked].tolist()
                 event = replace(event, payload={**event.payload, "ids": ids})  # noqa: PLW2901
-            check_payload(event.kind, event.payload, now)
-            now = extended(now, event.payload) if event.kind == "extended" else now
+            check_payload(event.kind, event.payload, settings)
+            if event.kind == "extended":
+                changes = {name: event.payload[name] for name in ("label_budget", "pool_rows") if name in event.payload}
+                settings = settings.extend(**changes)
             events.append(replace(event, sequence=number))
     except ObservalError:
         raise
@@ -104,6 +106,17 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
             "give a file that Session.save wrote."
         ) from error
     return MemoryJournal(problem, events)
+
+
+def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
+    """Return the settings of a session: those in its file, and the others as they follow from log and pool."""
+    if not isinstance(record["goals"], Goals):
+        raise TypeError("it has no goals")
+    budget, goals = record["label_budget"], asdict(record["goals"])
+    derived = make_settings(problem, record["method"], budget, record["random_state"], record["overlap"], **goals)
+    entries = {item.name: getattr(derived, item.name) for item in fields(derived)}
+    # A budget may have been raised, and rows added, since the session was made: later events say so.
+    return build(Settings, {**entries, **{name: record[name] for name in _SETTINGS}})
 
 
 def _events(record: dict[str, Any]) -> list[Event]:

@@ -1,96 +1,281 @@
-"""The settings of a session or campaign, checked: the payload of its journal's first event."""
+"""The settings of a session or campaign: made once at the front door, stored in the journal's first event, decoded once from there."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from observal.checks import check_whole
+from observal.checks import check_whole, keep
 from observal.diagnosis.drift import strong_shift
 from observal.errors import InvalidInput
 from observal.methods import AutoVC, Method
+from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import Pool
-from observal.problem.goals import Goals
+from observal.problem.goals import Goals, Looks
 from observal.problem.method import check_method
 from observal.problem.objectives import canonical
 from observal.problem.problem import Problem
+from observal.tables.encoder import TableEncoder
+from observal.tables.more_rows import PropensitySource
+from observal.tables.table_format import TableFormat
+
+if TYPE_CHECKING:
+    from observal.journal.campaign_tables import CampaignTables
 
 ANYONE = "anyone"
 """The annotator if no name is given."""
 _LONGEST_NAME = 100
 
 
-def new_settings(
+@dataclass(frozen=True)
+class Display:
+    """How the labelling page shows rows.
+
+    Parameters
+    ----------
+    images : str, optional
+        The folder that the paths in `image_column` start from; without it that column has images in base64.
+    image_column : str, optional
+        The column of images.
+    pixels : (int, int), optional
+        Height and width of a picture whose pixels are columns of numbers.
+
+    Examples
+    --------
+    >>> Display(image_column="scan").images is None
+    True
+    """
+
+    images: str | None = None
+    image_column: str | None = None
+    pixels: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.images is not None and self.image_column is None:
+            raise InvalidInput(
+                "A folder of images needs the column with their paths; name it with --image-column (image_column=)."
+            )
+        if self.pixels is None:
+            return
+        keep(self, pixels=tuple(self.pixels))
+        if len(self.pixels) != 2 or not all(type(count) is int and 1 <= count <= 1000 for count in self.pixels):
+            raise InvalidInput(
+                f"The size of a picture must be two numbers from 1 to 1000, height and width, but is {self.pixels!r}; write 8x8."
+            )
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of images."""
+        return None if self.images is None else Path(self.images)
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """How a database holds an array: its dtype and shape, and whether its chunks are packed."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    packed: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a session or campaign was made with, and how far it was extended since.
+
+    Parameters
+    ----------
+    method : Method
+        How rows are chosen.
+    goals : Goals
+        What intervals are about, and when enough labels are bought.
+    label_budget : int, optional
+        How many labels may be bought.
+    random_state : int
+        Seed of all random numbers.
+    overlap : int
+        How many annotators label each row.
+    classes : tuple
+        The label values.
+    id, label : str
+        Names of the columns with ids and labels.
+    features : tuple of str
+        Names of the features, as encoded.
+    log_rows, revealed, pool_rows : int
+        Rows of the log, those of them with a label, and rows of the pool.
+    notes : tuple of str
+        What was noticed when it was made, in sentences.
+    column_groups : ColumnGroups, optional
+        Which features came from one column of a table.
+    encoder : TableEncoder, optional
+        How tables become features; None if it was made from arrays.
+    propensities : PropensitySource
+        Where the pool's propensities came from, if it was made from tables.
+    cost : str, optional
+        The column of what mistakes cost.
+    files : tuple of str
+        Names of the files that it was made from.
+    in_place : bool
+        Whether the tables stay in their Parquet files.
+    display : Display
+        How the labelling page shows rows.
+    arrays : mapping
+        How a database holds log and pool; empty in memory.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> session = ob.Session(ob.LoggedData(X, X[:, 0] > 0, 0.5), ob.Pool(X, 0.5), label_budget=5)
+    >>> session.settings.pool_rows, session.settings.goals.population, session.settings.classes
+    (40, 'both', (False, True))
+    """
+
+    method: Method[Any]
+    goals: Goals
+    label_budget: int | None
+    random_state: int
+    overlap: int
+    classes: tuple[Any, ...]
+    id: str
+    label: str
+    features: tuple[str, ...]
+    log_rows: int
+    revealed: int
+    pool_rows: int
+    notes: tuple[str, ...] = ()
+    column_groups: ColumnGroups | None = None
+    encoder: TableEncoder | None = None
+    propensities: PropensitySource = field(default_factory=PropensitySource)
+    cost: str | None = None
+    files: tuple[str, ...] = ()
+    in_place: bool = False
+    display: Display = field(default_factory=Display)
+    arrays: Mapping[str, StoredArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, least in (("overlap", 1), ("random_state", 0), ("label_budget", 0)):
+            if name != "label_budget" or self.label_budget is not None:
+                check_whole(getattr(self, name), name, least)
+                keep(self, **{name: int(getattr(self, name))})  # JSON cannot hold NumPy's whole numbers
+        if min(self.log_rows, self.pool_rows) < 1 or self.revealed < 0 or len(self.classes) < 2:
+            raise InvalidInput(
+                "A campaign needs rows and two classes at least, but has too few; use an undamaged copy."
+            )
+        if self.column_groups is not None and self.column_groups.n_columns > len(self.features):
+            raise InvalidInput("A group names a column that does not exist; use an undamaged copy.")
+
+    @property
+    def format(self) -> TableFormat | None:
+        """How the tables are written; None if it was made from arrays."""
+        return None if self.encoder is None else self.encoder.format
+
+    def extend(
+        self,
+        label_budget: int | None = None,
+        pool_rows: int | None = None,
+        arrays: Mapping[str, StoredArray] | None = None,
+    ) -> Settings:
+        """Return the settings with a higher label budget, or with more pool rows.
+
+        If rounds were planned for another budget than this one, or for a smaller pool than the budget, their looks were not planned
+        either: people may have raised it because of what they saw. Intervals then hold at all rounds, however many follow.
+        """
+        unplanned = label_budget is not None or self.label_budget is None or self.label_budget > self.pool_rows
+        return replace(
+            self,
+            label_budget=self.label_budget if label_budget is None else label_budget,
+            pool_rows=self.pool_rows if pool_rows is None else pool_rows,
+            arrays=self.arrays if arrays is None else arrays,
+            goals=self.goals.for_all_rounds() if unplanned else self.goals,
+        )
+
+
+def make_settings(
     problem: Problem,
-    method: Method | None,
+    method: Method[Any] | None,
     label_budget: int | None,
     random_state: int,
     overlap: int = 1,
-    about: Mapping[str, Any] | None = None,
-    goals: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the settings for the journal's first event.
+    tables: CampaignTables | None = None,
+    *,
+    population: str | None = None,
+    looks: Looks = "planned",
+    tolerance: float | None = None,
+    width: float | None = None,
+    objective: str | Mapping[Any, float | str] = "error",
+) -> Settings:
+    """Return the settings of a new session or campaign.
 
     Parameters
     ----------
     problem : Problem
         Log and pool.
-    method, label_budget, random_state, overlap
+    method, label_budget, random_state, overlap, population, looks, tolerance, width, objective
         As for :class:`observal.Session`.
-    about : mapping, optional
-        Further entries: names of columns, the encoder, notes.
-    goals : mapping, optional
-        As for :class:`observal.Session`: population, looks, tolerance, width, objective.
+    tables : CampaignTables, optional
+        The tables that log and pool were read from.
     """
-    check_whole(overlap, "overlap", 1)
-    check_whole(random_state, "random_state", 0)
-    if label_budget is not None:
-        check_whole(label_budget, "label_budget", 0)
     method = AutoVC() if method is None else check_method(method)
     logged, pool = problem.logged, problem.pool
-    names = _feature_names(pool)
-    unnamed = {"id": "row" if "id" in names else "id", "label": "label", "features": names}
-    entries = {**unnamed, "encoder": None, "notes": [], **(about or {})}
-    chosen = dict(goals or {})
-    if chosen.get("population") is None:
-        chosen["population"], note = _population(problem, entries["features"])
-        entries["notes"] = [*entries["notes"], *note]
-    chosen["objective"] = canonical(chosen.get("objective") or "error", logged.classes.tolist())
-    if chosen["objective"] != "error" and not method.follows_objective:
+    classes = logged.classes.tolist()
+    objective = canonical(objective or "error", classes)
+    if objective != "error" and not method.follows_objective:
         raise InvalidInput(
-            f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {chosen['objective']!r}; "
+            f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {objective!r}; "
             "use AutoVC or NewtonVC, or leave the objective out."
         )
-    groups = problem.column_groups
-    return {
-        **entries,
-        "column_groups": None if groups is None else groups.to_dict(),
-        "goals": asdict(Goals(**chosen)),
-        "label_budget": None if label_budget is None else int(label_budget),
-        "seed": int(random_state),
-        "overlap": int(overlap),
-        "method": method,
-        "classes": logged.classes.tolist(),
-        "log_rows": len(logged),
-        "revealed": int(logged.revealed.sum()),
-        "pool_rows": len(pool),
-    }
+    features = _feature_names(pool) if tables is None else tables.encoder.names
+    notes = () if tables is None else tables.notes
+    if population is None:
+        population, note = _choose_population(problem, features)
+        notes = (*notes, *note)
+    goals = Goals(population, looks, tolerance, width, objective)
+    settings = Settings(
+        method,
+        goals.for_all_rounds() if label_budget is None else goals,
+        label_budget,
+        random_state,
+        overlap,
+        tuple(classes),
+        id="row" if "id" in features else "id",
+        label="label",
+        features=tuple(features),
+        log_rows=len(logged),
+        revealed=int(logged.revealed.sum()),
+        pool_rows=len(pool),
+        notes=tuple(notes),
+        column_groups=problem.column_groups,
+    )
+    if tables is None:
+        return settings
+    return replace(
+        settings,
+        id=tables.id,
+        label=tables.label,
+        encoder=tables.encoder,
+        propensities=tables.propensities,
+        cost=tables.cost,
+        files=tables.files,
+        in_place=tables.rows is None,
+        display=tables.display,
+    )
 
 
-def _feature_names(pool: Pool) -> list[str]:
+def _feature_names(pool: Pool) -> Sequence[str]:
     """Return the names of a table's columns; those of an array have numbers."""
-    named = [] if pool.frame is None else [str(name) for name in pool.frame.names]
-    if named and len(set(named)) == len(named):
-        return named
+    names = [] if pool.frame is None else [str(name) for name in pool.frame.names]
+    if names and len(set(names)) == len(names):
+        return names
     return pool.rows.feature_names
 
 
-def _population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:
-    """Return whose error is measured where nobody said: log and pool as one, but the pool alone where they differ much."""
+def _choose_population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return whose error is measured by default: log and pool as one, but the pool alone where they differ much."""
     shift = strong_shift(problem)
     if shift is None:
         return "both", []

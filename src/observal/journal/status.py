@@ -11,7 +11,6 @@ import numpy as np
 
 from observal.checks import Ints
 from observal.journal.codec import describe_method
-from observal.journal.events import goals_of
 from observal.journal.ledger import Ledger
 from observal.problem.objectives import objective_words
 from observal.problem.words import count
@@ -160,12 +159,12 @@ def status_of(ledger: Ledger) -> Status:
     settings = ledger.settings
     answers = Counter(name for row in ledger.responses.values() for name, code in row.items() if code is not None)
     return Status(
-        n_logged=settings["log_rows"],
-        revealed=settings["revealed"],
-        pool_rows=settings["pool_rows"],
-        features=len(settings["features"]),
-        classes=tuple(settings["classes"]),
-        label_budget=settings["label_budget"],
+        n_logged=settings.log_rows,
+        revealed=settings.revealed,
+        pool_rows=settings.pool_rows,
+        features=len(settings.features),
+        classes=settings.classes,
+        label_budget=settings.label_budget,
         labels=ledger.bought,
         skipped=len(ledger.labels) - ledger.bought,
         round=len(ledger.plans),
@@ -176,13 +175,13 @@ def status_of(ledger: Ledger) -> Status:
         answers=dict(sorted(answers.items())),
         overlap=ledger.overlap,
         corrections=ledger.corrections,
-        agreement=agreement(ledger.responses.values(), len(settings["classes"])),
+        agreement=agreement(ledger.responses.values(), len(settings.classes)),
         stopped=ledger.stopped,
-        method=describe_method(settings["method"]),
-        random_state=settings["seed"],
-        intervals=goals_of(settings).words(),
-        objective=goals_of(settings).objective,
-        notes=tuple(settings["notes"]),
+        method=describe_method(settings.method),
+        random_state=settings.random_state,
+        intervals=settings.goals.words(),
+        objective=settings.goals.objective,
+        notes=settings.notes,
     )
 
 

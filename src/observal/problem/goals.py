@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from observal.checks import check_share, keep
@@ -67,6 +67,10 @@ class Goals:
                 keep(
                     self, **{name: check_share(value, name, inner=True, fix="write 0.2 points as 0.002, or give None")}
                 )
+
+    def for_all_rounds(self) -> Goals:
+        """Return the goals of a run whose rounds are not planned: intervals hold at all of them, however many follow."""
+        return replace(self, looks="always") if self.looks == "planned" else self
 
     def words(self) -> str:
         """Return what the intervals are about.

@@ -9,14 +9,12 @@ from pathlib import Path
 from observal.diagnosis import diagnose
 from observal.files import check_target
 from observal.journal.engine import T
-from observal.journal.events import goals_of
 from observal.journal.labelling import Labelling
 from observal.journal.status import Status
 from observal.problem.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
 from observal.report.verdict import MORE_LABELS
-from observal.tables import TableEncoder
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 POINTS = 8  # rounds on the error curve; each takes a cross-fit
@@ -54,13 +52,12 @@ def write_campaign_report(
         campaign.recorded_result(),
         campaign.problem,
     )
-    encoder = None if settings["encoder"] is None else TableEncoder.from_dict(settings["encoder"])
-    names = settings["features"]
+    encoder, names = settings.encoder, settings.features
     dates, percents, sources = ((), (), None) if encoder is None else (encoder.dates, encoder.percents, encoder.sources)
     return write_report(
         path,
         ReportContent(
-            title=title or f"Labels bought for {settings['label']}",
+            title=title or f"Labels bought for {settings.label}",
             logged=problem.logged,
             pool=problem.pool,
             result=result,
@@ -83,9 +80,9 @@ def write_campaign_report(
             notes=status.notes,
             error_history=campaign.error_history(POINTS),
             before=campaign.first_measures(),
-            goals=goals_of(settings),
+            goals=settings.goals,
             made=datetime.now(UTC).strftime("%-d %B %Y"),
-            files=[name for name in settings.get("files", ()) if name],
+            files=[name for name in settings.files if name],
             next_step=_next_step(status),
             to_gain=campaign.may_gain(MORE_LABELS),
             judged=campaign.judged(),

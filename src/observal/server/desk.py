@@ -16,7 +16,6 @@ from typing import TypeVar, cast
 from observal.errors import ObservalError
 from observal.journal.answers import WrittenAnswer
 from observal.journal.engine import Engine
-from observal.journal.events import goals_of
 from observal.journal.sql import people
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.people import Person
@@ -67,9 +66,8 @@ class Desk:
         with self.engine.reading() as transaction:
             settings = self.engine.ledger.settings
             self.rows = PoolView.of(transaction.connection, settings)
-        folder = images or (settings.get("show") or {}).get("images")
-        self.images = None if folder is None else Path(folder)
-        self.title = title or settings["label"]
+        self.images = images or settings.display.folder
+        self.title = title or settings.label
         self.id = self.engine.ledger.first_digest[:12]
         # Two campaigns on one machine must not share a cookie.
         self.cookie = f"observal_{self.id}"
@@ -102,7 +100,7 @@ class Desk:
             if owner and me.role != "owner":
                 raise Refused(403, "Only an owner of the campaign may do this; ask one of them.")
             settings = self.engine.ledger.settings
-            if len(self.rows) != settings["pool_rows"]:  # rows were added to the pool
+            if len(self.rows) != settings.pool_rows:  # rows were added to the pool
                 self.rows = PoolView.of(transaction.connection, settings)
             yield transaction, me
 
@@ -110,15 +108,15 @@ class Desk:
         """Return who is signed in, and what the campaign is about."""
         with self._as(cookie) as (_, person):
             settings = self.engine.ledger.settings
-            classes = [str(value) for value in settings["classes"]]
+            classes = [str(value) for value in settings.classes]
             about: bodies.About = {
                 "id": self.id,
                 "title": self.title,
-                "label": settings["label"],
+                "label": settings.label,
                 "classes": classes,
                 "positive": classes[-1] if len(classes) == 2 else None,
-                "label_budget": settings["label_budget"],
-                "overlap": settings["overlap"],
+                "label_budget": settings.label_budget,
+                "overlap": settings.overlap,
                 "columns": self.rows.columns,
                 "image_column": self.rows.image_column,
             }
@@ -277,7 +275,7 @@ class Desk:
         ledger = self.engine.ledger
         return {
             "labels": ledger.bought,
-            "label_budget": ledger.settings["label_budget"],
+            "label_budget": ledger.settings.label_budget,
             "open_rows": len(ledger.open_rows),
             "round": len(ledger.plans),
             "round_rows": round_rows(ledger),
@@ -318,7 +316,7 @@ class Desk:
     def measured(self, cookie: str | None) -> bodies.Rounds:
         """Return the error after each closed round, as far as it is known, and what the stopping rule says."""
         with self._as(cookie):
-            goals, to_gain = goals_of(self.engine.ledger.settings), self.engine.ledger.to_gain
+            goals, to_gain = self.engine.ledger.settings.goals, self.engine.ledger.to_gain
             if self.engine.ledger.stopped:
                 sentence = f"Nothing is left to ask: {self.engine.ledger.stopped}."
             elif goals.tolerance is None:
@@ -349,7 +347,7 @@ class Desk:
         ledger = self.engine.ledger
 
         def label(code: int | None) -> str | None:
-            return None if code is None else str(ledger.settings["classes"][code])
+            return None if code is None else str(ledger.settings.classes[code])
 
         answers: list[bodies.GivenAnswer] = [
             {"annotator": name, "label": label(code), "time": ledger.times[position][name]}

@@ -6,7 +6,7 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from observal.checks import Floats
 from observal.journal.receipts import Assignment
+from observal.journal.settings import Settings
 from observal.journal.sql.chunks import read_whole_table
 from observal.journal.sql.connection import StoreConnection
-from observal.journal.sql.in_place import is_in_place, pool_in_place
-from observal.journal.sql.stored_problem import ROWS
+from observal.journal.sql.stored_problem import ROWS, is_in_place, pool_in_place
 from observal.parquet import Parts
 from observal.server.images import is_inline
 from observal.tables.columns import column_kind, to_floats
@@ -42,7 +42,7 @@ class PoolView:
     ----------
     table : pyarrow.Table
         The pool as it was in its table, or some of its rows if `read` brings the others.
-    settings : mapping
+    settings : Settings
         The campaign's settings.
     n_rows : int, optional
         Rows of the pool; those of `table` by default.
@@ -53,21 +53,20 @@ class PoolView:
     def __init__(
         self,
         table: pa.Table,
-        settings: Mapping[str, Any],
+        settings: Settings,
         n_rows: int | None = None,
         read: Callable[[list[int]], pa.Table] | None = None,
     ) -> None:
         self._read, self._cache = read, dict[int, dict[str, Any]]()
-        show = settings.get("show") or {}
         # The propensity is hidden, because what the old policy thought would sway people.
-        hidden = {settings["id"], settings["label"], *(settings.get("propensity") or ())}
+        hidden = {settings.id, settings.label, *settings.propensities.columns}
         names = [name for name in table.column_names if name not in hidden]
         self._table = table.select(names).combine_chunks()
         self._n_rows = int(table.num_rows) if n_rows is None else n_rows
-        self.image_column: str | None = show.get("image_column")
+        self.image_column: str | None = settings.display.image_column
         kinds = {name: self._table.schema.field(name).type for name in names}
         numeric = [name for name, type_ in kinds.items() if column_kind(type_) == "number"]
-        self._grid = pixel_grid(numeric, show.get("pixels"))
+        self._grid = pixel_grid(numeric, settings.display.pixels)
         self._pixels = {name for row in self._grid for name in row}
         values = {name: to_floats(self._table.column(name)) for name in numeric}
         self._range = _range([values[name] for name in self._pixels])
@@ -76,14 +75,14 @@ class PoolView:
         self._kinds = {name: self._kind(name) for name in self._names}
 
     @classmethod
-    def of(cls, transaction: StoreConnection, settings: Mapping[str, Any]) -> Self:
+    def of(cls, transaction: StoreConnection, settings: Settings) -> Self:
         """Return the pool of a stored campaign; of one in place, rows are read when they are shown."""
         if not is_in_place(transaction):
             return cls(read_whole_table(transaction, ROWS), settings)
         return cls.in_parts(pool_in_place(transaction), settings)
 
     @classmethod
-    def in_parts(cls, pool: Parts, settings: Mapping[str, Any], columns: Sequence[str] | None = None) -> Self:
+    def in_parts(cls, pool: Parts, settings: Settings, columns: Sequence[str] | None = None) -> Self:
         """Return a pool that stays in Parquet, all its columns by default; rows are read when they are shown."""
         read = partial(pool.raw_rows, columns=columns)
         return cls(read(_sample_positions(len(pool))), settings, len(pool), read)

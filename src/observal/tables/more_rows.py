@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from observal.problem.problem import Problem
 from observal.tables.columns import column_kind
 from observal.tables.encoder import TableEncoder
 from observal.tables.read import read_raw
-from observal.tables.roles import read_ids, read_numbers
+from observal.tables.roles import TableRoles, read_ids, read_numbers
 from observal.tables.table_format import TableFormat
 from observal.tables.text_columns import convert_text
 
@@ -29,12 +29,36 @@ WHAT = "The table of new rows"
 _HOW = "name a column of the new rows, or a number for all of them, with --propensity (propensity=)"
 
 
+@dataclass(frozen=True)
+class PropensitySource:
+    """Where the propensities of a campaign's pool came from, so that those of more rows can come from there.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The columns of the pool that have them.
+    number : float, optional
+        The number that all rows have.
+    estimated : bool
+        Whether they were estimated from the log.
+    floor : float, optional
+        What smaller ones were raised to.
+    """
+
+    columns: tuple[str, ...] = ()
+    number: float | None = None
+    estimated: bool = False
+    floor: float | None = None
+
+
 def read_more_rows(
     source: TableSource,
-    settings: Mapping[str, Any],
+    roles: TableRoles,
+    encoder: TableEncoder,
+    propensities: PropensitySource,
     problem: Problem,
     raw: pa.Table,
-    propensity: str | float | None = None,
+    random_state: int = 0,
 ) -> tuple[Pool, pa.Table]:
     """Return new rows for a pool, encoded, and as they are in the table, in the columns of the stored rows.
 
@@ -42,60 +66,44 @@ def read_more_rows(
     ----------
     source : table
         Whatever :func:`observal.read_table` takes.
-    settings : mapping
-        Those of the campaign: names of columns, the encoder, where propensities came from.
+    roles : TableRoles
+        Which columns have labels, ids and costs.
+    encoder : TableEncoder
+        How the first rows were encoded.
+    propensities : PropensitySource
+        Where the propensities come from.
     problem : Problem
         The log and the pool so far.
     raw : pyarrow.Table
         Some rows of the pool as they are stored; only their columns and types count.
-    propensity : str or float, optional
-        A column of the new rows, or one number for all of them; by default where those of the pool came from.
+    random_state : int
+        Seed of an estimate of the propensities.
     """
-    encoder = TableEncoder.from_dict(settings["encoder"])
-    has_ids = settings["id"] in raw.column_names
-    as_text = read_raw(
-        source, settings["id"], TableFormat(decimal=encoder.format.decimal, missing=encoder.format.missing)
-    )
+    as_text = read_raw(source, roles.id, TableFormat(decimal=encoder.format.decimal, missing=encoder.format.missing))
     if as_text.num_rows == 0:
         raise InvalidInput(f"{WHAT} is empty, it has columns but no rows; give a table with rows.")
-    table = convert_text([as_text], keep=(settings["id"], settings["label"]))[0]
+    table = convert_text([as_text], keep=(str(roles.id), roles.label))[0]
     X = encoder.encode(as_text)
     cost = None
-    if problem.pool.cost is not None:
-        cost = read_numbers(table, _cost_column(settings), "cost", WHAT)
-    q = _propensities(table, settings, problem, X, propensity)
-    ids = _new_ids(table, settings["id"] if has_ids else None, problem)
+    if problem.pool.cost is not None and roles.cost is not None:
+        cost = read_numbers(table, roles.cost, "cost", WHAT)
+    q = _propensities(table, propensities, problem, X, random_state)
+    ids = _new_ids(table, roles.id if roles.id in raw.column_names else None, problem)
     return Pool(X, q, ids, cost), _in_stored_columns(as_text, table, raw.schema, encoder)
 
 
-def _cost_column(settings: Mapping[str, Any]) -> str:
-    name = (settings.get("pool_from") or {}).get("cost")
-    if not isinstance(name, str):
-        raise InvalidInput(
-            "Rows cannot be added to this campaign, because the name of its cost column was not recorded; make a new campaign."
-        )
-    return name
-
-
-def _propensities(
-    table: pa.Table, settings: Mapping[str, Any], problem: Problem, X: Floats, given: str | float | None
-) -> Floats:
-    """Return the propensity of each new row, from where those of the pool came from."""
-    columns, origin = settings.get("propensity"), settings.get("pool_from") or {}
-    columns = columns if isinstance(columns, list) else [columns] if columns else []
-    if given is None:
-        given = columns[0] if len(columns) == 1 else origin.get("number")
-    if isinstance(given, str):
-        q = check_propensity(read_numbers(table, given, "propensity", WHAT), table.num_rows, WHAT)
-    elif given is not None:
-        q = chances.known(given, table.num_rows)
-    elif origin.get("estimated"):
+def _propensities(table: pa.Table, source: PropensitySource, problem: Problem, X: Floats, random_state: int) -> Floats:
+    """Return the propensity of each new row."""
+    if len(source.columns) == 1:
+        q = check_propensity(read_numbers(table, source.columns[0], "propensity", WHAT), table.num_rows, WHAT)
+    elif source.number is not None:
+        q = chances.known(source.number, table.num_rows)
+    elif source.estimated:
         logged = problem.logged
-        q = np.asarray(chances.estimate(logged.X, logged.revealed, X, random_state=settings["seed"]).pool)
+        q = np.asarray(chances.estimate(logged.X, logged.revealed, X, random_state=random_state).pool)
     else:
         raise InvalidInput(f"No propensities were given for the new rows; {_HOW}.")
-    floor = origin.get("floor")
-    return q if floor is None else chances.apply_floor(q, floor, WHAT).propensity
+    return q if source.floor is None else chances.apply_floor(q, source.floor, WHAT).propensity
 
 
 def _new_ids(table: pa.Table, name: str | None, problem: Problem) -> NDArray[Any]:

@@ -7,16 +7,19 @@ read without the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from observal.errors import NotACampaign
+from observal.journal.settings import StoredArray
 from observal.journal.sql.connection import StoreConnection
 
-Progress = Callable[..., None] | None  # called with (steps done, number of steps, what is going on)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_BYTES = 16 * 2**20
 WORTH_PACKING = 0.8  # of its plain size: an array that stays larger than that is stored as it is
@@ -24,39 +27,26 @@ SMALLER = (np.int8, np.int16, np.int32, np.float32)  # types to try for a column
 TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are read at a time
 
 
-def write_array(transaction: StoreConnection, name: str, array: NDArray[Any]) -> dict[str, Any]:
-    """Store an array, packed where that saves a fifth, and return the dtype and shape that :func:`read_array` needs."""
+def write_array(connection: StoreConnection, name: str, array: NDArray[Any]) -> StoredArray:
+    """Store an array, packed where that saves a fifth, and return how, as :func:`read_array` needs it."""
     array = np.asarray(array)
     packed = None
     for chunk, (first, block) in enumerate(_blocks(array)):
         content = b"" if packed is False else _pack(block)
         if packed is None:  # the first chunk decides: all are stored alike
             packed = len(content) < WORTH_PACKING * block.nbytes
-        transaction.write_chunk(name, chunk, first, content if packed else np.ascontiguousarray(block).tobytes())
-    return {"dtype": array.dtype.str, "shape": list(array.shape)} | ({"packed": True} if packed else {})
+        connection.write_chunk(name, chunk, first, content if packed else np.ascontiguousarray(block).tobytes())
+    return StoredArray(array.dtype.str, array.shape, bool(packed))
 
 
-def write_arrays(
-    transaction: StoreConnection, arrays: dict[str, Any], progress: Progress, steps: int
-) -> dict[str, dict[str, Any]]:
-    """Store the arrays that are there, and return their forms; `steps` is what storing takes in all."""
-    forms = {}
-    for done, (name, array) in enumerate(arrays.items()):
-        if progress:
-            progress(done, steps, "storing")
-        if array is not None:
-            forms[name] = write_array(transaction, name, array)
-    return forms
-
-
-def append_array(transaction: StoreConnection, name: str, array: NDArray[Any], form: dict[str, Any]) -> dict[str, Any]:
-    """Store more rows of an array, in the same form, and return that form with its new shape."""
-    block = np.ascontiguousarray(array, dtype=np.dtype(form["dtype"]))
-    chunk, first = len(transaction.first_rows(name)), form["shape"][0]
+def append_array(connection: StoreConnection, name: str, array: NDArray[Any], stored: StoredArray) -> StoredArray:
+    """Store more rows of an array as the others are stored, and return how, with the new shape."""
+    block = np.ascontiguousarray(array, dtype=np.dtype(stored.dtype))
+    chunk, first = len(connection.first_rows(name)), stored.shape[0]
     for k, (start, part) in enumerate(_blocks(block)):
-        content = _pack(part) if form.get("packed") else part.tobytes()
-        transaction.write_chunk(name, chunk + k, first + start, content)
-    return {**form, "shape": [first + len(block), *form["shape"][1:]]}
+        content = _pack(part) if stored.packed else part.tobytes()
+        connection.write_chunk(name, chunk + k, first + start, content)
+    return replace(stored, shape=(first + len(block), *stored.shape[1:]))
 
 
 def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -66,21 +56,21 @@ def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
         yield first, array[first : first + step]
 
 
-def read_array(transaction: StoreConnection, name: str, form: dict[str, Any]) -> NDArray[Any]:
+def read_array(connection: StoreConnection, name: str, stored: StoredArray) -> NDArray[Any]:
     """Return a stored array."""
-    dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
-    firsts = transaction.first_rows(name)
+    dtype, shape = np.dtype(stored.dtype), stored.shape
+    firsts = connection.first_rows(name)
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
-    form_of_chunk = _unpack if form.get("packed") else _plain
+    parse = _unpack if stored.packed else _plain
 
     def read(chunk: int) -> NDArray[Any]:
-        content, rows = transaction.read_chunk(name, chunk), ends[chunk] - firsts[chunk]
-        found = form_of_chunk(content, dtype, (rows, *shape[1:]))
-        if found is None:
+        content, rows = connection.read_chunk(name, chunk), ends[chunk] - firsts[chunk]
+        block = parse(content, dtype, (rows, *shape[1:]))
+        if block is None:
             raise NotACampaign(
                 f"The campaign is damaged: its {name} does not have the recorded size; use an undamaged copy."
             )
-        return found
+        return block
 
     last = [read(len(firsts) - 1)] if firsts else []  # check the recorded size before allocating the array
     out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
@@ -136,12 +126,14 @@ def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     return out.reshape(shape)
 
 
-def append_table(transaction: StoreConnection, name: str, table: Any, first_row: int) -> None:
+def append_table(connection: StoreConnection, name: str, table: pa.Table, first_row: int) -> None:
     """Store more rows of an Arrow table; `first_row` is the number of rows that it has."""
-    write_table(transaction, name, table, len(transaction.first_rows(name)), first_row)
+    write_table(connection, name, table, len(connection.first_rows(name)), first_row)
 
 
-def write_table(transaction: StoreConnection, name: str, table: Any, first_chunk: int = 0, first_row: int = 0) -> None:
+def write_table(
+    connection: StoreConnection, name: str, table: pa.Table, first_chunk: int = 0, first_row: int = 0
+) -> None:
     """Store an Arrow table, compressed."""
     import pyarrow as pa
 
@@ -151,18 +143,18 @@ def write_table(transaction: StoreConnection, name: str, table: Any, first_chunk
     per_row = max(1, table.nbytes // max(1, table.num_rows))
     step = max(1, TABLE_BYTES // per_row)
     for chunk, first in enumerate(range(0, table.num_rows, step), start=first_chunk):
-        transaction.write_chunk(name, chunk, first_row + first, _to_bytes(table.slice(first, step)))
+        connection.write_chunk(name, chunk, first_row + first, _to_bytes(table.slice(first, step)))
 
 
-def read_rows(transaction: StoreConnection, name: str, positions: Sequence[int]) -> Any:
+def read_rows(connection: StoreConnection, name: str, positions: Sequence[int]) -> pa.Table:
     """Return some rows of a stored table, in the order given."""
     import pyarrow as pa
 
-    firsts = transaction.first_rows(name)
+    firsts = connection.first_rows(name)
     if not firsts:
         raise NotACampaign(f"The campaign is damaged: its {name} is missing; use an undamaged copy.")
     chunks = (np.searchsorted(firsts, np.asarray(positions, dtype=np.int64), side="right") - 1).tolist()
-    tables = {chunk: _from_bytes(transaction.read_chunk(name, chunk)) for chunk in set(chunks) or {0}}
+    tables = {chunk: _from_bytes(connection.read_chunk(name, chunk)) for chunk in set(chunks) or {0}}
     # Slices instead of an array of positions: Arrow would import pandas to make that array.
     rows = [tables[chunk].slice(at - firsts[chunk], 1) for chunk, at in zip(chunks, positions, strict=True)]
     if any(row.num_rows == 0 for row in rows):
@@ -170,15 +162,15 @@ def read_rows(transaction: StoreConnection, name: str, positions: Sequence[int])
     return pa.concat_tables(rows or [tables[0].slice(0, 0)], promote_options="permissive")
 
 
-def read_whole_table(transaction: StoreConnection, name: str) -> Any:
+def read_whole_table(connection: StoreConnection, name: str) -> pa.Table:
     """Return a stored table."""
     import pyarrow as pa
 
-    parts = [_from_bytes(transaction.read_chunk(name, k)) for k in range(len(transaction.first_rows(name)))]
+    parts = [_from_bytes(connection.read_chunk(name, k)) for k in range(len(connection.first_rows(name)))]
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _to_bytes(table: Any) -> bytes:
+def _to_bytes(table: pa.Table) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -187,15 +179,15 @@ def _to_bytes(table: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _from_bytes(content: bytes) -> Any:
+def _from_bytes(content: bytes) -> pa.Table:
     import pyarrow as pa
 
     try:
         table = pa.ipc.open_stream(content).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        said = " ".join(str(error).split())[:80]
+        reason = " ".join(str(error).split())[:80]
         raise NotACampaign(
-            f"The campaign is damaged: its rows cannot be read ({said}); use an undamaged copy."
+            f"The campaign is damaged: its rows cannot be read ({reason}); use an undamaged copy."
         ) from None
     return table

@@ -11,25 +11,20 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints
 from observal.errors import NotACampaign
-from observal.journal.codec import decode_method, decode_plan, decode_recorded, encode_entry
-from observal.journal.events import Event, check_payload, extended, require
+from observal.journal.codec import decode_arrays, decode_plan, decode_recorded, decode_settings, encode_entry
+from observal.journal.events import Event, check_payload, require
 from observal.journal.ledger import Ledger
-from observal.journal.sql.chunks import read_rows
+from observal.journal.settings import Settings
 from observal.journal.sql.connection import StoreConnection, damaged
-from observal.journal.sql.in_place import ARRAYS as _IN_PLACE
-from observal.journal.sql.in_place import in_place_ids, is_in_place, pool_in_place, read_in_place
 from observal.journal.sql.store import Store
-from observal.journal.sql.stored_problem import ROWS, read_pool_ids, read_problem
-from observal.problem.column_groups import ColumnGroups
+from observal.journal.sql.stored_problem import check_stored, read_pool_ids, read_pool_rows, read_problem
 from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ARRAYS = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
-_COSTS = {"log.cost", "pool.cost"}
-_ENCODED = ("plan", "method", "recorded")
-_ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1", "|i1")
+_ENCODED = ("plan", "settings", "recorded", "arrays")
+_EXTENDED = ("label_budget", "pool_rows", "arrays")
 
 
 class SqlJournal:
@@ -63,14 +58,18 @@ class SqlTransaction:
 
     def events(self, ledger: Ledger) -> list[Event]:
         """Return the events that a ledger has not followed yet; one that observal cannot have written raises NotACampaign."""
-        events, settings, data = [], ledger.settings, ledger.data_digest
+        events, data = [], ledger.data_digest
+        settings = ledger.settings if ledger.started else None
         for event in self.connection.events(ledger.sequence, ledger.digest):
             try:
-                payload = _decoded(event.kind, event.payload)
+                payload = _decode_payload(event.kind, event.payload)
                 check_payload(event.kind, payload, settings)
-                if event.kind == "extended":
-                    settings = extended(settings, payload)
-                    _check_stored(settings)
+                if settings is None:
+                    settings = payload["settings"]
+                    check_stored(settings)
+                elif event.kind == "extended":
+                    settings = settings.extend(**{name: payload[name] for name in _EXTENDED if name in payload})
+                    check_stored(settings)
             except NotACampaign:
                 raise
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -80,7 +79,6 @@ class SqlTransaction:
                 ) from None
             if event.kind in ("created", "extended"):
                 data = payload.get("data", data)
-            settings = payload if event.kind == "created" else settings
             events.append(replace(event, payload=payload))
         if data != self.connection.data_digest():
             raise damaged(self._name, "chunks of its data were changed, added or removed")
@@ -91,44 +89,28 @@ class SqlTransaction:
         encoded = {name: encode_entry(value) if name in _ENCODED else value for name, value in payload.items()}
         return replace(self.connection.append(actor, kind, encoded), payload=payload)
 
-    def problem(self, settings: Mapping[str, Any], with_ids: bool = True) -> Problem:
+    def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows are numbered, which is faster."""
-        groups = ColumnGroups.from_dict(settings["column_groups"])
-        if settings.get("in_place"):
-            return read_in_place(self.connection, settings["arrays"], settings["classes"], settings["encoder"], groups)
-        return read_problem(self.connection, settings["arrays"], settings["classes"], with_ids, groups)
+        return read_problem(self.connection, settings, with_ids)
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""
-        return (in_place_ids if is_in_place(self.connection) else read_pool_ids)(self.connection, positions)
+        return read_pool_ids(self.connection, positions)
 
     def pool_rows(self, positions: list[int]) -> pa.Table:
         """Return some pool rows as they are in the table, as an Arrow table."""
-        if is_in_place(self.connection):
-            return pool_in_place(self.connection).raw_rows(positions)
-        return read_rows(self.connection, ROWS, positions)
+        return read_pool_rows(self.connection, positions)
 
 
-def _decoded(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored payload with its plan or method as an object."""
+def _decode_payload(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored payload with its plan, record, settings or arrays as objects."""
     if kind == "round":
         plain = all(isinstance(id_, str | int) for id_ in payload["ids"])
         require(isinstance(payload["ids"], list) and plain, "an id is neither text nor a whole number")
         recorded = decode_recorded(payload.get("recorded"))
         return {**payload, "plan": decode_plan(payload["plan"]), "recorded": recorded}
     if kind == "created":
-        _check_stored(payload)
-        return {**payload, "method": decode_method(payload["method"])}
+        return {**payload, "settings": decode_settings(payload["settings"])}
+    if "arrays" in payload:
+        return {**payload, "arrays": decode_arrays(payload["arrays"])}
     return dict(payload)
-
-
-def _check_stored(settings: Mapping[str, Any]) -> None:
-    """Raise ValueError if settings describe arrays or classes that observal never stores."""
-    classes, forms, n_features = settings["classes"], settings["arrays"], len(settings["features"])
-    require(all(isinstance(value, bool | int | float | str) for value in classes), "a class is not valid")
-    expected = _IN_PLACE if settings.get("in_place") else _ARRAYS
-    require(expected <= set(forms) <= expected | _COSTS, "its list of arrays is not valid")
-    for name, form in forms.items():
-        rows = settings["log_rows" if name.startswith("log.") else "pool_rows"]
-        shape = [rows, n_features] if name.endswith(".features") else [rows]
-        require(form["shape"] == shape and form["dtype"] in _ITEM_TYPES, f"its {name} is not valid")

@@ -1,51 +1,107 @@
-"""The log and the pool of a campaign: how they are written to its database and read from it."""
+"""The log and the pool of a campaign: how they are written to its database, read from it, and how the pool grows.
+
+Either everything is copied, or the tables stay in Parquet and the database has propensities, labels, and where each part is. What is then
+read of the files is compared with the checksum of its part, so a file that was changed is noticed. Their ids are not copied: those of the rows
+that were asked about are in the journal anyway.
+
+New pool rows come after the others, so positions stay. What was decided stays too. A plan that was made before the rows existed could not
+take them. Whether it would have, had they been there, decides which rows its labels stand for (:mod:`observal.intervals.error`), so that is
+noted with the new rows, as it would have been in the plan.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints
+from observal.checks import Ints, sealed
 from observal.errors import InvalidInput, NotACampaign
-from observal.journal.sql.chunks import Progress, read_array, read_rows, read_whole_table, write_arrays, write_table
+from observal.journal.ledger import Ledger
+from observal.journal.replay import Replay
+from observal.journal.settings import Settings, StoredArray
+from observal.journal.sql.chunks import (
+    append_array,
+    append_table,
+    read_array,
+    read_rows,
+    read_whole_table,
+    write_array,
+    write_table,
+)
 from observal.journal.sql.connection import StoreConnection
-from observal.problem.column_groups import ColumnGroups
+from observal.parquet import Parts
+from observal.parquet.row_groups import Part, require_unchanged
+from observal.parquet.vectors import LazyIds
 from observal.problem.data import LoggedData, Pool
-from observal.problem.labels import class_array
+from observal.problem.labels import CodedLabels, class_array
 from observal.problem.problem import Problem
+from observal.tables.load_in_place import encode_in_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Progress = Callable[..., None] | None  # called with (steps done, number of steps, what is going on)
+
 ROWS = "pool.rows"
-SOME = 1000  # up to so many rows are read by themselves; for more, the whole table is read
+_PARTS = "parts"
+_COPIED = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
+_IN_PLACE = {"log.codes", "log.propensity", "pool.propensity"}
+_COSTS = {"log.cost", "pool.cost"}
+_ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1", "|i1")
+_FEW = 1000  # up to so many ids are read by themselves; for more, the whole table is read
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
 
 
 def write_problem(
-    transaction: StoreConnection, logged: LoggedData, pool: Pool, rows: pa.Table, progress: Progress = None
-) -> dict[str, Any]:
-    """Store log and pool, and the pool's raw `rows` for people; return the dtypes and shapes that :func:`read_problem` needs.
+    connection: StoreConnection, problem: Problem, rows: pa.Table | None, progress: Progress = None
+) -> dict[str, StoredArray]:
+    """Store log and pool, and return how their arrays are stored.
 
     Parameters
     ----------
-    transaction : StoreConnection
+    connection : StoreConnection
         One that may write.
-    logged, pool : LoggedData, Pool
-        With dense features.
-    rows : pyarrow.Table
-        The pool as it is in the table.
+    problem : Problem
+        With dense features, or in Parquet.
+    rows : pyarrow.Table, optional
+        The pool as it is in the table, for people; None if the tables stay in Parquet.
     progress : callable, optional
         Called with (done, total, what).
     """
     import pyarrow as pa
 
+    logged, pool = problem.logged, problem.pool
+    if rows is None:
+        arrays = _write_arrays(connection, problem, _IN_PLACE | _COSTS, progress)
+        where = {
+            name: {"parts": [astuple(part) for part in table.X.parts], "id": table.ids.column, "first": table.ids.first}
+            for name, table in (("log", logged), ("pool", pool))
+        }
+        connection.write_chunk(_PARTS, 0, 0, json.dumps(where).encode())
+        return arrays
     if logged.rows.is_sparse or pool.rows.is_sparse:
         raise InvalidInput(
             "A campaign needs dense features, but sparse ones were given; convert them with X.toarray()."
         )
-    parts: dict[str, Any] = {
+    arrays = _write_arrays(connection, problem, _COPIED | _COSTS, progress)
+    write_table(connection, "log.ids", pa.table({"id": _storable_ids(logged.ids, "The log")}))
+    write_table(connection, "pool.ids", pa.table({"id": _storable_ids(pool.ids, "The pool")}))
+    write_table(connection, ROWS, rows)
+    return arrays
+
+
+def _write_arrays(
+    connection: StoreConnection, problem: Problem, names: set[str], progress: Progress
+) -> dict[str, StoredArray]:
+    logged, pool = problem.logged, problem.pool
+    values = {
         "log.features": logged.X,
         "log.codes": logged.codes,
         "log.revealed": logged.revealed,
@@ -55,62 +111,18 @@ def write_problem(
         "pool.propensity": pool.propensity,
         "pool.cost": pool.cost,
     }
-    forms = write_arrays(transaction, parts, progress, len(parts) + 2)
-    write_table(transaction, "log.ids", pa.table({"id": storable_ids(logged.ids, "The log")}))
-    write_table(transaction, "pool.ids", pa.table({"id": storable_ids(pool.ids, "The pool")}))
+    arrays = {name: value for name, value in values.items() if name in names and value is not None}
+    stored = {}
+    for done, (name, array) in enumerate(arrays.items()):
+        if progress:
+            progress(done, len(arrays) + 1, "storing")
+        stored[name] = write_array(connection, name, array)
     if progress:
-        progress(len(parts), len(parts) + 2, "storing")
-    write_table(transaction, ROWS, rows)
-    return forms
+        progress(len(arrays), len(arrays) + 1, "storing")
+    return stored
 
 
-def read_problem(
-    transaction: StoreConnection,
-    forms: dict[str, Any],
-    classes: list[Any],
-    with_ids: bool = True,
-    groups: ColumnGroups | None = None,
-) -> Problem:
-    """Return the stored log and pool; without ids, rows are numbered, which is faster."""
-    try:
-        return _read_problem(transaction, forms, classes, with_ids, groups)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        if isinstance(error, NotACampaign):
-            raise
-        said = " ".join(str(error).split())[:80]
-        raise NotACampaign(
-            f"The campaign is damaged: its data are not valid ({said}); use an undamaged copy."
-        ) from None
-
-
-def _read_problem(
-    transaction: StoreConnection, forms: dict[str, Any], classes: list[Any], with_ids: bool, groups: ColumnGroups | None
-) -> Problem:
-    arrays = {name: read_array(transaction, name, form) for name, form in forms.items()}
-    values = class_array(classes)
-    y: NDArray[Any] = values[arrays["log.codes"]]
-    y = y.astype(object if values.dtype.kind == "O" else np.float64)
-    y[~arrays["log.revealed"]] = None if values.dtype.kind == "O" else np.nan
-    logged = LoggedData(
-        arrays["log.features"],
-        y,
-        arrays["log.propensity"],
-        _ids(transaction, "log.ids") if with_ids else None,
-        values,
-        arrays.get("log.cost"),
-        groups,
-    )
-    pool = Pool(
-        arrays["pool.features"],
-        arrays["pool.propensity"],
-        _ids(transaction, "pool.ids") if with_ids else None,
-        arrays.get("pool.cost"),
-        groups,
-    )
-    return Problem(logged, pool)
-
-
-def storable_ids(ids: NDArray[Any], what: str) -> Any:
+def _storable_ids(ids: NDArray[Any], what: str) -> pa.Array:
     """Return ids as an Arrow array of whole numbers or text; other kinds become text."""
     import pyarrow as pa
 
@@ -125,12 +137,222 @@ def storable_ids(ids: NDArray[Any], what: str) -> Any:
         raise InvalidInput(f"{what} must have ids that are valid text, but one is not; rename it.") from None
 
 
-def read_pool_ids(transaction: StoreConnection, positions: Ints) -> NDArray[Any]:
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def check_stored(settings: Settings) -> None:
+    """Raise ValueError if settings describe arrays or classes that observal never stores."""
+    if not all(isinstance(value, bool | int | float | str) for value in settings.classes):
+        raise ValueError("a class is not valid")
+    if len({str(value) for value in settings.classes}) < len(settings.classes):
+        raise ValueError("its classes are not distinct")
+    if settings.in_place and settings.encoder is None:
+        raise ValueError("its encoder is missing")
+    expected = _IN_PLACE if settings.in_place else _COPIED
+    if not expected <= set(settings.arrays) <= expected | _COSTS:
+        raise ValueError("its list of arrays is not valid")
+    for name, array in settings.arrays.items():
+        rows = settings.log_rows if name.startswith("log.") else settings.pool_rows
+        shape = (rows, len(settings.features)) if name.endswith(".features") else (rows,)
+        if array.shape != shape or array.dtype not in _ITEM_TYPES:
+            raise ValueError(f"its {name} is not valid")
+
+
+def read_problem(connection: StoreConnection, settings: Settings, with_ids: bool = True) -> Problem:
+    """Return log and pool. Without ids, rows are numbered, which is faster; rows in Parquet are read when they are needed."""
+    if settings.in_place:
+        return _read_in_place(connection, settings)
+    try:
+        return _read_copy(connection, settings, with_ids)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        if isinstance(error, NotACampaign):
+            raise
+        reason = " ".join(str(error).split())[:80]
+        raise NotACampaign(
+            f"The campaign is damaged: its data are not valid ({reason}); use an undamaged copy."
+        ) from None
+
+
+def _read_copy(connection: StoreConnection, settings: Settings, with_ids: bool) -> Problem:
+    arrays = {name: read_array(connection, name, stored) for name, stored in settings.arrays.items()}
+    classes = class_array(list(settings.classes))
+    y: NDArray[Any] = classes[arrays["log.codes"]]
+    y = y.astype(object if classes.dtype.kind == "O" else np.float64)
+    y[~arrays["log.revealed"]] = None if classes.dtype.kind == "O" else np.nan
+    logged = LoggedData(
+        arrays["log.features"],
+        y,
+        arrays["log.propensity"],
+        _read_ids(connection, "log.ids") if with_ids else None,
+        classes,
+        arrays.get("log.cost"),
+        settings.column_groups,
+    )
+    pool = Pool(
+        arrays["pool.features"],
+        arrays["pool.propensity"],
+        _read_ids(connection, "pool.ids") if with_ids else None,
+        arrays.get("pool.cost"),
+        settings.column_groups,
+    )
+    return Problem(logged, pool)
+
+
+def _read_ids(connection: StoreConnection, name: str) -> NDArray[Any]:
+    return np.asarray(read_whole_table(connection, name).column("id").to_numpy())
+
+
+def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
+    arrays = {name: sealed(read_array(connection, name, stored)) for name, stored in settings.arrays.items()}
+    encoder, groups = settings.encoder, settings.column_groups
+    if encoder is None:
+        raise ValueError("its encoder is missing")
+    (log, pool), (log_ids, pool_ids) = _read_parts(connection)
+    labels = CodedLabels(arrays["log.codes"], class_array(list(settings.classes)))
+    return Problem(
+        LoggedData(
+            encode_in_place(log, encoder),
+            labels,
+            arrays["log.propensity"],
+            log_ids,
+            None,
+            arrays.get("log.cost"),
+            groups,
+        ),
+        Pool(encode_in_place(pool, encoder), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost"), groups),
+    )
+
+
+def read_pool_ids(connection: StoreConnection, positions: Ints) -> NDArray[Any]:
     """Return the ids of some pool rows; the chunks that hold them are read, and no others."""
-    if positions.size > SOME:
-        return np.asarray(_ids(transaction, "pool.ids")[positions])
-    return np.asarray(read_rows(transaction, "pool.ids", positions.tolist()).column("id").to_numpy())
+    if is_in_place(connection):
+        return np.asarray(_read_parts(connection)[1][1][positions])
+    if positions.size > _FEW:
+        return np.asarray(_read_ids(connection, "pool.ids")[positions])
+    return np.asarray(read_rows(connection, "pool.ids", positions.tolist()).column("id").to_numpy())
 
 
-def _ids(transaction: StoreConnection, name: str) -> NDArray[Any]:
-    return np.asarray(read_whole_table(transaction, name).column("id").to_numpy())
+def read_pool_rows(connection: StoreConnection, positions: list[int]) -> pa.Table:
+    """Return some pool rows as they are in the table."""
+    if is_in_place(connection):
+        return pool_in_place(connection).raw_rows(positions)
+    return read_rows(connection, ROWS, positions)
+
+
+def is_in_place(connection: StoreConnection) -> bool:
+    """Tell whether a campaign's tables stay in their files."""
+    return connection.has_chunk(_PARTS, 0)
+
+
+def pool_in_place(connection: StoreConnection) -> Parts:
+    """Return the pool without features; its ``raw_rows`` are as they are in the files."""
+    return _read_parts(connection)[0][1]
+
+
+def check_rows(connection: StoreConnection) -> None:
+    """Read the pool's rows as people see them; in place, compare every part with its checksum, also those compared before."""
+    if not is_in_place(connection):
+        read_whole_table(connection, ROWS)
+        return
+    tables, _ = _read_parts(connection)
+    for part in (part for table in tables for part in table.parts):
+        require_unchanged(part, again=True)
+
+
+def _read_parts(connection: StoreConnection) -> tuple[tuple[Parts, Parts], tuple[LazyIds, LazyIds]]:
+    """Return log and pool without features, and their ids."""
+    try:
+        where = json.loads(connection.read_chunk(_PARTS, 0))
+        tables = [where[name] for name in ("log", "pool")]
+        rows = [Parts(tuple(map(_part, table["parts"])), (), 0, np.dtype(np.float64)) for table in tables]
+        ids = [LazyIds(parts, table["id"], table["first"]) for parts, table in zip(rows, tables, strict=True)]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, NotACampaign):
+            raise
+        raise NotACampaign(
+            "The campaign is damaged: where its tables are cannot be read; use an undamaged copy."
+        ) from None
+    return (rows[0], rows[1]), (ids[0], ids[1])
+
+
+def _part(fields: list[Any]) -> Part:
+    """Return a part that a campaign names; one without a checksum was not written by observal."""
+    path, group, rows, first, size, checksum = fields
+    numbers = all(type(number) is int and number >= 0 for number in (group, rows, first, size))
+    if not (isinstance(path, str) and isinstance(checksum, str) and checksum and numbers):
+        raise ValueError("a part is not valid")
+    return Part(path, group, rows, first, size, checksum)
+
+
+# -- more pool rows ------------------------------------------------------------------------------------------------
+
+
+def require_growable(settings: Settings) -> None:
+    """Refuse to add rows where that is not possible."""
+    if settings.in_place:
+        raise InvalidInput(
+            "The campaign's tables stay in place, and rows cannot be added to those; make a new campaign with all rows."
+        )
+    if not settings.method.pool_may_grow:
+        raise InvalidInput(
+            f"{type(settings.method).__name__} plans for the pool that it was given, so rows cannot be added; make a new campaign "
+            "with all rows."
+        )
+
+
+def add_rows(problem: Problem, more: Pool) -> Problem:
+    """Return the problem with more pool rows."""
+    pool = problem.pool
+    if more.X.shape[1] != pool.X.shape[1]:
+        raise InvalidInput(
+            f"New rows need the {pool.X.shape[1]} features of the pool, but have {more.X.shape[1]}; give the same columns."
+        )
+    if (pool.cost is None) != (more.cost is None):
+        raise InvalidInput("New rows need a cost if the pool has one, and none otherwise; give the same columns.")
+    cost = None if pool.cost is None else np.concatenate([pool.cost, more.cost])
+    ids = _join_ids(pool.ids, more.ids)
+    X = np.concatenate([pool.X, np.asarray(more.X, dtype=pool.X.dtype)])
+    propensity = np.concatenate([pool.propensity, more.propensity])
+    return Problem(problem.logged, Pool(X, propensity, ids, cost, pool.column_groups))
+
+
+def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
+    """Return the ids of all rows; refuse those of another kind, and those that are there already."""
+    kinds = ["whole numbers" if values.dtype.kind in "iu" else "text" for values in (ids, more)]
+    if kinds[0] != kinds[1]:
+        raise InvalidInput(
+            f"The ids of the pool are {kinds[0]}, but those of the new rows are {kinds[1]}; give ids of the same kind (ids=)."
+        )
+    joined = np.concatenate([ids, more])
+    if len({str(value) for value in joined.tolist()}) < joined.size:
+        free = f", for example whole numbers from {int(ids.max()) + 1} on" if kinds[0] == "whole numbers" else ""
+        raise InvalidInput(
+            f"Every row needs an id of its own, but some of the new rows have ids of the pool; give others (ids=){free}."
+        )
+    return joined
+
+
+def find_near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int] | None]:
+    """Return, for each plan, the pool rows from `first` on that it would have noted as near, had they been there; None if not known."""
+    replay.follow(ledger.plans, ledger.labels, ledger.bases)
+    if replay.closed < ledger.base:
+        raise InvalidInput(
+            "An undone answer of an earlier round is open, so rows cannot be added now; answer or skip it first."
+        )
+    return [replay.near(plan, base, first) for plan, base in zip(ledger.plans, ledger.bases, strict=True)]
+
+
+def write_more_rows(
+    connection: StoreConnection, arrays: Mapping[str, StoredArray], more: Pool, rows: pa.Table
+) -> dict[str, StoredArray]:
+    """Store more pool rows after the others, and return how all arrays are stored then."""
+    import pyarrow as pa
+
+    values = {"pool.features": more.X, "pool.propensity": more.propensity, "pool.cost": more.cost}
+    before = arrays["pool.propensity"].shape[0]
+    longer = {
+        name: append_array(connection, name, array, arrays[name]) for name, array in values.items() if array is not None
+    }
+    append_table(connection, "pool.ids", pa.table({"id": _storable_ids(more.ids, "The new rows")}), before)
+    append_table(connection, ROWS, rows, before)
+    return {**arrays, **longer}
