@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from math import isfinite, log
+from math import isfinite
 from textwrap import fill
 from typing import Any, Literal, cast
 
@@ -18,6 +18,7 @@ from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, standardise
 from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
 from observal.diagnosis.overlap import Overlap, find_overlap
+from observal.diagnosis.propensity import keeps_labelled_only
 from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.errors import InvalidInput
 from observal.paper.weights import plain_importance
@@ -32,7 +33,6 @@ FEW_EFFECTIVE = 30.0  # labels; below it a 95% interval for an error is wider th
 FEW_OF_CLASS = 5
 HEAVY = 0.5  # of all weight on one label in a hundred
 MOST_LABELS = 2000  # revealed labels that classifiers are fitted on
-BY_CHANCE = 0.001  # a log of labelled rows only is recognised if chance explains it less often than this
 WIDTH = 100
 
 UNTESTED = (
@@ -271,7 +271,7 @@ def diagnose(
     for_tree, for_drift, for_fit, for_curve, for_scores = (
         np.random.default_rng([random_state, part]) for part in range(5)
     )
-    labelled_only = _keeps_labelled_only(logged)
+    labelled_only = keeps_labelled_only(logged)
     n_logged_rows = float(len(logged))
     if labelled_only:
         with np.errstate(over="ignore"):
@@ -338,11 +338,6 @@ def check_feature_names(names: Sequence[str] | None, n_features: int) -> list[st
 def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
     counts = np.bincount(logged.codes[logged.revealed], minlength=len(logged.classes))
     return tuple((str(label), int(n)) for label, n in zip(logged.classes.tolist(), counts, strict=True))
-
-
-def _keeps_labelled_only(logged: LoggedData) -> bool:
-    """Return whether every label is there although the propensities make that all but impossible."""
-    return bool(logged.revealed.all()) and float(np.log(logged.propensity).sum()) < log(BY_CHANCE)
 
 
 def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:

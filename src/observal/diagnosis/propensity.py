@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -52,6 +53,7 @@ _MODELS = {"logistic": "logistic regression", "boosting": "boosted trees"}
 _CONSTANT = "one chance for all rows"
 _MOST_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
 _INNER_FOLDS = 3
+_BY_CHANCE = 0.001  # a log of labelled rows only is recognised if chance explains it less often than this
 _LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion
 _MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
 
@@ -97,7 +99,11 @@ class PolicyModel(Protocol):
         """Return the chance of each class for each row."""
 
 
-def from_policy(policy: PolicyModel | Callable[[Any], ArrayLike], X: Features, revealed: object = None) -> Floats:
+Policy = Callable[[Any], ArrayLike] | PolicyModel
+"""What revealed the labels of a log: a function from its rows to chances, or a classifier."""
+
+
+def from_policy(policy: Policy, X: Features, revealed: object = None) -> Floats:
     """Return the propensity of each row from the policy that revealed the labels.
 
     Parameters
@@ -178,15 +184,7 @@ def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[fl
 
 @dataclass(frozen=True, eq=False)
 class Floored:
-    """Propensities with none below a floor, and how many had to be raised.
-
-    Examples
-    --------
-    >>> from observal.diagnosis.propensity import apply_floor
-    >>> floored = apply_floor([0.2, 0.5], propensity_floor=0.1)
-    >>> floored.n_raised, floored.warning
-    (0, None)
-    """
+    """Propensities with none below a floor, and how many had to be raised."""
 
     propensity: Floats
     propensity_floor: float
@@ -263,16 +261,6 @@ class EstimatedPropensity:
         The number of fits.
     notes : tuple of str
         What a user should know, in sentences.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from observal.diagnosis.propensity import estimate
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(400, 1))
-    >>> estimated = estimate(X, rng.random(400) < 1 / (1 + np.exp(-2 * X[:, 0])), X_pool=X[:5])
-    >>> estimated.logged.shape, estimated.pool.shape, estimated.method
-    ((400,), (5,), 'logistic regression, sigmoid calibration')
     """
 
     logged: Floats
@@ -477,16 +465,14 @@ def _notes(best: str, error: float, losses: dict[str, Floats], folds: int, n_tra
 # -- logs that kept only their labelled rows ----------------------------------------------------------------------
 
 
+def keeps_labelled_only(logged: LoggedData) -> bool:
+    """Return whether every label is there although the propensities make that all but impossible."""
+    return bool(logged.revealed.all()) and float(np.log(logged.propensity).sum()) < log(_BY_CHANCE)
+
+
 @dataclass(frozen=True)
 class LoggedRows:
-    """How many rows the log had, labelled or not; the standard error is 0 if the number was given.
-
-    Examples
-    --------
-    >>> from observal.diagnosis.propensity import count_logged_rows
-    >>> count_logged_rows([0.5, 0.5, 1.0])
-    LoggedRows(n_logged_rows=5, standard_error=2.0, method='estimated as the sum of 1/propensity')
-    """
+    """How many rows the log had, labelled or not; the standard error is 0 if the number was given."""
 
     n_logged_rows: int
     standard_error: float
@@ -539,16 +525,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
 
 @dataclass(frozen=True, eq=False)
 class CompletedLog:
-    """A log with replacements for the rows that it did not keep, and notes on what was done.
-
-    Examples
-    --------
-    >>> import observal as ob
-    >>> from observal.diagnosis.propensity import complete_log
-    >>> labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=0.5)
-    >>> complete_log(labelled, ob.Pool([[0.2], [0.8], [0.5]], 0.5)).logged
-    LoggedData(4 rows × 1 features, 2 revealed, classes [0, 1])
-    """
+    """A log with replacements for the rows that it did not keep, and notes on what was done."""
 
     logged: LoggedData
     logged_rows: LoggedRows
@@ -592,13 +569,13 @@ def complete_log(
             f"A log that kept only its labelled rows has a label in every row, but {int((~labelled.revealed).sum())} of "
             f"{len(labelled)} have none; use it as it is, it is complete."
         )
-    log = count_logged_rows(labelled.propensity, n_logged_rows)
-    n_added = log.n_logged_rows - len(labelled)
+    size = count_logged_rows(labelled.propensity, n_logged_rows)
+    n_added = size.n_logged_rows - len(labelled)
     if n_added == 0:
-        return CompletedLog(labelled, log, 0, ("The log is complete: it kept every row.",))
+        return CompletedLog(labelled, size, 0, ("The log is complete: it kept every row.",))
     if n_added * pool.X.shape[1] > _MOST_VALUES:
         raise InvalidInput(
-            f"The log kept only {len(labelled)} of {log.n_logged_rows} rows ({log.method}), and so many replacements do not fit in "
+            f"The log kept only {len(labelled)} of {size.n_logged_rows} rows ({size.method}), and so many replacements do not fit in "
             "memory; give the number of rows that the log had, or a floor for the propensities."
         )
     unrevealed = np.cumsum(1.0 - pool.propensity)
@@ -611,12 +588,12 @@ def complete_log(
     # side="right": a row of chance 0 is never taken.
     positions = np.minimum(np.searchsorted(unrevealed, points, side="right"), np.flatnonzero(pool.propensity < 1.0)[-1])
     completed = _append(labelled, pool, positions)
-    error = f" ± {log.standard_error:.0f}" if log.standard_error else ""
+    error = f" ± {size.standard_error:.0f}" if size.standard_error else ""
     note = (
-        f"The log kept only its {len(labelled)} labelled rows; it had {log.n_logged_rows}{error} ({log.method}), "
+        f"The log kept only its {len(labelled)} labelled rows; it had {size.n_logged_rows}{error} ({size.method}), "
         f"and {n_added} rows drawn from the pool replace those that were not kept."
     )
-    return CompletedLog(completed, log, n_added, (note,))
+    return CompletedLog(completed, size, n_added, (note,))
 
 
 def _append(labelled: LoggedData, pool: Pool, positions: NDArray[Any]) -> LoggedData:

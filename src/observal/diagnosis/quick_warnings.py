@@ -62,13 +62,13 @@ def quick_warnings(
 
 
 def _check_propensities(logged: LoggedData) -> list[str]:
-    certain = int(np.sum((logged.propensity >= 1.0) & ~logged.revealed))
-    if certain:
-        return [
-            f"{count(certain, 'row')} of the log {'has' if certain == 1 else 'have'} propensity 1 and no label: propensity is the "
-            "chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity."
-        ]
     calibration = check_calibration(logged.propensity, logged.revealed, bool(logged.revealed.all()))
+    if calibration.broken_promises:
+        rows = count(calibration.broken_promises, "row of the log has", "rows of the log have")
+        return [
+            f"{rows} propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 "
+            "there; correct it, or use --estimate-propensity."
+        ]
     return [" ".join(calibration.sentences())] if calibration.cannot_be_right else []
 
 

@@ -17,7 +17,7 @@ from observal.problem.labels import distinct_labels
 from observal.problem.rows import Matrix, Sparse
 from observal.tables import read_labels
 
-Propensity = ArrayLike | chances.PolicyModel | Callable[[Any], ArrayLike]
+Propensity = ArrayLike | chances.Policy
 """The chance that each row's label was revealed: numbers, a policy, or ``"estimate"``."""
 Value = TypeVar("Value")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from observal.checks import Bools, Floats, check_propensity
 from observal.diagnosis import propensity as chances
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from observal.tables.read import TableSource
 
 ESTIMATE = "estimate"
-_IMPROBABLE = -10.0  # a log-probability that is no accident
 _HOW = (
     "name a column, give a policy, or estimate them with propensity='estimate'; "
     "a propensity is the chance that a row's label was revealed"
 )
 
 
-PropensitySource = str | float | chances.PolicyModel | Callable[[Any], ArrayLike]
+PropensitySource = str | float | chances.Policy
 """Where the propensities of one log come from: a column, a number, a policy, or ``"estimate"``."""
 Propensity = PropensitySource | Sequence[PropensitySource] | None
 """The same, or a list with one for each log."""
@@ -186,7 +185,7 @@ def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]
     doubts = []
     if label in pool.column_names and pool.column(label).null_count < pool.num_rows:
         doubts.append(f"The pool's column {label!r} was not used: labels of pool rows are bought and not read.")
-    if logged.revealed.all() and float(np.log(logged.propensity).sum()) < _IMPROBABLE:
+    if chances.keeps_labelled_only(logged):
         doubts.append(
             f"Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
             "kept only its labelled rows, say so, because the missing rows must be counted."
