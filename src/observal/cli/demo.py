@@ -16,7 +16,7 @@ import typer
 from observal.cli.label import PORT
 from observal.cli.label import serve as serve_campaign
 from observal.cli.options import Json, Seed, option
-from observal.cli.output import print_json, progress_bar, say
+from observal.cli.output import print_result, progress_bar, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,12 +56,12 @@ def demo(
         return
     with progress_bar("buying labels", hidden=as_json) as progress:
         outcome = run_demo(out, seed, progress)
-    if as_json:
-        print_json(outcome.to_dict())
-        return
-    say(outcome.summary, lines=True)
-    say(f"The campaign: {outcome.campaign}; look at it with `observal status {outcome.campaign}`.")
-    say(f"Its report: {outcome.report}")
+    sentences = [
+        *outcome.summary.splitlines(),
+        f"The campaign: {outcome.campaign}; look at it with `observal status {outcome.campaign}`.",
+        f"Its report: {outcome.report}",
+    ]
+    print_result(as_json, outcome.to_dict(), *sentences)
 
 
 @dataclass(frozen=True, eq=False)

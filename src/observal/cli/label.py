@@ -25,6 +25,7 @@ from observal.cli.options import (
 from observal.cli.output import (
     format_cells,
     print_json,
+    print_result,
     print_table,
     progress_bar,
     say,
@@ -72,29 +73,29 @@ def ask(
         raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
     if out is not None and out.exists():
         raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
-    from observal.files import check_target
-
     if out is not None:
-        check_target(out)
+        from observal.files import check_target
 
+        check_target(out)
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
         rows = open_campaign(campaign, dask, progress).ask(n, annotator)
     names, records = rows.to_fill_in(split_list(columns))
-    like = rows.table_format
+    id_, *raw, round_, reason, allowed, _ = names
+    like, answers = rows.table_format, [*rows.classes, "skip"]
     if as_json:
-        about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": [*rows.classes, "skip"]}
-        print_json({**about, "rows": [{k: v for k, v in r.items() if k != names[-2]} for r in records]}, out)
+        about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": answers}
+        print_json({**about, "rows": [{k: v for k, v in r.items() if k != allowed} for r in records]}, out)
     elif in_excel and out is not None:
         if rows:
-            write_excel(out, names, records, [*rows.classes, "skip"], like)
+            write_excel(out, names, records, answers, like)
     elif as_csv or out:
         if rows or not out:
             write_csv(out, names, records, like)
     elif rows:
-        raw = names[1:-4] if columns else names[1:-4][:MOST_COLUMNS]
-        header = [names[0], *raw, *names[-4:-2]]
+        visible = raw if columns else raw[:MOST_COLUMNS]
+        header = [id_, *visible, round_, reason]
         print_table(header, [["" if v is None else v for v in row] for row in format_cells(header, records, like)])
-        if hidden := len(names) - len(header) - 2:
+        if hidden := len(raw) - len(visible):
             say(f"{hidden} more columns are not shown; use --columns, --csv or --json to see them.")
         say(f"Allowed answers: {rows.allowed}")
     if rows.note and not as_json:
@@ -132,16 +133,13 @@ def tell(
     source, text = ("standard input", sys.stdin.buffer.read()) if labels == "-" else (labels, None)
     receipt = opened.tell_file(source, annotator, correct, text, sep=sep, encoding=encoding, missing=missing or ())
     status = opened.status()
-    if as_json:
-        print_json({**asdict(receipt), "bought": status.labels, "label_budget": status.label_budget})
-        return
-    if not receipt:
-        say(f"{'Standard input' if labels == '-' else labels} has no answers yet; nothing was stored.")
-        return
     budget = f" of {status.label_budget}" if status.label_budget is not None else ""
-    say(
-        f"{receipt} The campaign has {status.labels}{budget} labels, and {count(status.open_rows, 'row is', 'rows are')} open."
-    )
+    progress = f"{status.labels}{budget} labels, and {count(status.open_rows, 'row is', 'rows are')} open"
+    sentence = f"{receipt} The campaign has {progress}."
+    if not receipt:
+        sentence = f"{'Standard input' if labels == '-' else labels} has no answers yet; nothing was stored."
+    content = {**asdict(receipt), "bought": status.labels, "label_budget": status.label_budget}
+    print_result(as_json, content, sentence)
 
 
 def release(
@@ -158,15 +156,11 @@ def release(
     from observal.campaign import Campaign
 
     released = Campaign.open(campaign).release(annotator)
-    if as_json:
-        print_json({"released": released})
-        return
+    them = "it" if released == 1 else "them"
+    sentence = f"{count(released, 'row')} taken back from {annotator}; others can have {them} now."
     if released == 0:
-        say(f"{annotator} holds no open rows; nothing was taken back.")
-        return
-    say(
-        f"{count(released, 'row')} taken back from {annotator}; others can have {'it' if released == 1 else 'them'} now."
-    )
+        sentence = f"{annotator} holds no open rows; nothing was taken back."
+    print_result(as_json, {"released": released}, sentence)
 
 
 def extend(
@@ -200,14 +194,11 @@ def extend(
     with progress_bar("adding rows", hidden=as_json or pool is None):
         opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity))
     status = opened.status()
-    if as_json:
-        print_json({"label_budget": status.label_budget, "labels": status.labels, "pool_rows": status.pool_rows})
-        return
-    if pool is not None:
-        added = status.pool_rows - before.pool_rows
-        say(f"{added} rows were added; the pool now has {status.pool_rows}.")
-    if budget is not None:
-        say(f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels.")
+    added = f"{status.pool_rows - before.pool_rows} rows were added; the pool now has {status.pool_rows}."
+    raised = f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels."
+    sentences = [*([added] if pool is not None else []), *([raised] if budget is not None else [])]
+    content = {"label_budget": status.label_budget, "labels": status.labels, "pool_rows": status.pool_rows}
+    print_result(as_json, content, *sentences)
 
 
 def _number_or_name(propensity: str | None) -> str | float | None:
@@ -284,11 +275,8 @@ def add(
     with open_store(campaign).writing() as transaction:
         token = add_person(transaction, name, role)
     link = f"{(url or '').rstrip('/')}/login?token={token}"
-    if as_json:
-        print_json({"name": name, "link": link})
-        return
     after = "" if url else " by adding this to the address that observal serve prints"
-    say(f"{name} can sign in once within 7 days{after}: {link}")
+    print_result(as_json, {"name": name, "link": link}, f"{name} can sign in once within 7 days{after}: {link}")
 
 
 @annotator.command()
@@ -302,10 +290,8 @@ def revoke(campaign: Where, name: Name, as_json: Json = False) -> None:
 
     with open_store(campaign).writing() as transaction:
         revoke_person(transaction, name)
-    if as_json:
-        print_json({"revoked": name})
-        return
-    say(f"{name} is signed out. Rows they hold: observal release {quote(campaign)} --annotator {quote(name)}")
+    command = f"observal release {quote(campaign)} --annotator {quote(name)}"
+    print_result(as_json, {"revoked": name}, f"{name} is signed out. Rows they hold: {command}")
 
 
 @annotator.command("list")

@@ -118,6 +118,15 @@ def print_pairs(pairs: list[tuple[str, str]]) -> None:
         say(f"{name:<{width}}  {text}")
 
 
+def print_result(as_json: bool, content: object, *sentences: object) -> None:
+    """Print the result of a command: as JSON, or as sentences for people."""
+    if as_json:
+        print_json(content)
+        return
+    for sentence in sentences:
+        say(sentence)
+
+
 def print_json(content: object, path: Path | None = None) -> None:
     """Print JSON, or write it to a new file; control characters are escaped as JSON does it."""
     import json

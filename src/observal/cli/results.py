@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from observal.cli.options import Force, Json, Where, option
-from observal.cli.output import print_json, print_pairs, print_table, progress_bar, say
+from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar
 
 if TYPE_CHECKING:
     from observal.campaign import Campaign
@@ -121,10 +121,7 @@ def report(
 
     with progress_bar("fitting", hidden=as_json):
         path = write_campaign_report(Campaign.open(campaign), out, title, _command_line(), force, author)
-    if as_json:
-        print_json({"report": str(path)})
-        return
-    say(f"Report: {path}")
+    print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 
 def _command_line() -> str:
@@ -162,10 +159,8 @@ def export(
             return
         opened.export(model, force)
     labels = opened.status().labels
-    if as_json:
-        print_json({"model": str(model), "labels": labels})
-        return
-    say(f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").')
+    sentence = f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").'
+    print_result(as_json, {"model": str(model), "labels": labels}, sentence)
 
 
 def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | None, force: bool, as_json: bool) -> None:
@@ -186,11 +181,9 @@ def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | No
     write_text(path, json.dumps(records, indent=1, default=str) + "\n")
     if config:
         write_text(config, label_studio_config([str(name) for name in opened.settings.classes]) + "\n")
-    if as_json:
-        print_json({"rows": len(rows), "file": str(path), "config": config and str(config)})
-        return
     beside = f", labelling config: {config}" if config else ""
-    say(f"{len(rows)} rows: {path}{beside}. {tool} holds them until they are answered or released.")
+    sentence = f"{len(rows)} rows: {path}{beside}. {tool} holds them until they are answered or released."
+    print_result(as_json, {"rows": len(rows), "file": str(path), "config": config and str(config)}, sentence)
 
 
 def history(campaign: Where, as_json: Json = False) -> None:
@@ -219,7 +212,4 @@ def check(campaign: Where, as_json: Json = False) -> None:
 
     with progress_bar("reading", hidden=as_json):
         result = Campaign.open(campaign).check()
-    if as_json:
-        print_json(asdict(result))
-        return
-    say(result)
+    print_result(as_json, asdict(result), result)
