@@ -30,7 +30,7 @@ def annotated(task, by, label, cancelled=False):
     return {**task, "annotations": [{"completed_by": by, "was_cancelled": cancelled, "result": result}]}
 
 
-def test_tasks_for_label_studio_have_all_that_was_drawn(folder):
+def test_label_studio_tasks_say_how_rows_were_drawn(folder):
     done = observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     tasks = json.loads((folder / "tasks.json").read_text())
@@ -55,7 +55,7 @@ def test_tasks_for_label_studio_have_all_that_was_drawn(folder):
     assert "already exists" in again.stderr
 
 
-def test_annotations_come_back_with_people_apart_and_cancelled_ones_as_skips(folder):
+def test_label_studio_annotations_are_stored_by_annotator(folder):
     observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
     tasks = json.loads((folder / "tasks.json").read_text())
     truth = [truth_of(int(task["data"]["id"])) for task in tasks]
@@ -88,7 +88,7 @@ def test_annotations_come_back_with_people_apart_and_cancelled_ones_as_skips(fol
     assert "nothing changed" in again.stdout
 
 
-def test_records_of_argilla_go_out_and_come_back(folder):
+def test_argilla_records_make_a_round_trip(folder):
     assert observal("export", "c.db", "--argilla", "records.json", cwd=folder).returncode == 0
     records = json.loads((folder / "records.json").read_text())
     assert len(records) == 8
@@ -106,7 +106,7 @@ def test_records_of_argilla_go_out_and_come_back(folder):
     assert set(status.answers) == {"argilla u1", "argilla u2"}
 
 
-def test_a_wrong_annotation_stores_nothing(folder):
+def test_wrong_annotation_stores_nothing(folder):
     observal("export", "c.db", "--label-studio", "tasks.json", cwd=folder)
     tasks = json.loads((folder / "tasks.json").read_text())
     good = annotated(tasks[0], 1, "good")
@@ -120,7 +120,7 @@ def test_a_wrong_annotation_stores_nothing(folder):
     assert Campaign.open(folder / "c.db").status().labels == 0
 
 
-def test_other_json_is_left_to_the_reader_of_plain_files(tmp_path):
+def test_other_json_is_read_as_plain_answers(tmp_path):
     for content in ("[]", "{", '[{"id": 1, "label": "a"}]', '{"rows": []}', "[3]"):
         assert read_exchange("x.json", content) is None
     assert read_exchange("x.csv", "[]") is None
@@ -128,7 +128,7 @@ def test_other_json_is_left_to_the_reader_of_plain_files(tmp_path):
         read_exchange("x.json", '[{"data": {}, "annotations": [{"result": [], "was_cancelled": true}]}]')
 
 
-def test_one_thing_is_exported_at_a_time(folder):
+def test_two_exports_at_once_raise(folder):
     assert observal("export", "c.db", cwd=folder).returncode == 2
     assert observal("export", "c.db", "m.model", "--argilla", "r.json", cwd=folder).returncode == 2
 

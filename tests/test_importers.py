@@ -32,7 +32,7 @@ def feedback(n=400, n_actions=3, positions=1, seed=0):
     }
 
 
-def test_a_bandit_log_is_about_one_action():
+def test_bandit_log_becomes_a_log_about_one_action():
     log = feedback()
     imported = from_obp(log, action=1)
     logged = imported.logged
@@ -51,7 +51,7 @@ def test_weighting_a_bandit_log_gives_the_value_of_the_action():
     assert abs(terms.mean() - 0.7) < 5 * terms.std() / np.sqrt(terms.size)
 
 
-def test_positions_choose_their_distribution():
+def test_positions_choose_the_action_distribution():
     log = feedback(positions=2)
     expected = log["pi_b"][np.arange(400), 0, log["position"]]
     assert from_obp(log, action=0).logged.propensity.tolist() == expected.tolist()
@@ -61,7 +61,7 @@ def without(log, *names, **changes):
     return {name: value for name, value in log.items() if name not in names} | changes
 
 
-def test_the_propensity_can_be_given_in_other_ways():
+def test_propensity_may_be_numbers_a_policy_or_an_estimate():
     log = feedback()
     bare = without(log, "pi_b")
     truth = log["pi_b"][:, 1, 0]
@@ -75,7 +75,7 @@ def test_the_propensity_can_be_given_in_other_ways():
     assert any("estimated" in note for note in estimated.notes)
 
 
-def test_two_actions_or_a_uniform_policy_tell_all_propensities():
+def test_two_actions_or_a_uniform_policy_give_all_propensities():
     two = feedback(n_actions=2)
     imported = from_obp(without(two, "pi_b"), action=0)
     np.testing.assert_allclose(imported.logged.propensity, two["pi_b"][:, 0, 0], rtol=1e-12)
@@ -109,7 +109,7 @@ def test_rewards_can_be_turned_into_labels():
         (lambda log: from_obp(without(log, position=np.full(400, 4)), 1), "`position` must be"),
     ],
 )
-def test_bad_feedback_gets_one_clear_sentence(call, message):
+def test_bad_feedback_raises_one_sentence(call, message):
     with pytest.raises(ObservalError, match=message) as caught:
         call(feedback())
     assert "\n" not in str(caught.value)
@@ -124,7 +124,7 @@ VW = """\
 """
 
 
-def test_vw_text_with_namespaces_weights_and_blank_lines(tmp_path):
+def test_vw_text_with_namespaces_weights_and_blank_lines_is_read(tmp_path):
     path = tmp_path / "log.dat"
     path.write_text(VW)
     for source in (path, str(path), VW.splitlines()):
@@ -135,7 +135,7 @@ def test_vw_text_with_namespaces_weights_and_blank_lines(tmp_path):
         assert imported.logged.propensity.tolist() == [0.5, 0.5, 0.5]
 
 
-def test_vw_lines_that_list_all_actions():
+def test_vw_lines_that_list_all_actions_are_read():
     lines = ["1:0:0.25 2 | a", "1 2:5:0.75 | b", "3:5:0.5 2 | c", "2 3 1:1:0.4 | d"]
     logged = from_vw_cb(lines, action=1).logged
     np.testing.assert_allclose(logged.propensity, [0.25, 0.25, 0.0, 0.4])  # in the third line it was not on offer
@@ -143,7 +143,7 @@ def test_vw_lines_that_list_all_actions():
         from_vw_cb([*lines, "1 2 3:0:0.9 | e"], action=1)
 
 
-def test_vw_lines_without_a_cost_are_the_pool():
+def test_vw_lines_without_a_cost_become_the_pool():
     lines = ["1:0:0.5 | a", "2:1:0.5 | b", "1:1:0.5 | c", "| a:2", "1 3 2 | b", "2 3 | a"]
     with pytest.raises(ObservalError, match=r"without a cost \(1\) would be the pool"):
         from_vw_cb([*lines[:2], "1:1:0.7 | c", "| a"], action=1)
@@ -197,7 +197,7 @@ def test_malformed_vw_lines_are_named_by_their_number(line, message):
     assert "\n" not in str(caught.value)
 
 
-def test_vw_files_that_cannot_be_read(tmp_path):
+def test_unreadable_vw_file_raises(tmp_path):
     with pytest.raises(ObservalError, match="cannot be read"):
         from_vw_cb(tmp_path / "nope.dat", action=1)
     with pytest.raises(ObservalError, match="never taken"):
@@ -215,7 +215,7 @@ def libsvm_files(folder):
     return X, y
 
 
-def test_libsvm_log_and_pool(tmp_path):
+def test_libsvm_files_become_a_log_and_a_pool(tmp_path):
     X, y = libsvm_files(tmp_path)
     imported = from_libsvm(tmp_path / "log.txt", 0.5, pool=tmp_path / "pool.txt", missing=0)
     np.testing.assert_allclose(imported.logged.X, X)
@@ -254,7 +254,7 @@ def test_malformed_libsvm_lines_are_named_by_their_number(tmp_path, text, messag
     assert "\n" not in str(caught.value)
 
 
-def test_libsvm_calls_that_cannot_be_right(tmp_path):
+def test_contradictory_libsvm_arguments_raise(tmp_path):
     libsvm_files(tmp_path)
     with pytest.raises(ObservalError, match="There is no file"):
         from_libsvm(tmp_path / "nope.txt", 0.5)

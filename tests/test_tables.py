@@ -14,6 +14,7 @@ import pytest
 from pyarrow import feather
 
 from observal.errors import ObservalError
+from observal.journal.answers import LabelReader
 from observal.tables import TableEncoder, read_ids, read_labels, read_table
 
 PLAIN = {"age": [30, None, 50], "home": ["own", None, "rent"], "new": [True, False, None]}
@@ -41,7 +42,7 @@ def write_every_kind(folder):
     return sorted(folder.iterdir())
 
 
-def test_files_of_every_kind_are_the_same_table(tmp_path):
+def test_file_of_any_kind_gives_the_same_table(tmp_path):
     paths = write_every_kind(tmp_path)
     assert len(paths) == 8
     for path in paths:
@@ -50,11 +51,11 @@ def test_files_of_every_kind_are_the_same_table(tmp_path):
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table, pa.RecordBatch.from_pydict])
-def test_frames_of_every_library_are_the_same_table(make):
+def test_frame_of_any_library_gives_the_same_table(make):
     assert read_table(make(PLAIN)).to_pydict() == PLAIN
 
 
-def test_ids_in_a_csv_stay_as_they_are_written(tmp_path):
+def test_ids_in_csv_keep_their_text(tmp_path):
     text = write(tmp_path, "zero.csv", "id,x\n007,1\n8,2\n")
     assert read_table(text, id="id").column("id").to_pylist() == ["007", "8"]
     number = write(tmp_path, "number.csv", "id,x\n7,1\n-8,2\n")
@@ -63,12 +64,12 @@ def test_ids_in_a_csv_stay_as_they_are_written(tmp_path):
     assert read_table(huge, id="id").column("id").to_pylist() == ["18446744073709551617", "18446744073709551616"]
 
 
-def test_a_csv_may_have_a_byte_order_mark_and_lines_within_cells(tmp_path):
+def test_csv_with_byte_order_mark_and_line_breaks_in_cells_is_read(tmp_path):
     path = write(tmp_path, "a.csv", b'\xef\xbb\xbfa,b\n1,"two\nlines"\n')
     assert read_table(path).to_pydict() == {"a": [1], "b": ["two\nlines"]}
 
 
-def test_python_objects_in_a_frame():
+def test_python_objects_in_a_frame_become_numbers_or_text():
     frame = pd.DataFrame({"mixed": [1, "x", None], "flags": [True, 2, 0.5], "huge": [2**70, 1, None], 7: [1, 2, 3]})
     table = read_table(frame)
     assert table.column("mixed").to_pylist() == ["1", "x", None]
@@ -96,14 +97,14 @@ def test_python_objects_in_a_frame():
         ("a.ods", "PK", "Unrecognised file extension"),
     ],
 )
-def test_bad_files_get_one_clear_sentence(tmp_path, name, content, message):
+def test_bad_file_raises_one_sentence(tmp_path, name, content, message):
     with pytest.raises(ObservalError, match=message) as caught:
         read_table(write(tmp_path, name, content))
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
-def test_things_that_are_no_table_get_one_clear_sentence(tmp_path):
+def test_object_that_is_no_table_raises_one_sentence(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for source, message in [
         (tmp_path / "nope.csv", "There is no file"),
@@ -119,7 +120,7 @@ def test_things_that_are_no_table_get_one_clear_sentence(tmp_path):
             read_table(source)
 
 
-def test_every_kind_of_column_becomes_numbers():
+def test_column_of_any_kind_becomes_numbers():
     day = dt.date(1970, 1, 11)
     table = pa.table(
         {
@@ -166,12 +167,12 @@ def test_infinite_and_huge_numbers_are_reported():
     assert "'big' had 1 numbers of 2^53 or more" in text
 
 
-def test_the_median_of_huge_numbers_does_not_overflow():
+def test_median_of_huge_numbers_does_not_overflow():
     encoder = TableEncoder.learn([pa.table({"x": [1.7e308, 1.6e308, None]})])
     assert encoder.encode(pa.table({"x": pa.array([None], pa.float64())})).tolist() == [[1.6e308, 1.0]]
 
 
-def test_what_was_missing_only_later_gets_the_median():
+def test_value_missing_only_in_new_rows_gets_the_median():
     encoder = TableEncoder.learn([pa.table({"x": [1, 2, 3], "c": ["a", "b", "a"]})])
     later = pa.table({"x": [None, 9], "c": [None, "new"]})
     assert encoder.encode(later).tolist() == [[2, 0, 0], [9, 0, 0]]
@@ -187,7 +188,7 @@ def test_only_the_most_frequent_categories_get_columns():
     assert "most frequent of its 4 values" in encoder.notes[0]
 
 
-def test_columns_that_say_nothing_are_left_out_with_a_reason():
+def test_uninformative_columns_are_left_out_with_a_note():
     names = [f"name {i}" for i in range(40)]
     table = pa.table(
         {
@@ -215,19 +216,19 @@ def test_columns_that_say_nothing_are_left_out_with_a_reason():
     assert len(named.names) == 5
 
 
-def test_a_value_that_is_there_or_not():
+def test_constant_with_missing_values_becomes_an_indicator():
     table = pa.table({"x": [5, None, 5], "c": ["a", "a", None]})
     encoder = TableEncoder.learn([table])
     assert encoder.names == ("x is missing", "c is missing")
     assert encoder.encode(table).tolist() == [[0, 0], [1, 0], [0, 1]]
 
 
-def test_names_of_columns_are_distinct():
+def test_encoded_columns_have_distinct_names():
     encoder = TableEncoder.learn([pa.table({"a": ["b", "c"], "a=b": [1, 2]})])
     assert encoder.names == ("a=b", "a=c", "a=b (2)")
 
 
-def test_an_encoder_survives_json_exactly():
+def test_encoder_survives_json_exactly():
     table = pa.table({"x": [0.1, None, 1 / 3], "c": ["ü", "\U0001f600", None]})
     encoder = TableEncoder.learn([table])
     again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
@@ -237,7 +238,7 @@ def test_an_encoder_survives_json_exactly():
         TableEncoder.from_dict({**encoder.to_dict(), "version": 99})
 
 
-def test_blocks_of_rows_join(monkeypatch):
+def test_encoding_in_blocks_gives_the_same_array(monkeypatch):
     rng = np.random.default_rng(0)
     table = pa.table({"x": rng.normal(size=100), "c": np.array(["a", "b", "c"])[rng.integers(0, 3, 100)]})
     table = pa.concat_tables([table.slice(0, 33), table.slice(33)])
@@ -286,7 +287,7 @@ TWO = pa.table({"x": [1, 2], "c": ["a", "b"]})
         ),
     ],
 )
-def test_bad_tables_get_one_clear_sentence(call, message):
+def test_bad_table_raises_one_sentence(call, message):
     with pytest.raises(ObservalError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -323,10 +324,22 @@ def test_labels_are_python_values(values, expected):
         ([True, False], ("false", "true"), ["true", "false"]),
     ],
 )
-def test_labels_that_are_written_like_a_class_are_that_class(values, classes, expected):
+def test_label_with_the_text_of_a_class_becomes_that_class(values, classes, expected):
     labels, _ = read_labels(values, classes)
     assert labels.tolist() == expected
     assert [type(value) for value in labels.tolist()] == [type(value) for value in expected]
+
+
+@pytest.mark.parametrize("classes", [[0, 1], ["no", "yes"], ["No", "no"], [False, True], [0.5, 1.5], ["1", "2.0"]])
+@pytest.mark.parametrize("value", [1, 1.0, "1", "1.0", " yes ", "YES", "no", "True", "1,5", "maybe"])
+def test_label_means_the_same_class_in_tables_and_in_answers(classes, value):
+    try:
+        expected = classes[LabelReader(classes)(value)]
+    except LookupError:
+        with pytest.raises(ObservalError, match="must be one of the classes"):
+            read_labels([value], classes)
+    else:
+        assert read_labels([value], classes)[0].tolist() == [expected]
 
 
 def test_ids_are_all_numbers_or_all_text():
@@ -351,14 +364,14 @@ def test_ids_are_all_numbers_or_all_text():
         (np.append(np.arange(1500), 3), False),
     ],
 )
-def test_a_number_that_no_two_rows_share_may_be_an_id(numbers, suspicious):
+def test_number_that_no_two_rows_share_is_noted_as_a_possible_id(numbers, suspicious):
     table = pa.table({"loan": numbers, "age": np.arange(numbers.size) % 2})
     encoder = TableEncoder.learn([table])
     assert ["if it names the rows" in note for note in encoder.notes] == [True] * suspicious
     assert "loan" in [rule.source for rule in encoder.rules]
 
 
-def test_spaces_around_labels_do_not_count():
+def test_spaces_around_labels_are_ignored():
     for values in ([" yes", "no ", "  ", "", None], pa.array([" yes", "no ", "  ", "", None])):
         labels, missing = read_labels(values)
         assert labels.tolist() == ["yes", "no", None, None, None]

@@ -34,19 +34,19 @@ from tests.command import observal
         (["a", "b", "c"], None),
     ],
 )
-def test_what_is_obvious(classes, positive):
+def test_obvious_positive_class_is_recognised(classes, positive):
     assert obvious_positive(classes) == positive
     assert obvious_positive(classes[::-1]) == positive
 
 
 @given(st.lists(st.sampled_from(["paid", "default"]), min_size=1))
-def test_otherwise_the_rarer_class_is_taken_and_named(labels):
+def test_rarer_class_is_positive_with_a_note(labels):
     classes, notes = order_classes(["default", "paid"], Counter(labels))
     assert labels.count(classes[1]) <= labels.count(classes[0])
     assert repr(classes[1]) in notes[0]
 
 
-def test_a_named_class_wins_and_a_wrong_one_is_refused():
+def test_named_positive_class_wins_and_unknown_one_raises():
     assert order_classes([0, 1], {0: 1, 1: 1}, 0) == ([1, 0], [])
     assert order_classes([0, 1], {0: 1, 1: 1}, "0") == ([1, 0], [])
     with pytest.raises(InvalidLabel, match=r"must be one of 0, 1, but is 'x'; name one of them"):
@@ -65,20 +65,20 @@ def tables(tmp_path, classes=("paid", "default")):
     ("options", "last", "noted"),
     [([], "default", True), (["--positive", "paid"], "paid", False), (["--classes", "default,paid"], "paid", False)],
 )
-def test_init_takes_the_positive_class_and_says_which(tmp_path, options, last, noted):
+def test_init_notes_the_positive_class(tmp_path, options, last, noted):
     out = observal(*tables(tmp_path), *options).stdout
     assert ob.Campaign.open(tmp_path / "c.db").settings.classes[-1] == last
     assert ("Precision and recall are about 'default', the rarer class in the log" in out) == noted
 
 
-def test_more_than_two_classes_have_no_positive_one():
+def test_positive_class_of_three_classes_raises():
     with pytest.raises(InvalidLabel, match="two classes, but there are 3"):
         order_classes(["cat", "cow", "dog"], {}, "cat")
     with pytest.raises(InvalidInput, match="two classes, but there are 3"):
         canonical({"cat": 10}, ["cat", "cow", "dog"])
 
 
-def test_init_asks_on_a_terminal_until_it_gets_a_class(monkeypatch, capsys):
+def test_init_on_a_terminal_asks_until_it_gets_a_class(monkeypatch, capsys):
     given_answers = iter(["maybe", " paid "])
     monkeypatch.setattr(start.typer, "prompt", lambda *args, **kwargs: next(given_answers))
     assert start.ask_positive(None, ["default", "paid"]) == "paid"

@@ -33,7 +33,7 @@ ROLES = TableRoles(label="bad", propensity="q0", id="loan")
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_a_log_and_a_pool_from_tables(make):
+def test_tables_become_a_log_and_a_pool(make):
     loaded = load_problem([make(LOG)], make(POOL), ROLES)
     assert loaded.encoder.names == ("age", "age is missing", "home=own", "home=boat", "home=rent")
     assert loaded.logged.X.tolist() == [[30, 0, 1, 0, 0], [40, 0, 0, 0, 1], [35, 1, 1, 0, 0]]
@@ -44,7 +44,7 @@ def test_a_log_and_a_pool_from_tables(make):
     assert loaded.pool.propensity.tolist() == [0.2, 0.0]
 
 
-def test_files_are_read_with_their_ids(tmp_path):
+def test_ids_of_files_are_read(tmp_path):
     log = write(tmp_path, "log.csv", "id,x,y,q0\n01,1,0,0.5\n2,2,,0.5\n3,3,1,0.5\n")
     pool = write(tmp_path, "pool.csv", "id,x,q0\n4,1,0.5\n5,2,0.5\n")
     loaded = load_problem([log], pool, TableRoles(label="y", propensity="q0", id="id"))
@@ -53,7 +53,7 @@ def test_files_are_read_with_their_ids(tmp_path):
     assert loaded.logged.y.tolist() == [0, None, 1]
 
 
-def test_without_an_id_column_rows_are_numbered_and_distinct():
+def test_rows_without_ids_are_numbered_distinctly():
     roles = TableRoles(label="bad", propensity="q0", features=("age",))
     loaded = load_problem([pa.table(LOG)], pa.table(POOL), roles)
     assert loaded.pool.ids.tolist() == [0, 1]
@@ -67,7 +67,7 @@ def two_logs():
     return [first, second], pa.table({"x": [5.0, 6.0], "qa": [0.5, 0.0], "qb": [0.5, 0.0]})
 
 
-def test_several_logs_are_one_with_the_mixture_of_their_policies():
+def test_several_logs_become_one_with_the_mixture_of_their_policies():
     logs, pool = two_logs()
     loaded = load_problem(logs, pool, TableRoles(label="y"), propensity=["qa", "qb"])
     assert loaded.encoder.names == ("x",)
@@ -89,7 +89,7 @@ def test_logs_that_kept_only_labelled_rows_are_counted_each_by_its_own_policy():
     assert any("drawn from the pool replace" in note for note in loaded.notes)
 
 
-def test_a_log_with_all_labels_and_small_propensities_is_doubted():
+def test_fully_labelled_log_with_small_propensities_gets_a_note():
     log = pa.table({"x": np.arange(20.0), "y": [0, 1] * 10, "q0": [0.3] * 20})
     pool = pa.table({"x": [1.0, 2.0], "y": [0, 1], "q0": [0.3, 0.3]})
     notes = load_problem([log], pool, TableRoles(label="y", propensity="q0")).notes
@@ -156,7 +156,7 @@ def changed(table, **columns):
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, kept_only_labelled=True), "1 of 3 have none"),
     ],
 )
-def test_bad_problems_get_one_clear_sentence(call, message):
+def test_bad_problem_raises_one_sentence(call, message):
     with pytest.raises(ObservalError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -164,7 +164,7 @@ def test_bad_problems_get_one_clear_sentence(call, message):
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_a_pipeline_takes_raw_rows(make):
+def test_pipeline_takes_raw_rows(make):
     rows = make({"x": [1.0, None, 3.0, 4.0], "c": ["a", "b", "a", "b"]})
     transformer = clone(TableTransformer(TableEncoder.learn([rows])))
     assert transformer.get_feature_names_out().tolist() == ["x", "x is missing", "c=a", "c=b"]
@@ -172,7 +172,7 @@ def test_a_pipeline_takes_raw_rows(make):
     assert model.predict(make({"x": [9.0], "c": ["new"]})).tolist() == [1]
 
 
-def test_a_pipeline_survives_skops(tmp_path):
+def test_pipeline_survives_skops(tmp_path):
     from skops import io
 
     rows = pd.DataFrame({"x": [1.0, None, 3.0, 4.0], "c": ["a", "b", "a", "b"]})

@@ -33,14 +33,14 @@ READ = {
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
-def test_a_european_csv_needs_no_option(tmp_path, encoding):
+def test_european_csv_needs_no_option(tmp_path, encoding):
     path = write(tmp_path, "a.csv", EUROPEAN.encode(encoding))
     assert read_table(path).to_pydict() == READ
     packed = write(tmp_path, "a.csv.gz", gzip.compress(EUROPEAN.encode(encoding)))
     assert read_table(packed).to_pydict() == READ
 
 
-def test_text_that_is_not_utf8_far_down(tmp_path):
+def test_text_in_another_encoding_far_down_is_read(tmp_path):
     lines = ["a;b", *["1,5;x"] * 300_000, "2,5;Köln"]
     path = write(tmp_path, "a.csv", "\n".join(lines).encode("cp1252"))
     assert read_table(path).column("b")[-1].as_py() == "Köln"
@@ -65,11 +65,11 @@ def test_text_that_is_not_utf8_far_down(tmp_path):
         ("a,b\nx;y,1\nz;w,2\n", {"a": ["x;y", "z;w"], "b": [1, 2]}),
     ],
 )  # fmt: skip
-def test_the_whole_column_decides(tmp_path, text, expected):
+def test_whole_column_decides_on_its_format(tmp_path, text, expected):
     assert read_table(write(tmp_path, "a.csv", text)).to_pydict() == expected
 
 
-def test_what_cannot_be_told_is_refused_or_told(tmp_path):
+def test_ambiguous_numbers_raise_and_ambiguous_dates_stay_text(tmp_path):
     path = write(tmp_path, "a.csv", "a;b\n1.200;1\n3.400;2\n")
     with pytest.raises(ObservalError, match=r"may mean 1\.2 or 1200") as refused:
         read_table(path)
@@ -84,13 +84,13 @@ def test_what_cannot_be_told_is_refused_or_told(tmp_path):
     assert "--decimal ," in reading_of(tabs).notes[0]
 
 
-def test_another_table_settles_what_one_leaves_open(tmp_path):
+def test_another_table_decides_on_an_ambiguous_column(tmp_path):
     log = write(tmp_path, "log.csv", "d;x\n25/04/2024;0,5\n")
     pool = write(tmp_path, "pool.csv", "d;x\n03/04/2024;1,200\n")
     assert read_tables([log, pool])[1].to_pydict() == {"d": [dt.date(2024, 4, 3)], "x": [1.2]}
 
 
-def test_other_columns_settle_what_one_leaves_open():
+def test_other_columns_decide_on_an_ambiguous_column():
     rows = pa.table({"paid": ["$11,687", "$2,500"], "rate": ["6.42 %", "7.1 %"]})
     assert convert_text([rows])[0].column("paid").to_pylist() == [11687.0, 2500.0]
     mixed = pa.table({"paid": ["11,687"], "rate": ["6.42 %"], "tax": ["7,1"]})
@@ -98,7 +98,7 @@ def test_other_columns_settle_what_one_leaves_open():
         convert_text([mixed])
 
 
-def test_words_for_missing(tmp_path):
+def test_named_words_are_missing_values(tmp_path):
     path = write(tmp_path, "a.csv", "id,age,y,q\n1,30,yes,0.5\n2,?,no,0.5\n3,50,?,0.5\n4,60,-,0.5\n")
     assert "use --missing '?'" in reading_of(read_table(path)).notes[0]
     table = read_table(path, missing=["?", "-"])
@@ -115,7 +115,7 @@ def test_words_for_missing(tmp_path):
     assert read_table(frame, missing=["?", "-1"]).to_pydict() == {"age": [30, None], "home": ["own", None]}
 
 
-def test_what_was_learned_reads_text_later(tmp_path):
+def test_encoder_reads_text_as_in_its_learning_tables(tmp_path):
     table = read_table(write(tmp_path, "a.csv", EUROPEAN.encode("cp1252")))
     encoder = TableEncoder.from_dict(TableEncoder.learn([table]).to_dict())
     expected = encoder.encode(table).tolist()
@@ -145,7 +145,7 @@ def test_formats_of_several_tables_combine():
     assert TableFormat.from_dict(json.loads(json.dumps(log.to_dict()))) == log
 
 
-def test_excel_in(tmp_path):
+def test_excel_file_is_read(tmp_path):
     book = openpyxl.Workbook()
     sheet = book.active
     rows = [
@@ -170,7 +170,7 @@ def test_excel_in(tmp_path):
     assert "has 2 sheets; the first, 'Sheet', was read" in reading_of(table).notes[0]
 
 
-def test_a_file_cannot_claim_how_it_was_written(tmp_path):
+def test_metadata_of_a_file_about_its_format_is_ignored(tmp_path):
     table = pa.table({"a": ["1,5"]}).replace_schema_metadata({b"observal": b"{"})
     pq.write_table(table, tmp_path / "a.parquet")
     assert read_table(tmp_path / "a.parquet").column("a").to_pylist() == [1.5]
@@ -180,7 +180,7 @@ def test_a_file_cannot_claim_how_it_was_written(tmp_path):
     ("options", "message"),
     [({"sep": ";;"}, "one character"), ({"decimal": "x"}, "must be . or ,"), ({"encoding": "no"}, "no encoding 'no'"), ({"encoding": "ascii"}, "not text in ascii")],
 )  # fmt: skip
-def test_wrong_options_get_one_clear_sentence(tmp_path, options, message):
+def test_wrong_option_raises_one_sentence(tmp_path, options, message):
     path = write(tmp_path, "a.csv", EUROPEAN.encode())
     with pytest.raises(ObservalError, match=message) as caught:
         read_table(path, **options)
