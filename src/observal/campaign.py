@@ -26,7 +26,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.receipts import Batch, Check, Receipt
 from observal.journal.replay import start_replay
 from observal.journal.settings import ANYONE, Settings, check_annotator, make_settings, versions
-from observal.journal.sql.connection import StoreConnection, damaged
+from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, create_store, open_store, refuse_existing
 from observal.journal.sql.stored_problem import (
@@ -251,7 +251,7 @@ class Campaign(Labelling[SqlTransaction]):
             arrays = write_problem(connection, problem, rows, progress)
             stored = replace(settings, classes=classes, arrays=arrays)
             payload = {"settings": stored, "versions": versions(), "data": connection.data_digest()}
-            SqlTransaction(connection, str(where)).append(OBSERVAL, "created", payload)
+            SqlTransaction(connection).append(OBSERVAL, "created", payload)
 
         return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
 
@@ -444,7 +444,7 @@ class Campaign(Labelling[SqlTransaction]):
         with engine.reading() as transaction:
             connection = transaction.connection
             if problem := connection.structure_problem():
-                raise damaged(engine.journal.name, f"its database file was changed ({problem})")
+                raise connection.damaged(f"its database file was changed ({problem})")
             transaction.problem(engine.ledger.settings)
             check_rows(connection)
             chunks = connection.chunk_names()

@@ -72,9 +72,9 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
     if event.kind == "round":
         plan = payload["plan"]
         asked = len(payload["ids"])
-        others = plan.positions.size - asked
+        n_unasked = plan.positions.size - asked
         text = f"round {payload['round']} opens with {asked} rows" + (
-            f", {others} decided without asking" if others else ""
+            f", {n_unasked} decided without asking" if n_unasked else ""
         )
         details = {"round": payload["round"], "ids": payload["ids"], "observal": payload["observal"]}
         if "base" in payload:

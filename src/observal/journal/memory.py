@@ -17,7 +17,7 @@ from observal.problem.problem import Problem
 
 
 class MemoryJournal:
-    """Events in a list, and the problem they are about.
+    """Events in a list, and the problem they are about; it is its own transaction, because nothing else can write to it.
 
     Parameters
     ----------

@@ -86,19 +86,19 @@ class Batch:
             The raw columns to show; all by default.
         """
         label = self.label
-        shown = self.rows.drop_columns([label]) if label in self.rows.column_names else self.rows
+        table = self.rows.drop_columns([label]) if label in self.rows.column_names else self.rows
         if columns is not None:
-            id_, *rest = shown.column_names
+            id_, *rest = table.column_names
             if unknown := [name for name in columns if name not in (id_, *rest)]:
                 raise InvalidInput(f"The pool has no column {unknown[0]!r}, its columns are {rest}; name some of them.")
-            shown = shown.select([id_, *dict.fromkeys(name for name in columns if name != id_)])
-        taken = (*shown.column_names, label)
-        ours = [name if name not in taken else f"observal_{name}" for name in ("round", "reason", "allowed")]
+            table = table.select([id_, *dict.fromkeys(name for name in columns if name != id_)])
+        names = (*table.column_names, label)
+        ours = [name if name not in names else f"observal_{name}" for name in ("round", "reason", "allowed")]
         records = [
             {**_finite(row), ours[0]: round_, ours[1]: reason, ours[2]: self.allowed, label: None}
-            for row, round_, reason in zip(shown.to_pylist(), self.rounds, self.reason, strict=True)
+            for row, round_, reason in zip(table.to_pylist(), self.rounds, self.reason, strict=True)
         ]
-        return [*shown.column_names, *ours, label], records
+        return [*table.column_names, *ours, label], records
 
     @property
     def allowed(self) -> str:

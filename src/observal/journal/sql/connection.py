@@ -21,7 +21,7 @@ class StoreConnection:
 
     def __init__(self, database: sa.Connection, name: str) -> None:
         self.database = database
-        self._name = name
+        self.name = name
 
     def execute(self, statement: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
         """Run a statement on one of the tables that serve the labelling page."""
@@ -41,10 +41,10 @@ class StoreConnection:
             except (TypeError, ValueError, RecursionError):
                 payload = None
             if not isinstance(payload, dict):
-                raise self._damaged(f"journal entry {number} was changed or removed")
+                raise self.damaged(f"journal entry {number} was changed or removed")
             events.append(Event(row.sequence, row.time, row.actor, row.kind, payload, digest))
         if self._head() != (after + len(events), digest):
-            raise self._damaged(f"the journal's end, after entry {after + len(events)}, was changed or removed")
+            raise self.damaged(f"the journal's end, after entry {after + len(events)}, was changed or removed")
         return events
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
@@ -64,7 +64,7 @@ class StoreConnection:
         """Return the sequence number and digest of the last event."""
         rows = self.database.execute(sa.select(head)).all()
         if len(rows) > 1 or not all(isinstance(row.sequence, int) and isinstance(row.digest, str) for row in rows):
-            raise self._damaged("the record of the journal's last entry was changed")
+            raise self.damaged("the record of the journal's last entry was changed")
         return (rows[0].sequence, rows[0].digest) if rows else (0, START)
 
     def write_chunk(self, name: str, chunk: int, first_row: int, content: bytes) -> None:
@@ -91,7 +91,7 @@ class StoreConnection:
     def _digests(self) -> dict[tuple[str, int], str]:
         rows = self.database.execute(sa.select(digest_of_chunk)).all()
         if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in rows):
-            raise self._damaged("the digests of its data were changed")
+            raise self.damaged("the digests of its data were changed")
         return {(row.name, row.chunk): row.digest for row in rows}
 
     def first_rows(self, name: str) -> list[int]:
@@ -100,13 +100,13 @@ class StoreConnection:
         rows = self.database.execute(query).all()
         firsts = [row.first_row for row in rows]
         if [(name, row.chunk) for row in rows] != [key for key in self.chunk_names() if key[0] == name]:
-            raise self._damaged(f"a chunk of its {name} is missing or was added")
+            raise self.damaged(f"a chunk of its {name} is missing or was added")
         if (
             not all(isinstance(first, int) for first in firsts)
             or firsts != sorted(firsts)
             or firsts[:1] not in ([], [0])
         ):
-            raise self._damaged(f"the order of its {name} was changed")
+            raise self.damaged(f"the order of its {name} was changed")
         return firsts
 
     def read_chunk(self, name: str, chunk: int) -> bytes:
@@ -114,10 +114,10 @@ class StoreConnection:
         query = sa.select(data.c.first_row, data.c.content).where(data.c.name == name, data.c.chunk == chunk)
         row = self.database.execute(query).one_or_none()
         if row is None or not isinstance(row.content, bytes | memoryview):
-            raise self._damaged(f"chunk {chunk} of its {name} is missing")
+            raise self.damaged(f"chunk {chunk} of its {name} is missing")
         content = bytes(row.content)
         if chunk_digest(name, chunk, row.first_row, content) != self._digests.get((name, chunk)):
-            raise self._damaged(f"chunk {chunk} of its {name} was changed")
+            raise self.damaged(f"chunk {chunk} of its {name} was changed")
         return content
 
     def structure_problem(self) -> str:
@@ -127,10 +127,6 @@ class StoreConnection:
         verdict = str(self.database.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
         return "" if verdict == "ok" else " ".join(verdict.split())
 
-    def _damaged(self, what: str) -> NotACampaign:
-        return damaged(self._name, what)
-
-
-def damaged(name: str, what: str) -> NotACampaign:
-    """Return the error for a campaign that is not as it was written."""
-    return NotACampaign(f"{name} is damaged: {what} after it was written; use a copy from before the damage.")
+    def damaged(self, what: str) -> NotACampaign:
+        """Return the error for a campaign that is not as it was written."""
+        return NotACampaign(f"{self.name} is damaged: {what} after it was written; use a copy from before the damage.")

@@ -15,7 +15,7 @@ from observal.journal.codec import decode_arrays, decode_plan, decode_recorded, 
 from observal.journal.events import Event, check_payload, require
 from observal.journal.ledger import Ledger
 from observal.journal.settings import Settings
-from observal.journal.sql.connection import StoreConnection, damaged
+from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.store import Store
 from observal.journal.sql.stored_problem import check_stored, read_pool_ids, read_pool_rows, read_problem
 from observal.problem.problem import Problem
@@ -38,13 +38,13 @@ class SqlJournal:
     def reading(self) -> Iterator[SqlTransaction]:
         """Yield a transaction that sees one state of the campaign and changes nothing."""
         with self._store.reading() as connection:
-            yield SqlTransaction(connection, self.name)
+            yield SqlTransaction(connection)
 
     @contextmanager
     def writing(self) -> Iterator[SqlTransaction]:
         """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
         with self._store.writing() as connection:
-            yield SqlTransaction(connection, self.name)
+            yield SqlTransaction(connection)
 
 
 class SqlTransaction:
@@ -52,9 +52,8 @@ class SqlTransaction:
 
     durable = True
 
-    def __init__(self, connection: StoreConnection, name: str) -> None:
+    def __init__(self, connection: StoreConnection) -> None:
         self.connection = connection
-        self._name = name
 
     def events(self, ledger: Ledger) -> list[Event]:
         """Return the events that a ledger has not followed yet; one that observal cannot have written raises NotACampaign."""
@@ -74,14 +73,14 @@ class SqlTransaction:
                 raise
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise NotACampaign(
-                    f"{self._name} is damaged: journal entry {event.sequence} ({event.kind!r:.40}) is not valid "
+                    f"{self.connection.name} is damaged: journal entry {event.sequence} ({event.kind!r:.40}) is not valid "
                     f"({' '.join(str(error).split())[:80]}); use an undamaged copy."
                 ) from None
             if event.kind in ("created", "extended"):
                 data = payload.get("data", data)
             events.append(replace(event, payload=payload))
         if data != self.connection.data_digest():
-            raise damaged(self._name, "chunks of its data were changed, added or removed")
+            raise self.connection.damaged("chunks of its data were changed, added or removed")
         return events
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
