@@ -31,7 +31,7 @@ def world(seed=0, rows=1500, chance=None, **pool_changes):
     return logged, ob.Pool(pool_changes.get("X", X[half:]), q[half:])
 
 
-def test_a_good_log_is_called_good():
+def test_good_log_has_level_good():
     found = diagnose(*world())
     assert found.level == "good"
     assert found.warnings == ()
@@ -40,7 +40,7 @@ def test_a_good_log_is_called_good():
     assert found.calibration.status == "checked"
 
 
-def test_a_blind_spot_is_described_in_the_features_own_units():
+def test_blind_spot_is_described_in_feature_units():
     def chance(X):
         return np.where((X[:, 0] < -0.5) & (X[:, 1] > 0.3), 0.0005, 0.5)
 
@@ -57,7 +57,7 @@ def test_a_blind_spot_is_described_in_the_features_own_units():
     assert region.words() in found.text()
 
 
-def test_yes_or_no_features_are_named_and_not_compared():
+def test_binary_features_are_named_in_regions():
     rng = np.random.default_rng(1)
     north = rng.random(1000) < 0.3
     pool = ob.Pool(np.column_stack([north, rng.normal(size=1000)]), np.where(north, 0.0, 0.5))
@@ -73,21 +73,21 @@ CHANCES = st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.1, 0.5, 1.0])
 
 
 @given(st.lists(CHANCES, min_size=1, max_size=30), st.lists(CHANCES, min_size=1, max_size=40), st.integers(1, 20))
-def test_barely_covered_rows_have_too_few_labels_in_all_and_near_them(propensity, logged, copies):
+def test_barely_covered_share_matches_reference(propensity, logged, copies):
     logged = np.repeat(logged, copies)
     pool = ob.Pool(np.zeros((len(propensity), 1)), propensity)
     found = find_overlap(pool, logged.size + 0.5, logged, logged, ["x"], np.random.default_rng(0))
     assert found.barely == twin.barely_covered(propensity, logged.tolist(), logged.size + 0.5)
 
 
-def test_what_no_test_can_see_is_said_where_nothing_is_wrong():
+def test_good_verdict_names_untested_assumptions():
     found = diagnose(*world())
     assert found.level == "good"
     assert "What no test can see" in found.verdict
 
 
 @pytest.mark.parametrize("wrong", ["too large", "too small", "leave out a feature"])
-def test_propensities_off_by_a_quarter_or_by_a_feature_are_found(wrong):
+def test_propensities_off_by_a_quarter_or_a_feature_are_detected(wrong):
     """At 2,000 rows at least 95 % of such logs are found; 30 of 40 or fewer would have chance below 1e-5."""
     rng = np.random.default_rng(3)
     found = 0
@@ -105,7 +105,7 @@ def test_propensities_off_by_a_quarter_or_by_a_feature_are_found(wrong):
 
 
 @given(st.integers(0, 10**6), st.integers(2, 40))
-def test_feature_scores_are_their_twins(seed, rows):
+def test_feature_scores_match_reference(seed, rows):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, size=(rows, 2)).astype(float)
     q = rng.uniform(0.2, 0.8, rows)
@@ -123,7 +123,7 @@ def test_feature_scores_are_their_twins(seed, rows):
     ),
     st.floats(1.0, 5.0),
 )
-def test_the_confounded_range_is_the_extreme_of_all_weights(rows, strength):
+def test_confounded_range_matches_brute_force(rows, strength):
     outcomes, propensity = zip(*rows, strict=True)
     assert confounded_range(outcomes, propensity, strength) == pytest.approx(
         twin.confounded_range(outcomes, propensity, strength), abs=1e-12
@@ -149,14 +149,14 @@ def test_stronger_confounding_never_narrows_the_range(propensity, data):
         (([], [], 2.0), "0 outcomes"),
     ],
 )
-def test_a_confounded_range_refuses_what_cannot_be(arguments, message):
+def test_confounded_range_rejects_invalid_input(arguments, message):
     with pytest.raises(InvalidInput, match=message):
         confounded_range(*arguments)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([50, 400, 3000]), st.booleans())
 @settings(max_examples=25)
-def test_calibration_agrees_with_its_twin(seed, rows, few_values):
+def test_calibration_matches_reference(seed, rows, few_values):
     rng = np.random.default_rng(seed)
     q = rng.choice([0.0, 0.1, 0.5, 1.0], rows) if few_values else rng.beta(1.0, 3.0, rows)
     revealed = rng.random(rows) < q
@@ -172,7 +172,7 @@ def test_calibration_agrees_with_its_twin(seed, rows, few_values):
     assert all(a.high < b.low for a, b in pairwise(found.bins))
 
 
-def test_right_propensities_are_not_called_wrong_and_p_values_are_even():
+def test_correct_propensities_give_uniform_p_values():
     """2,000 logs with right propensities: the share of p-values below 1 % stays within 4.2 standard errors of it.
 
     A binomial(2000, 0.01) count is above 40 with chance below 1e-5; chi-square tails are close, not exact, hence 45.
@@ -183,13 +183,13 @@ def test_right_propensities_are_not_called_wrong_and_p_values_are_even():
     assert below <= 45
 
 
-def test_the_order_of_rows_with_equal_propensities_does_not_matter():
+def test_calibration_ignores_row_order():
     q = np.full(1000, 0.3)
     revealed = np.arange(1000) < 300  # all the labels come first, as in a sorted file
     assert check_calibration(q, revealed).p_value > 0.9
 
 
-def test_wrong_propensities_are_found_and_named():
+def test_wrong_propensities_are_detected_and_described():
     rng = np.random.default_rng(2)
     q = rng.uniform(0.1, 0.9, 3000)
     found = check_calibration(q, rng.random(3000) < np.sqrt(q))
@@ -203,13 +203,13 @@ def test_wrong_propensities_are_found_and_named():
     assert "cannot be right" in diagnosis.warnings[0]
 
 
-def test_a_promise_that_was_broken_is_certain_evidence():
+def test_hidden_label_with_propensity_one_contradicts():
     found = check_calibration(np.array([1.0, 1.0]), np.array([True, False]))
     assert found.cannot_be_right
     assert "1 row had propensity 1" in found.sentences()[0]
 
 
-def test_a_log_of_labelled_rows_only_says_what_cannot_be_checked():
+def test_log_of_labelled_rows_only_is_recognised():
     logged, pool = world(rows=4000)
     labelled = ob.LoggedData(logged.X[logged.revealed], logged.y[logged.revealed], logged.propensity[logged.revealed])
     found = diagnose(labelled, pool)
@@ -221,7 +221,7 @@ def test_a_log_of_labelled_rows_only_says_what_cannot_be_checked():
     assert not found.drift.found  # the pool is thinned as the policy would have done
 
 
-def test_drift_is_found_where_it_is_and_not_where_only_selection_differs():
+def test_drift_is_detected_but_selection_is_not_drift():
     logged, pool = world(rows=3000)
     assert not diagnose(logged, pool).drift.found  # labels are revealed by x0, rows are alike
     moved = ob.Pool(np.add(pool.X, [0.0, 0.6]), pool.propensity)
@@ -233,7 +233,7 @@ def test_drift_is_found_where_it_is_and_not_where_only_selection_differs():
     assert found.level == "care"
 
 
-def test_drift_of_the_spread_alone_is_found_too():
+def test_drift_of_spread_is_detected():
     logged, pool = world(rows=3000)
     wider = ob.Pool(pool.X * [1.0, 2.0], pool.propensity)
     assert find_drift(ob.Problem(logged, wider), ["a", "b"], np.random.default_rng(0)).found
@@ -251,7 +251,7 @@ def test_drift_raises_few_false_alarms():
     assert alarms <= 4
 
 
-def test_the_curve_fit_finds_an_exact_curve():
+def test_fit_curve_recovers_an_exact_curve():
     sizes = np.array([20.0, 40.0, 80.0, 160.0])
     for a, b, c in [(0.05, 1.0, 0.5), (0.0, 2.0, 1.0), (0.2, 0.3, 0.25)]:
         best, needed = fit_curve(sizes, (a + b * sizes**-c)[None, :], target=a + b * 1000.0**-c)
@@ -262,7 +262,7 @@ def test_the_curve_fit_finds_an_exact_curve():
     assert np.isinf(flat_needed[0])
 
 
-def test_labels_needed_is_close_where_more_labels_can_be_counted():
+def test_labels_needed_is_close_to_the_measured_number():
     """The extrapolated number is compared with a measured one; both within a factor of four of each other."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(6000, 30))
@@ -275,7 +275,7 @@ def test_labels_needed_is_close_where_more_labels_can_be_counted():
     assert "extrapolation" in small.sentences()[1]
 
 
-def test_a_target_beyond_reach_is_not_promised():
+def test_unreachable_target_gives_no_estimate():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 3))
     noise = rng.random(400) < 0.3
@@ -285,7 +285,7 @@ def test_a_target_beyond_reach_is_not_promised():
     assert "comes down to about" in found.sentences()[0]
 
 
-def test_the_same_seed_gives_the_same_diagnosis_and_other_options_do_not_move_it():
+def test_diagnosis_is_reproducible_and_options_are_independent():
     logged, pool = world()
     first = diagnose(logged, pool, random_state=3)
     assert first == diagnose(logged, pool, random_state=3)
@@ -301,13 +301,13 @@ def test_the_same_seed_gives_the_same_diagnosis_and_other_options_do_not_move_it
         ({"random_state": -1}, "whole number of at least 0"),
     ],
 )
-def test_bad_input_gets_one_sentence(options, message):
+def test_invalid_input_raises_one_sentence(options, message):
     with pytest.raises(InvalidInput, match=message):
         diagnose(*world(rows=40), **options)
 
 
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300))
-def test_the_roundest_number_splits_where_the_tree_did(a, b):
+def test_roundest_between_stays_within_bounds(a, b):
     if a == b:
         return
     low, high = min(a, b), max(a, b)
@@ -351,7 +351,7 @@ def problems(draw):
 @given(problems(), st.sampled_from([None, 0.1]))
 @settings(max_examples=40)
 @pytest.mark.filterwarnings("error")
-def test_no_valid_log_is_too_odd_to_diagnose(problem, target):
+def test_diagnosis_accepts_every_valid_log(problem, target):
     found = diagnose(*problem, target_error=target)
     assert isinstance(found, Diagnosis)
     json.dumps(found.to_dict(), allow_nan=False)
@@ -362,7 +362,7 @@ def test_no_valid_log_is_too_odd_to_diagnose(problem, target):
         assert -1e-9 <= low <= found.confounding.error + 1e-9 <= high + 2e-9 <= 1.0 + 1e-6
 
 
-def test_three_revealed_rows_are_too_few_and_said_to_be():
+def test_three_labels_are_reported_as_too_few():
     logged = ob.LoggedData([[0.0], [1.0], [2.0]], [0, 1, 1], 0.9)
     found = diagnose(logged, ob.Pool([[0.5]], 0.9), target_error=0.1)
     assert found.level == "buy"
@@ -371,7 +371,7 @@ def test_three_revealed_rows_are_too_few_and_said_to_be():
     assert not found.drift.checked
 
 
-def test_more_features_than_trees_look_at():
+def test_diagnosis_accepts_very_many_features():
     rng = np.random.default_rng(0)
     X = sp.random(600, 1000, 0.05, format="lil", random_state=rng)
     X[:, 700] = (np.arange(600) % 2)[:, None]

@@ -23,13 +23,13 @@ def logged(X, y, shown, propensity):
     return ob.LoggedData(X, np.where(shown, y, np.nan), propensity, classes=(0.0, 1.0))
 
 
-def test_an_ordinary_log_has_no_warning():
+def test_ordinary_log_gives_no_warning():
     rng, X, y = world()
     shown = rng.random(400) < 0.4
     assert quick_warnings(logged(X[:400], y[:400], shown, 0.4), ob.Pool(X[400:], 0.4), ["a", "b"]) == []
 
 
-def test_certain_propensities_of_hidden_labels_are_wrong():
+def test_propensity_one_without_label_gives_warning():
     rng, X, y = world()
     shown = rng.random(400) < 0.4
     found = quick_warnings(logged(X[:400], y[:400], shown, 1.0), ob.Pool(X[400:], 1.0), ["a", "b"])
@@ -39,7 +39,7 @@ def test_certain_propensities_of_hidden_labels_are_wrong():
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_column_that_gives_the_label_away_is_named(sign):
+def test_leaking_column_is_named(sign):
     rng, X, y = world()
     X = np.column_stack([X, sign * y + 0.01 * rng.normal(size=y.size)])
     found = quick_warnings(
@@ -50,7 +50,7 @@ def test_a_column_that_gives_the_label_away_is_named(sign):
     assert found[0].endswith("leave it out with --exclude 'paid on'.")
 
 
-def test_a_category_that_gives_the_label_away_is_named():
+def test_leaking_category_is_named():
     rng, X, y = world()
     level = np.where(y > 0, rng.integers(0, 3, y.size), rng.integers(3, 5, y.size))
     noise = rng.integers(0, 5, y.size)
@@ -65,7 +65,7 @@ def test_a_category_that_gives_the_label_away_is_named():
 
 
 @pytest.mark.parametrize("digits", [0, 6])
-def test_leaks_are_found_with_four_classes_too(digits):
+def test_leaks_are_detected_with_four_classes(digits):
     rng, X, _ = world()
     y = rng.integers(0, 4, len(X))
     close = (y + 0.2 * rng.random(y.size)).round(digits)
@@ -76,7 +76,7 @@ def test_leaks_are_found_with_four_classes_too(digits):
         assert [text for text in found if "tells the classes apart" in text] == ([found[0]] if named else [])
 
 
-def test_a_day_for_each_row_is_not_an_id():
+def test_distinct_dates_are_not_ids():
     rng, _, y = world()
     days = rng.permutation(800)[:, None]
     log, pool = logged(days[:400], y[:400], np.full(400, True), 1.0), ob.Pool(days[400:], 1.0)
@@ -84,7 +84,7 @@ def test_a_day_for_each_row_is_not_an_id():
     assert len(quick_warnings(log, pool, ["day"], ["day"])) == 1
 
 
-def test_ids_are_named_and_many_columns_are_counted():
+def test_id_columns_are_named_up_to_a_limit():
     rng, _, y = world()
     numbers = np.stack([rng.permutation(800) for _ in range(MOST_NAMED + 2)], axis=1)
     found = quick_warnings(
@@ -97,7 +97,7 @@ def test_ids_are_named_and_many_columns_are_counted():
     assert found[-1] == "Warning: 2 more columns do the same."
 
 
-def test_init_prints_warnings_and_exclude_acts_on_them(tmp_path):
+def test_init_prints_warnings_and_exclude_removes_them(tmp_path):
     rng, X, y = world()
     frame = pd.DataFrame({"number": rng.permutation(800), "a": X[:, 0], "y": y, "q": 1.0})
     frame.loc[:99, "y"] = None

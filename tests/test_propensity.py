@@ -38,7 +38,7 @@ chances = st.integers(1, 64).map(lambda i: Fraction(i, 64))
         )
     )
 )
-def test_the_mixture_of_logs_is_the_slow_one_and_lies_between_its_parts(drawn):
+def test_mixture_propensity_matches_reference(drawn):
     rows, sizes = drawn
     per_log = np.array([[float(q) for q in row] for row in rows]).T
     mixed = mixture_propensity(list(per_log), sizes)
@@ -48,20 +48,20 @@ def test_the_mixture_of_logs_is_the_slow_one_and_lies_between_its_parts(drawn):
     assert (mixed >= per_log.min(axis=0) - 1e-15).all()
 
 
-def test_one_policy_in_two_logs_is_that_policy():
+def test_mixture_of_one_policy_is_that_policy():
     q = np.array([0.1, 0.9, 0.0])
     np.testing.assert_allclose(mixture_propensity([q, q], [3, 11]), q, rtol=1e-15)
 
 
 @given(st.lists(chances, min_size=1, max_size=20))
-def test_rows_behind_is_the_slow_one(drawn):
+def test_count_logged_rows_matches_reference(drawn):
     count, variance = slow.rows_behind(drawn)
     behind = count_logged_rows([float(q) for q in drawn])
     assert abs(behind.n_logged_rows - count) <= 0.5 + 1e-9
     assert behind.standard_error == pytest.approx(float(variance) ** 0.5, rel=1e-12)
 
 
-def test_rows_behind_covers_the_truth():
+def test_count_logged_rows_covers_the_truth():
     """500 logs of 2,000 rows: the count is within 3.3 standard errors in all but a few.
 
     A normal error exceeds 3.3 with chance 0.001; of 500, more than 8 do so with chance below 1/1000.
@@ -76,12 +76,12 @@ def test_rows_behind_covers_the_truth():
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=30), st.integers(1, 6))
-def test_calibration_error_is_the_slow_one(rows, groups):
+def test_calibration_error_matches_reference(rows, groups):
     q, shown = [k / 8 for k, _ in rows], [s for _, s in rows]
     assert calibration_error(q, shown, groups) == pytest.approx(slow.calibration_error(q, shown, groups), abs=1e-12)
 
 
-def test_propensities_that_are_known():
+def test_known_accepts_one_number_or_one_per_row():
     assert known(0.25, 3).tolist() == [0.25, 0.25, 0.25]
     with pytest.raises(InvalidPropensity, match=r"row 1 has 1\.5"):
         known([0.5, 1.5])
@@ -89,7 +89,7 @@ def test_propensities_that_are_known():
         known(0.5)
 
 
-def test_a_policy_is_a_function_or_a_classifier():
+def test_from_policy_accepts_functions_and_classifiers():
     X = np.array([[-2.0], [2.0], [0.5]])
     assert from_policy(lambda rows: 1 / (1 + np.exp(-rows[:, 0])), X)[1] == pytest.approx(1 / (1 + np.exp(-2)))
     model = LogisticRegression().fit([[-1.0], [1.0], [-2.0], [2.0]], [False, True, False, True])
@@ -106,7 +106,7 @@ def test_a_policy_is_a_function_or_a_classifier():
         from_policy(lambda rows: rows[:, 0], X)
 
 
-def test_a_floor_is_counted_and_warned_about():
+def test_floor_counts_raised_rows_and_warns():
     with pytest.warns(ObservalWarning, match="2 of 3 propensities below the floor 0.1"):
         floored = apply_floor([0.0, 0.05, 0.5], 0.1)
     assert floored.propensity.tolist() == [0.1, 0.1, 0.5]
@@ -114,7 +114,7 @@ def test_a_floor_is_counted_and_warned_about():
     assert "biased" in floored.warning
 
 
-def test_a_floor_that_changes_nothing_says_nothing(recwarn):
+def test_floor_without_effect_does_not_warn(recwarn):
     assert apply_floor([0.1, 0.5], 0.1).n_raised == 0
     assert not recwarn.list
 
@@ -126,7 +126,7 @@ def curved_log(n, seed):
     return X, true, rng.random(n) < true
 
 
-def test_an_estimate_is_close_to_the_truth_and_measured_out_of_fold():
+def test_estimate_is_close_to_the_truth_out_of_fold():
     X, true, shown = curved_log(3000, 0)
     estimated = estimate(X[:2000], shown[:2000], X_pool=X[2000:])
     # Logistic regression is the true model; 2,000 rows determine it to about 0.02.
@@ -138,7 +138,7 @@ def test_an_estimate_is_close_to_the_truth_and_measured_out_of_fold():
     assert any("calibration error" in note for note in estimated.notes)
 
 
-def test_a_rows_own_outcome_does_not_enter_its_estimate():
+def test_estimate_ignores_the_rows_own_outcome():
     """Noise in 150 columns can be fitted perfectly, so an estimate that had seen its row would follow it.
 
     Out of fold the correlation is 0 with standard error 1/sqrt(200); beyond 3.3 of them with chance below 1/1000.
@@ -150,7 +150,7 @@ def test_a_rows_own_outcome_does_not_enter_its_estimate():
     assert abs(np.corrcoef(estimated.logged, shown)[0, 1]) < 3.3 / np.sqrt(200)
 
 
-def test_the_constant_is_the_share_of_the_other_folds():
+def test_constant_estimate_is_the_share_of_other_folds():
     shown = np.arange(40) % 4 == 0
     estimated = estimate(np.zeros((40, 1)), shown, X_pool=np.zeros((2, 1)), method="constant")
     np.testing.assert_allclose(estimated.logged, 0.25)
@@ -158,7 +158,7 @@ def test_the_constant_is_the_share_of_the_other_folds():
     assert estimated.log_loss == estimated.constant_log_loss
 
 
-def test_trees_are_chosen_where_a_line_cannot_say_it():
+def test_estimate_chooses_trees_for_nonlinear_policies():
     rng = np.random.default_rng(2)
     X = rng.uniform(-2, 2, (2500, 2))
     shown = rng.random(2500) < np.where(np.abs(X[:, 0]) < 1, 0.9, 0.1)
@@ -167,14 +167,14 @@ def test_trees_are_chosen_where_a_line_cannot_say_it():
     assert estimated.calibration_error < 0.05
 
 
-def test_features_that_say_nothing_are_reported():
+def test_estimate_notes_uninformative_features():
     """Seeded: the note is right unless the best of five looks better than the constant by two standard errors."""
     rng = np.random.default_rng(3)
     estimated = estimate(rng.normal(size=(600, 3)), rng.random(600) < 0.3)
     assert any("do not predict" in note for note in estimated.notes)
 
 
-def test_estimates_repeat_and_are_never_zero():
+def test_estimates_are_reproducible_and_positive():
     X, _, shown = curved_log(300, 4)
     shown = X[:, 0] > 0  # a policy without chance: isotonic chances of 0 and 1
     a, b = estimate(X, shown, X_pool=X, random_state=5), estimate(X, shown, X_pool=X, random_state=5)
@@ -184,7 +184,7 @@ def test_estimates_repeat_and_are_never_zero():
     assert (a.logged < 1).all()
 
 
-def test_sparse_rows_can_be_estimated():
+def test_estimate_accepts_sparse_rows():
     X, _, shown = curved_log(300, 6)
     assert "logistic" in estimate(csr_array(X), shown, method="auto").method
     with pytest.raises(InvalidInput, match="dense"):
@@ -199,7 +199,7 @@ def labelled_log(n, seed):
     return X, q, y, rng.random(n) < q
 
 
-def test_a_completed_log_looks_like_the_whole_one():
+def test_completed_log_resembles_the_whole_log():
     """The mean propensity of the completed log is that of the whole one, within 5 standard errors of 4,000 rows."""
     X, q, y, shown = labelled_log(4000, 7)
     pool_X, pool_q, _, _ = labelled_log(4000, 8)
@@ -215,7 +215,7 @@ def test_a_completed_log_looks_like_the_whole_one():
     assert len(set(completed.logged.ids.tolist()) | set(range(4000))) == 4000 + completed.n_added
 
 
-def test_pool_rows_are_taken_as_often_as_expected():
+def test_complete_log_draws_rows_as_often_as_expected():
     labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], 0.5)
     pool = ob.Pool([[0.0], [1.0], [2.0]], [1.0, 0.5, 0.25])
     completed = complete_log(labelled, pool, n_logged_rows=502, random_state=0)
@@ -224,7 +224,7 @@ def test_pool_rows_are_taken_as_often_as_expected():
     assert counts[0] == 0
 
 
-def test_derived_ids_are_new():
+def test_complete_log_makes_new_ids():
     labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], 0.25, ids=["not kept 1", "b"])
     completed = complete_log(labelled, ob.Pool([[0.5]], 0.25, ids=["not kept 3"]))
     added = completed.logged.ids.tolist()[2:]
@@ -234,7 +234,7 @@ def test_derived_ids_are_new():
     assert complete_log(huge, ob.Pool([[0.5]], 0.25)).logged.ids.tolist()[2:4] == ["not kept 1", "not kept 2"]
 
 
-def test_a_completed_log_keeps_costs_classes_and_sparse_rows():
+def test_complete_log_keeps_costs_classes_and_sparse_rows():
     labelled = ob.LoggedData(csr_array([[0.0], [1.0]]), ["no", "no"], 0.5, classes=("no", "yes"), cost=[0.5, 1.0])
     completed = complete_log(labelled, ob.Pool(csr_array([[2.0]]), 0.5, cost=[0.25])).logged
     assert completed.classes.tolist() == ["no", "yes"]
@@ -274,7 +274,7 @@ ROWS = np.zeros((30, 1))
         ),
     ],
 )
-def test_bad_input_gets_one_clear_sentence(call, message):
+def test_invalid_input_raises_one_sentence(call, message):
     with pytest.raises(ObservalError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)

@@ -132,7 +132,7 @@ def check_page(text):
     return page
 
 
-def test_a_full_report_is_whole_and_needs_nothing_else(full):
+def test_full_report_is_valid_and_self_contained(full):
     text = render_report(full)
     page = check_page(text)
     assert '<html lang="en">' in text
@@ -150,13 +150,13 @@ def test_a_full_report_is_whole_and_needs_nothing_else(full):
         assert words in text, words
 
 
-def test_equal_content_gives_an_equal_file(full, tmp_path):
+def test_equal_content_gives_identical_files(full, tmp_path):
     first = write_report(tmp_path / "new folder" / "a.html", full)
     assert first.read_text(encoding="utf-8") == render_report(full)
     assert [p.name for p in first.parent.iterdir()] == ["a.html"]
 
 
-def test_every_name_that_comes_from_outside_is_escaped():
+def test_user_text_is_escaped():
     ids = [f"{NASTY} {i}" for i in range(200)]
     logged, pool, result = campaign(ids=ids)
     content = ReportContent(
@@ -185,7 +185,7 @@ def test_every_name_that_comes_from_outside_is_escaped():
     [None, ob.ActiveVC(), ob.Passive(), ob.ExactDBAL(ob.Thresholds(), gamma=0.05)],
     ids=lambda m: type(m).__name__,
 )
-def test_every_kind_of_method_has_a_report(method):
+def test_report_supports_every_method(method):
     logged, pool, result = campaign(features=1, method=method, budget=15)
     text = render_report(ReportContent("One feature", logged, pool, result, diagnose(logged, pool)))
     check_page(text)
@@ -193,7 +193,7 @@ def test_every_kind_of_method_has_a_report(method):
         assert "inferred" in text
 
 
-def test_a_report_before_any_label_was_bought():
+def test_report_without_bought_labels_says_so():
     logged, pool, result = campaign(budget=0)
     text = render_report(ReportContent("Nothing yet", logged, pool, result))
     check_page(text)
@@ -201,7 +201,7 @@ def test_a_report_before_any_label_was_bought():
     assert "No diagnosis was made." in text
 
 
-def test_sparse_rows_and_half_characters_do_not_stop_a_report(tmp_path):
+def test_report_accepts_sparse_rows_and_lone_surrogates(tmp_path):
     rng = np.random.default_rng(0)
     X = sp.random(300, 40, 0.2, format="csr", random_state=rng)
     y = rng.integers(0, 2, 300)
@@ -213,13 +213,13 @@ def test_sparse_rows_and_half_characters_do_not_stop_a_report(tmp_path):
     check_page(path.read_text(encoding="utf-8"))
 
 
-def test_features_too_large_to_draw_do_not_stop_a_report():
+def test_report_accepts_huge_features():
     logged, pool, result = campaign()
     huge = ob.Pool(np.where(pool.X > 0, 1.7e308, -1.7e308), pool.propensity, pool.ids)
     check_page(render_report(ReportContent("Huge", logged, huge, result)))
 
 
-def test_an_error_that_is_not_known_is_not_given_a_number():
+def test_unknown_error_is_not_shown_as_a_number():
     logged, pool, result = campaign()
     unknown = Interval(0.5, 0.0, 1.0, 0.95, "too few labels")
     content = ReportContent("Unknown", logged, pool, result, intervals={"error": unknown, "recall": unknown})
@@ -230,7 +230,7 @@ def test_an_error_that_is_not_known_is_not_given_a_number():
     assert interval_words(unknown) in " ".join(headline(content))
 
 
-def test_many_rounds_are_thinned_and_said_to_be(monkeypatch):
+def test_many_rounds_are_thinned_with_a_note(monkeypatch):
     monkeypatch.setattr(sections, "MOST_ROUNDS", 7)
     logged, pool, result = campaign(budget=20, method=ob.NewtonVC(batch=1))
     content = ReportContent("Many", logged, pool, result)
@@ -243,7 +243,7 @@ def test_many_rounds_are_thinned_and_said_to_be(monkeypatch):
     assert f"{omitted} of the rounds, evenly spaced, are not shown" in render_report(content)
 
 
-def test_bad_input_gets_one_sentence(full, tmp_path):
+def test_invalid_input_raises_one_sentence(full, tmp_path):
     with pytest.raises(InvalidInput, match="is a folder, but a file is needed"):
         write_report(tmp_path, full)
     other = ob.Pool(full.pool.X, full.pool.propensity)
@@ -253,7 +253,7 @@ def test_bad_input_gets_one_sentence(full, tmp_path):
         ReportContent("x", full.logged, full.pool, full.result, feature_names=["one"])
 
 
-def test_the_pair_of_features_prefers_readable_ones_that_tell():
+def test_telling_pair_prefers_separating_features_with_many_values():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 2, 800), rng.normal(size=(800, 6))])
     group = (np.abs(X[:, 2]) < 0.4) & (X[:, 5] > 0.3) & (X[:, 0] == 1)
@@ -274,7 +274,7 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_text_and_marks_stand_out_in_light_dark_and_print():
+def test_colours_have_enough_contrast():
     """WCAG AA: 4.5 for text, 3 for marks."""
     css = (Path(html.__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
     schemes = [
@@ -287,7 +287,7 @@ def test_text_and_marks_stand_out_in_light_dark_and_print():
             assert all(contrast(scheme[name], ground) >= 3.0 for name in ("blue", "orange", "cloud"))
 
 
-def test_figures_take_their_colours_from_the_page(full):
+def test_charts_use_css_colours(full):
     chart = charts.overlap_chart(full.pool.propensity, full.logged.propensity, 0.1)
     assert "var(--blue)" in chart.svg
     assert "currentColor" in chart.svg

@@ -64,7 +64,7 @@ def group_errors(problem, judged, names, first, sources=None):
     return errors_by_group(problem, judged, names, sources, first, lambda _, value: number(value))
 
 
-def test_errors_by_group_are_the_weighted_shares_of_each_group():
+def test_errors_by_group_are_weighted_shares():
     problem, judged = judged_rows()
     found = group_errors(problem, judged, ["age", "city=yes"], ["city"])
     assert [row.group for row in found] == ["city=yes", "age ≤ 9", "age from 9 to 19", "age > 19"]
@@ -75,7 +75,7 @@ def test_errors_by_group_are_the_weighted_shares_of_each_group():
     assert found[3].high > 0.1  # ten labels without a mistake do not show that there is none
 
 
-def test_errors_by_group_show_a_column_with_all_its_values():
+def test_errors_by_group_show_all_values_of_a_column():
     """Eight groups are enough, but a category is not left half-way."""
     kinds = np.eye(4)[np.arange(40) % 4]
     X = np.column_stack([np.arange(40.0), np.arange(40.0) % 7, kinds, np.arange(40.0)])
@@ -89,7 +89,7 @@ def test_errors_by_group_show_a_column_with_all_its_values():
     assert [row.group for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
 
 
-def test_errors_by_group_show_those_values_of_a_long_category_that_have_most_labels():
+def test_errors_by_group_show_the_largest_groups_of_a_long_category():
     kind = np.minimum(np.arange(200) // 5, 20)  # the last one has most
     X = np.eye(21)[kind]
     problem = Problem(ob.LoggedData(X, np.arange(200) % 2, 1.0), ob.Pool(X, 0.5))
@@ -99,7 +99,7 @@ def test_errors_by_group_show_those_values_of_a_long_category_that_have_most_lab
     assert found[-1].group == "k=20"
 
 
-def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_nothing():
+def test_errors_by_group_omit_small_groups_and_zero_weights():
     problem, judged = judged_rows()
     few = judged._replace(weight=np.where(np.arange(30) < 6, 0.0, judged.weight))
     found = {row.group: row for row in group_errors(problem, few, ["age", "city=yes"], ["age"])}
@@ -114,7 +114,7 @@ def test_errors_by_group_leave_out_groups_with_few_labels_and_labels_that_count_
     [ob.AutoVC(learners=("linear",)), ob.NewtonVC(), ob.CommitteeVC(LogisticRegression())],
     ids=["auto", "newton", "committee"],
 )
-def test_errors_by_group_average_to_the_error_of_the_report(run, method):
+def test_errors_by_group_average_to_the_estimated_error(run, method):
     logged, pool, _ = run
     session = ob.Session(logged, pool, method, label_budget=10)
     query = session.ask()
@@ -130,7 +130,7 @@ def test_errors_by_group_average_to_the_error_of_the_report(run, method):
     assert shares @ [row.error for row in found] == pytest.approx(error)
 
 
-def test_errors_by_group_are_on_the_page_by_what_the_model_uses_most(run):
+def test_errors_by_group_are_ordered_by_column_use(run):
     logged, pool, result = run
     rows = np.flatnonzero(logged.revealed)
     wrong_low = (logged.X[rows, 0] < np.quantile(pool.X[:, 0], 1 / 3)).astype(np.int64)
@@ -162,7 +162,7 @@ class Model:
         return np.column_stack([1.0 - chance, chance])
 
 
-def test_what_the_model_does_not_use_moves_nothing():
+def test_unused_columns_move_nothing():
     X = np.random.default_rng(0).normal(size=(250, 3))
     model = Model(lambda X: np.where(X[:, 2] > 0, 0.9, 0.1))
     found = column_use(model, X, ["a", "b", "c"])
@@ -171,7 +171,7 @@ def test_what_the_model_does_not_use_moves_nothing():
     assert [moved for _, moved in found[1:]] == [0.0, 0.0]
 
 
-def test_features_of_one_column_are_shuffled_together():
+def test_column_use_shuffles_features_of_one_column_together():
     kind = np.random.default_rng(0).integers(0, 2, 250)
     X = np.column_stack([kind, 1 - kind, np.zeros(250)]).astype(float)
     adds_up = Model(lambda X: np.clip(X[:, 0] + X[:, 1], 0.0, 2.0) / 2.0)  # one half, as long as they stay together
@@ -179,7 +179,7 @@ def test_features_of_one_column_are_shuffled_together():
     assert column_use(adds_up, X, ["k=a", "k=b", "z"])[0][1] > 0.1
 
 
-def test_sparse_and_very_wide_tables_do_not_say_what_the_model_uses():
+def test_column_use_is_empty_for_sparse_and_wide_tables():
     model, wide = Model(lambda X: np.full(X.shape[0], 0.5)), np.zeros((20, MOST_COLUMNS + 1))
     names = [f"x{i}" for i in range(MOST_COLUMNS + 1)]
     assert column_use(model, sp.csr_matrix(wide[:, :2]), names[:2]) == []
@@ -190,7 +190,7 @@ def test_sparse_and_very_wide_tables_do_not_say_what_the_model_uses():
 # -- the map
 
 
-def test_values_that_stand_in_for_missing_ones_are_not_on_the_map(run, monkeypatch):
+def test_map_omits_imputed_values(run, monkeypatch):
     logged, pool, result = run
     drawn = {}
 
@@ -253,13 +253,13 @@ def verdict(run, objective, **intervals):
         ("cost=1,10", {}, "good", "The model tells the classes apart."),
     ],
 )
-def test_the_verdict_is_about_the_objective(run, objective, intervals, level, title):
+def test_verdict_depends_on_the_objective(run, objective, intervals, level, title):
     """A model that is to find a rare class makes more mistakes than one that never looks for it."""
     found = sections.model_verdict(verdict(run, objective, **intervals))
     assert (found.level, found.title) == (level, title)
 
 
-def test_the_verdict_is_a_box_on_the_page(run):
+def test_verdict_is_shown_in_a_box(run):
     content = replace(verdict(run, "recall=0.8", recall=between(0.82, 0.9)), author="Ann <A.>", made="1 May 2026")
     model = ThresholdClassifier(run[2].estimator, 0.0346)
     page = render_report(replace(content, result=replace(content.result, estimator=model)))
@@ -282,7 +282,7 @@ def test_the_verdict_is_a_box_on_the_page(run):
         (between(0.7, 0.9), "may be reached: recall is between 70% and 90%"),
     ],
 )
-def test_the_verdict_says_whether_the_target_is_reached(run, recall, words):
+def test_verdict_compares_recall_with_the_target(run, recall, words):
     said = {o: sections.model_verdict(verdict(run, o, recall=recall)).sentences for o in ("recall=0.8", "error")}
     assert f"The target of 80% recall of 'yes' {words}." in said["recall=0.8"]
     assert not any("target" in sentence for sentence in said["error"])
@@ -291,7 +291,7 @@ def test_the_verdict_says_whether_the_target_is_reached(run, recall, words):
 # -- was it worth it?
 
 
-def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(run):
+def test_worth_compares_error_before_and_now(run):
     before, now, unknown = ([Measure("error", "", one)] for one in (between(0.1, 0.4), between(0.03, 0.08), UNKNOWN))
     said = worth(before, now, 120, ["no", "yes"])
     assert said == "With the log alone the error was between 10% and 40%; with 120 more labels it is between 3% and 8%."
@@ -308,7 +308,7 @@ def test_whether_it_was_worth_it_has_the_error_before_and_now_and_what_may_come(
 
 
 @pytest.mark.parametrize("estimate", [0.0, 0.03, 0.5])
-def test_an_interval_is_expected_to_become_as_wide_as_with_so_many_more_labels(estimate):
+def test_width_after_matches_wilson_with_more_labels(estimate):
     now, then = (
         Interval(estimate, *wilson(estimate, estimate * (1.0 - estimate) / n, n), 0.95, "w") for n in (120, 170)
     )
@@ -317,7 +317,7 @@ def test_an_interval_is_expected_to_become_as_wide_as_with_so_many_more_labels(e
     assert width_after(now.times(10.0), 50) == pytest.approx(10.0 * (then.high - then.low), rel=1e-4)
 
 
-def test_whether_it_was_worth_it_is_about_the_objective(run):
+def test_worth_is_about_the_objective(run):
     def said(objective, name, before, **more):
         content = verdict(run, objective, **{name: between(0.6, 0.8)}, precision=between(0.1, 0.3), **more)
         return sections.model_verdict(replace(content, before=before)).sentences[-1]
@@ -335,7 +335,7 @@ def test_whether_it_was_worth_it_is_about_the_objective(run):
     assert "the mean cost of a row was between 1 and 5; with 25 more labels it is between 0.6 and 0.8" in cost
 
 
-def test_the_tiles_name_the_class_and_show_the_baseline(run):
+def test_tiles_name_the_class_and_show_the_baseline(run):
     classes = run[0].classes.tolist()
     cells = {confusion_key(a, b): between(0.2, 0.3) for a in classes for b in classes}
     shown = [tile[0] for tile in sections.tiles(verdict(run, "recall=0.8", **cells))]
@@ -358,7 +358,7 @@ def test_the_tiles_name_the_class_and_show_the_baseline(run):
     )
 
 
-def test_the_page_compares_the_error_now_with_that_of_the_log_alone(run):
+def test_page_compares_error_with_the_log_alone(run):
     logged, pool, result = run
     history = [(0, between(0.2, 0.4)), (10, between(0.15, 0.3)), (25, between(0.1, 0.2))]
     options = {"intervals": {"error": between(0.1, 0.2)}, "to_gain": 0.02}

@@ -139,7 +139,7 @@ def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, st
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_a_full_disk_does_not_block_the_next_ask(made, tmp_path, monkeypatch):
+def test_full_disk_does_not_block_the_next_ask(made, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "fsync", full_disk)
         assert "No space left" in observal("ask", made, "-n", 3, "-o", tmp_path / "l.csv", code=1)
@@ -298,7 +298,7 @@ def test_the_demo_replaces_only_a_demo(tmp_path):
         run_demo(tmp_path)
 
 
-def test_a_report_does_not_repeat_a_password(monkeypatch):
+def test_report_hides_passwords(monkeypatch):
     from observal.cli.results import _command_line
 
     monkeypatch.setattr(sys, "argv", ["observal", "report", "postgresql://ann:s3cret:@x@host/db", "-o", "r.html"])
@@ -617,7 +617,7 @@ def check_harmless(page):
         assert name not in ("href", "xlink:href", "src") or value.startswith("#")
 
 
-def test_the_report_of_a_nasty_campaign_is_harmless(nasty):
+def test_report_of_hostile_campaign_is_harmless(nasty):
     where, _ = nasty
     campaign = Campaign.open(where)  # once: what it has fitted serves both
     for number, title in enumerate([" ".join(MARKUP), STEER]):  # below, each is a title of its own
@@ -629,7 +629,7 @@ def test_the_report_of_a_nasty_campaign_is_harmless(nasty):
     "attack",
     [*MARKUP, "' onload='x", "{{ 7*7 }}", "]]><script>x</script>", "--><script>x</script>", 'id="x', "#1f2328"],
 )
-def test_no_name_becomes_markup(attack):
+def test_names_never_become_markup(attack):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
     y = np.where(X[:, 0] > 0, attack, "no")
@@ -667,7 +667,7 @@ def test_no_name_becomes_markup(attack):
 
 
 @pytest.mark.parametrize("name", ["$\\frac{", "$x^2$", "$$", "\\$", "$\\input{/etc/passwd}$"])
-def test_dollars_in_names_are_dollars(name, tmp_path):
+def test_dollar_signs_in_names_are_not_formulas(name, tmp_path):
     labels = np.arange(3)
     line = Line(name, labels, labels / 9, labels / 99)
     draw_curves({name: [line]}, [tmp_path / "f.svg", tmp_path / "f.png"], caption=name, y_title=name, x_title=name)
