@@ -39,7 +39,7 @@ def from_obp(
     The label is the reward when `action` is taken, revealed exactly where it was taken. Its propensity is the chance that
     a row's label was revealed, so the chance of `action` at that row: ``pscore`` where it was taken. Elsewhere it is
     taken, in this order, from `propensity`; from ``pi_b`` (or ``action_dist``); from there being two actions, or a
-    uniform policy. If none of these tells it, that is an error.
+    uniform policy. If none of these applies, that is an error.
 
     Parameters
     ----------

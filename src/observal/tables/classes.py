@@ -165,7 +165,7 @@ def order_classes(
 
 
 def obvious_positive(classes: Sequence[Label]) -> Label | None:
-    """Return the class that everybody takes for the positive one of two, or None.
+    """Return the positive class of two where the words leave no doubt, as in no and yes; otherwise None.
 
     Examples
     --------

@@ -34,9 +34,9 @@ _HOW = (
 )
 
 
-PropensitySource = str | float | chances.Policy
+LogPropensity = str | float | chances.Policy
 """Where the propensities of one log come from: a column, a number, a policy, or ``"estimate"``."""
-Propensity = PropensitySource | Sequence[PropensitySource] | None
+Propensity = LogPropensity | Sequence[LogPropensity] | None
 """The same, or a list with one for each log."""
 
 
@@ -106,7 +106,7 @@ def load_problem(
     max_categories : int
         The most categories of a column that get a column of their own.
     random_state : int
-        Seed of whatever is random.
+        Seed of random numbers.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def _describe_readings(tables: Sequence[pa.Table], names: Sequence[str]) -> list
     return [*notes, *by_column.values()]
 
 
-def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int) -> list[PropensitySource]:
+def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int) -> list[LogPropensity]:
     source = roles.propensity if propensity is None else propensity
     if source is None:
         raise InvalidInput(f"No propensity source was given; {_HOW}.")
@@ -240,7 +240,7 @@ def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int) 
 
 
 def _propensity_of(
-    source: PropensitySource, tables: Sequence[pa.Table], X_log: Floats, X_pool: Floats, names: Sequence[str]
+    source: LogPropensity, tables: Sequence[pa.Table], X_log: Floats, X_pool: Floats, names: Sequence[str]
 ) -> Floats:
     """Return one policy's propensity at every row: of the logs first, then of the pool."""
     if isinstance(source, float | int):

@@ -156,8 +156,8 @@ def _read_csv(path: Path, usual_sep: str, id: str | None, options: TableFormat) 
     names = table.column_names
     if len(names) == 1 and any(separator in names[0] for separator in ",;\t|"):
         raise InvalidInput(
-            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; say what separates "
-            "columns with --sep (sep=)."
+            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; name the separator "
+            "of columns with --sep (sep=)."
         )
     for position, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):

@@ -202,7 +202,7 @@ def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
     if len(head) == _HEAD_BYTES:  # without the line that was cut
         text = text[: text.rfind("\n") + 1] or text
-    # A first line such as "sep=;" is how Excel is told the separator.
+    # A first line such as "sep=;" tells Excel the separator.
     declared = text[:6].rstrip("\r\n").removeprefix("sep=") if text.startswith("sep=") else ""
     skip = int(len(declared) == 1)
     text = text.partition("\n")[2] if skip else text

@@ -94,7 +94,7 @@ def parse_column(column: pa.ChunkedArray, format: ColumnFormat, name: str) -> pa
         if values[-1] is None and not is_missing:
             kind = "numbers" if format.date is None else "dates"
             raise InvalidInput(
-                f"Column {name!r} must hold {kind}, but {text!r:.40} was seen; correct it, or say that it means a missing value "
+                f"Column {name!r} must hold {kind}, but {text!r:.40} was seen; correct it, or name it as a missing value "
                 "(--missing, missing=)."
             )
     type_ = pa.float64() if format.date is None else pa.timestamp("s") if format.has_time else pa.date32()
@@ -164,8 +164,8 @@ def _convert_table(table: pa.Table, reading: Reading, own: _Evidence, others: Se
         if format is None and guess.formats[0].date is None:
             small, large = sorted(number_of(guess.example, f.decimal) or 0.0 for f in guess.formats)
             raise InvalidInput(
-                f"Column {name!r} has numbers such as {guess.example}, which may mean {small:g} or {large:g}, and nothing in the table "
-                "tells which; say it with --decimal . or --decimal , (decimal=)."
+                f"Column {name!r} has ambiguous numbers such as {guess.example}, which may mean {small:g} or {large:g}; choose with "
+                "--decimal . or --decimal , (decimal=)."
             )
         if format is None:
             undecided.append(name)
