@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from numbers import Real
 from typing import Any
 
@@ -15,6 +16,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Signs = NDArray[np.int8]
+Seed = int | np.random.Generator | np.random.SeedSequence | None
+"""What users may give as ``random_state``."""
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -25,13 +28,13 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """Make an array that nobody else has read-only, and return it: it need not be copied again."""
+    """Make a new array, to which there is no other reference, read-only and return it: it need not be copied again."""
     array.flags.writeable = False
     return array
 
 
-def is_sealed(values: Any) -> bool:
-    """Tell whether values are a read-only array over memory that nobody can write to: it need not be copied.
+def is_sealed(values: object) -> bool:
+    """Return whether values are a read-only array over read-only memory: it need not be copied.
 
     Examples
     --------
@@ -48,7 +51,7 @@ def is_sealed(values: Any) -> bool:
 
 
 def check_number(
-    value: Any,
+    value: object,
     what: str,
     low: float,
     high: float = math.inf,
@@ -94,16 +97,17 @@ def check_number(
     if word is not None and isinstance(value, str) and value == word:
         return value
     number = _as_number(value)
-    inside = number is not None and (low < number if open_low else low <= number)
-    inside = inside and (number < high if open_high and high < math.inf else number <= high)
-    if not inside or (number == math.inf and not infinite):
-        words = "a number" if number is None else _range_words(low, high, open_low, open_high, infinite)
-        choice = "" if word is None else f'"{word}" or '
-        raise error(f"{what} must be {choice}{words}, but is {_plain(value)!r}; {fix}.")
-    return number
+    if number is not None:
+        above = low < number if open_low else low <= number
+        below = number < high if open_high and high < math.inf else number <= high
+        if above and below and (number < math.inf or infinite):
+            return number
+    words = "a number" if number is None else _range_words(low, high, open_low, open_high, infinite)
+    choice = "" if word is None else f'"{word}" or '
+    raise error(f"{what} must be {choice}{words}, but is {_plain(value)!r}; {fix}.")
 
 
-def check_share(value: Any, what: str, *, inner: bool = False, fix: str = "correct it") -> Any:
+def check_share(value: object, what: str, *, inner: bool = False, fix: str = "correct it") -> Any:
     """Return a share as a Python number: in [0, 1], or with `inner` between 0 and 1 and neither.
 
     Examples
@@ -114,7 +118,7 @@ def check_share(value: Any, what: str, *, inner: bool = False, fix: str = "corre
     return check_number(value, what, 0.0, 1.0, open_low=inner, open_high=inner, fix=fix)
 
 
-def check_whole(value: Any, what: str, least: int, fix: str = "give such a number") -> int:
+def check_whole(value: object, what: str, least: int, fix: str = "give such a number") -> int:
     """Return a whole number of at least `least` as a Python int.
 
     Examples
@@ -127,7 +131,7 @@ def check_whole(value: Any, what: str, least: int, fix: str = "give such a numbe
     return int(value)
 
 
-def check_flag(value: Any, what: str) -> bool:
+def check_flag(value: object, what: str) -> bool:
     """Return True or False; nothing else will do.
 
     Examples
@@ -140,7 +144,7 @@ def check_flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def check_generator(random_state: Any) -> np.random.Generator:
+def check_generator(random_state: Seed) -> np.random.Generator:
     """Return the generator for a seed; a generator stays as it is.
 
     Examples
@@ -158,14 +162,14 @@ def check_generator(random_state: Any) -> np.random.Generator:
         ) from None
 
 
-def keep(settings: Any, **checked: Any) -> None:
+def keep(settings: object, **checked: Any) -> None:
     """Store checked values in a frozen dataclass, so that a NumPy number becomes a Python number."""
     for name, value in checked.items():
         object.__setattr__(settings, name, value)
 
 
 def check_range(
-    values: Any,
+    values: ArrayLike,
     what: str,
     low: float,
     high: float = math.inf,
@@ -213,7 +217,7 @@ def check_mass(mass: ArrayLike | None, n_points: int) -> Floats:
     return shares
 
 
-def _as_number(value: Any) -> Any:
+def _as_number(value: object) -> int | float | None:
     """Return a Python number; None for what is not a number, which True is not."""
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -221,7 +225,7 @@ def _as_number(value: Any) -> Any:
     return value if isinstance(value, int | float) else float(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -263,10 +267,9 @@ def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
     values = np.array(ids)
     if values.shape != (n_rows,):
         raise InvalidInput(f"{what} needs one id for each of its {n_rows} rows, but got shape {values.shape}.")
-    seen = set(values.tolist())
-    if len(seen) < n_rows:
-        once: set[Any] = set()
-        repeated = next(value for value in values.tolist() if value in once or once.add(value))  # type: ignore[func-returns-value]
+    counts = Counter(values.tolist())
+    if len(counts) < n_rows:
+        repeated = next(value for value, count in counts.items() if count > 1)
         raise InvalidInput(
             f"{what} must have distinct ids, but {repeated!r} occurs more than once; drop or rename the duplicates."
         )
@@ -288,56 +291,3 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
             "divide the costs by the largest one."
         )
     return frozen(values)
-
-
-def check_plan(
-    positions: Any,
-    chance: Any,
-    action: Any,
-    inferred: Any,
-    reason: Any,
-    n_actions: int,
-    n_reasons: int,
-    doubt: Any = None,
-) -> None:
-    """Refuse a plan whose columns do not fit together."""
-    columns = (positions, chance, action, inferred, reason, *(() if doubt is None else (doubt,)))
-    shapes = {np.shape(column) for column in columns}
-    if len(shapes) > 1 or len(min(shapes)) != 1:
-        raise InvalidInput(
-            f"A plan needs one value of each kind for each row, but has shapes {[np.shape(c) for c in columns]}; "
-            "give arrays of one length."
-        )
-    if len(positions) == 0:
-        return
-    limits = (
-        ("a position", positions, np.inf),
-        ("an action", action, n_actions),
-        ("a class", inferred, np.inf),
-        ("a reason", reason, n_reasons),
-    )
-    for what, values, end in limits:
-        if not (values.dtype.kind in "iu" and np.minimum.reduce(values) >= 0 and (end == np.inf or values.max() < end)):
-            raise InvalidInput(
-                f"A plan needs {what} from 0 on for each row, and below {end}, but has {values.dtype} from {values.min()} "
-                f"to {values.max()}; correct it."
-            )
-    for what, chances in (("being asked", chance), ("a wrong guess", doubt)):
-        # A comparison with NaN is false.
-        if chances is not None and not (np.minimum.reduce(chances) >= 0.0 and np.maximum.reduce(chances) <= 1.0):
-            raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
-
-
-def check_near(rows: Any, gaps: Any) -> None:
-    """Refuse a plan's record of uncertain rows whose columns do not fit together."""
-    if rows is None and gaps is None:
-        return
-    sound = (
-        rows is not None
-        and gaps is not None
-        and rows.ndim == gaps.ndim == 1
-        and rows.size == gaps.size
-        and (rows.size == 0 or (rows.dtype.kind in "iu" and gaps.dtype.kind == "f" and rows.min() >= 0))
-    )
-    if not sound:
-        raise InvalidInput("A plan needs a gap for each row that it notes as near, but they do not match; correct it.")

@@ -130,7 +130,7 @@ def remove_stale(path: str | Path) -> None:
     temporary = re.compile(rf"(?:\.{name}\.(\d+)-[0-9a-f]{{8}}|{name}\.(\d+))\.part(?:-wal|-shm|-journal)?")
     with suppress(OSError):  # if the folder is missing or cannot be read, the writer itself will report it
         for entry in list(os.scandir(target.parent)):
-            if (found := temporary.fullmatch(entry.name)) and _is_abandoned(entry, int(found[1] or found[2])):
+            if (match := temporary.fullmatch(entry.name)) and _is_abandoned(entry, int(match[1] or match[2])):
                 with suppress(OSError):
                     os.unlink(entry)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
+from observal.problem.rows import Features
 from observal.tables.encoder import TableEncoder
 from observal.tables.transformer import TableTransformer
 
@@ -35,7 +36,7 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
-    def fit(self, X: Any = None, y: Any = None) -> Self:
+    def fit(self, X: Features | None = None, y: ArrayLike | None = None) -> Self:
         """Do nothing: the classifier is already fitted."""
         return self
 
@@ -58,19 +59,19 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"A classifier of {len(self.classes_)} classes has no threshold; use predict_proba.")
         return float(getattr(self.classifier, "threshold", 0.5))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""
         predicted: NDArray[Any] = self.classifier.predict(X)
         return predicted
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[Any]:
+    def predict_proba(self, X: Features) -> NDArray[Any]:
         """Return the probability of each class."""
         chances: NDArray[Any] = self.classifier.predict_proba(X)
         return chances
 
     @_has("decision_function")  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> NDArray[Any]:
+    def decision_function(self, X: Features) -> NDArray[Any]:
         """Return a score for each row, above 0 for the second class."""
         margins: NDArray[Any] = self.classifier.decision_function(X)
         return margins

@@ -16,6 +16,7 @@ from observal.checks import Floats
 from observal.learners.blend import check_learners, fit_blend
 from observal.learners.blend_settings import LEARNERS
 from observal.learners.population import Population
+from observal.problem.rows import Features
 
 
 class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -65,7 +66,13 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, learners: Sequence[Any] = LEARNERS) -> None:
         self.learners = learners
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, population: Any = None) -> Self:
+    def fit(
+        self,
+        X: Features,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        population: Features | None = None,
+    ) -> Self:
         """Fit on labelled rows.
 
         Parameters
@@ -80,23 +87,25 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Rows, labelled or not, from which scales, ranks and landmarks are read; `X` by default.
         """
         check_learners(self.learners)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        check_classification_targets(y)
-        weights = np.asarray(_check_sample_weight(sample_weight, X, ensure_non_negative=True), dtype=np.float64)
+        rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(labels)
+        weights = np.asarray(_check_sample_weight(sample_weight, rows, ensure_non_negative=True), dtype=np.float64)
+        all_rows = rows
         if population is not None:
-            population = validate_data(self, population, accept_sparse="csr", dtype=np.float64, reset=False)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        everyone = Population.of(X if population is None else population)
-        self.blend_, self.out_of_fold_, _ = fit_blend(everyone, X, codes, weights, self.classes_, self.learners)
+            all_rows = validate_data(self, population, accept_sparse="csr", dtype=np.float64, reset=False)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.blend_, self.out_of_fold_, _ = fit_blend(
+            Population.of(all_rows), rows, codes, weights, self.classes_, self.learners
+        )
         self.weights_ = dict(zip(self.blend_.names, self.blend_.theta.tolist(), strict=True))
         return self
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the chance of each class."""
         check_is_fitted(self)
         return self.blend_.predict_proba(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""
         check_is_fitted(self)
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])

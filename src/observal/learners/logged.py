@@ -21,6 +21,7 @@ from observal.learners.newton_fit import Loss, Regulariser, make_objective, solv
 from observal.paper.risk import clipped
 from observal.paper.weights import passive_clip_threshold, plain_importance
 from observal.problem.labels import distinct_labels, encode_labels, missing_mask
+from observal.problem.rows import Features, Matrix
 
 _CONFIDENCE_LOST = 0.05  # δ of the automatic log term
 _PENALTY_SHARE = 0.1  # the automatic λ over the log term; the class's Notes say why it is not 4
@@ -145,7 +146,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.tol = tol
 
     def fit(
-        self, X: Any, y: ArrayLike, propensity: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self, X: Features, y: ArrayLike, propensity: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Fit on a log.
 
@@ -165,9 +166,9 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} requires y to be passed, but the target y is None; "
                 "give the labels, with NaN where one was not revealed."
             )
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         labels = column_or_1d(y, warn=True)
-        n_rows = X.shape[0]
+        n_rows = rows.shape[0]
         if labels.shape != (n_rows,):
             raise InvalidInput(
                 f"The log needs one label for each of its {n_rows} rows (NaN where not revealed), but got {labels.size}."
@@ -176,17 +177,17 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         counts = _check_counts(sample_weight, n_rows)
         present = counts > 0.0
         if not present.all():  # a row that stands nowhere is not in the log
-            X, labels, chance, counts = X[present], labels[present], chance[present], counts[present]
+            rows, labels, chance, counts = rows[present], labels[present], chance[present], counts[present]
         revealed = ~missing_mask(labels)
         _check_chances(revealed, chance)
         known = _check_labels(labels[revealed])
         self.classes_ = distinct_labels(known)
         signs = np.zeros(labels.size)
         signs[revealed] = 2.0 * encode_labels(known, self.classes_, "A label of the log") - 1.0
-        self._weigh_and_solve(X, signs, chance, counts)
+        self._weigh_and_solve(rows, signs, chance, counts)
         return self
 
-    def _weigh_and_solve(self, X: Any, signs: Floats, chance: Floats, counts: Floats) -> None:
+    def _weigh_and_solve(self, X: Matrix, signs: Floats, chance: Floats, counts: Floats) -> None:
         total = float(counts.sum())
         automatic = float(np.log((X.shape[1] + 1) / _CONFIDENCE_LOST))
         log_term = check_number(self.log_term, "log_term", 0.0, open_low=True, word="auto")
@@ -251,19 +252,19 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return raised
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Features) -> Floats:
         """Return x·w + b for each row."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(X @ self.coef_[0] + self.intercept_[0])
+        rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(rows @ self.coef_[0] + self.intercept_[0])
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""
         positive = self.decision_function(X) > 0.0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator,unused-ignore]
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the chance of each class for each row; only with the logistic loss."""
         scores = self.decision_function(X)
         return np.column_stack([expit(-scores), expit(scores)])

@@ -105,6 +105,7 @@ def averaged(own: Any, members: list[Any], X: Rows) -> Any:
     --------
     >>> import numpy as np
     >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from observal.problem.rows import as_rows
     >>> X = np.array([[0.0], [1.0], [2.0]])
     >>> own, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
     >>> averaged(own, [low, high], as_rows(X)).predict_proba(X)[:, 1].tolist()
@@ -126,7 +127,7 @@ def averaged(own: Any, members: list[Any], X: Rows) -> Any:
     return vote
 
 
-def margins_of(shares: Floats, judges: Any = True) -> Floats:
+def margins_of(shares: Floats, judges: Bools | bool = True) -> Floats:
     """Return, for each member and row, the chance of the committee's class minus that of its strongest rival.
 
     Parameters
@@ -142,7 +143,7 @@ def margins_of(shares: Floats, judges: Any = True) -> Floats:
     return np.asarray(of_best - np.where(np.arange(n_classes) == best[:, None], -np.inf, shares).max(axis=2))
 
 
-def certainty(margins: Floats, judges: Any = True) -> Floats:
+def certainty(margins: Floats, judges: Bools | bool = True) -> Floats:
     """Return M²/(2·V) of each row, M being the mean and V the variance of its margin over the members, or over its `judges`.
 
     Examples

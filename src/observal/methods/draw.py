@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, check_share, check_whole, keep
 from observal.intervals.state import FREE, GATED, RANDOM, PoolState
@@ -87,10 +87,10 @@ class Chances:
         """The number of rows."""
         return self.of_row.size
 
-    def __getitem__(self, rows: Any) -> Floats:
+    def __getitem__(self, rows: Ints | Bools | slice) -> Floats:
         return np.asarray(self.values[self.of_row[rows]])
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
         return np.asarray(self[:], dtype=dtype)
 
 

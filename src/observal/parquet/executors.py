@@ -126,17 +126,17 @@ class Watched:
         """Yield what a function makes of each item, in the order of the items."""
         all_items = list(items)
         self.progress(0, len(all_items))
-        for done, result in enumerate(self.executor.map(function, all_items), start=1):
-            self.progress(done, len(all_items))
+        for n_done, result in enumerate(self.executor.map(function, all_items), start=1):
+            self.progress(n_done, len(all_items))
             yield result
 
 
-def executor_of(wanted: ExecutorLike) -> Executor:
+def executor_of(executor: ExecutorLike) -> Executor:
     """Return the executor that a user means.
 
     Parameters
     ----------
-    wanted : Executor, str or None
+    executor : Executor, str or None
         "serial", "threads", "processes", "local" (a Dask cluster on this machine), the address of a Dask scheduler such as
         ``tcp://10.0.0.1:8786``, or a ``distributed.Client``. None is "threads".
 
@@ -145,28 +145,28 @@ def executor_of(wanted: ExecutorLike) -> Executor:
     >>> executor_of("serial")
     Serial()
     """
-    if wanted is None:
+    if executor is None:
         return Threads()
-    if isinstance(wanted, str):
-        named: dict[str, Callable[[], Executor]] = {"serial": Serial, "threads": Threads, "processes": Processes}
-        if wanted in named:
-            return named[wanted]()
-        if wanted == "local" or "://" in wanted:
+    if isinstance(executor, str):
+        by_name: dict[str, Callable[[], Executor]] = {"serial": Serial, "threads": Threads, "processes": Processes}
+        if executor in by_name:
+            return by_name[executor]()
+        if executor == "local" or "://" in executor:
             from observal.parquet.cluster import Cluster
 
-            return Cluster.at(wanted)
-    elif _is_client(wanted):
+            return Cluster.at(executor)
+    elif _is_client(executor):
         from observal.parquet.cluster import Cluster
 
-        return Cluster(wanted)
-    elif not isinstance(wanted, type) and isinstance(wanted, Executor):
-        return wanted
+        return Cluster(executor)
+    elif not isinstance(executor, type) and isinstance(executor, Executor):
+        return executor
     raise InvalidInput(
-        f"An executor must be serial, threads, processes, local, the address of a Dask scheduler, or have map, but is {wanted!r:.60}; "
+        f"An executor must be serial, threads, processes, local, the address of a Dask scheduler, or have map, but is {executor!r:.60}; "
         "choose one of them."
     )
 
 
-def _is_client(wanted: Executor | Client) -> TypeIs[Client]:
+def _is_client(executor: Executor | Client) -> TypeIs[Client]:
     """Return whether this is a client of Dask, which is not imported for it."""
-    return any(kind.__module__.startswith("distributed.") for kind in type(wanted).__mro__)
+    return any(kind.__module__.startswith("distributed.") for kind in type(executor).__mro__)

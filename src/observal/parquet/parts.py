@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from observal.checks import Floats, Ints
+from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.parquet.executors import Executor, ExecutorLike, Threads, executor_of
 from observal.parquet.row_groups import (
@@ -34,6 +34,8 @@ from observal.threads import one_thread
 if TYPE_CHECKING:
     import pyarrow as pa
 
+RowIndex: TypeAlias = int | slice | Sequence[int] | Ints | Bools
+ColumnIndex: TypeAlias = int | slice | list[int] | Ints
 PAUSE = 1.0  # seconds between two times that a pass gives memory back
 _CACHE_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
 
@@ -161,7 +163,7 @@ class Parts(Rows):
         """Return all rows in memory."""
         return self.collect(_as_tuple)[0]
 
-    def __getitem__(self, which: Any) -> NDArray[Any]:
+    def __getitem__(self, which: RowIndex | tuple[RowIndex, ColumnIndex]) -> NDArray[Any]:
         if isinstance(which, tuple):
             rows, columns = which
             return (
@@ -189,8 +191,8 @@ class Parts(Rows):
             out = np.empty((rows.size, self.width), dtype=self.dtype)
             order = np.argsort(rows, kind="stable")
             cuts = np.searchsorted(rows[order], self.edges)
-            wanted = [(k, rows[order[a:b]] - self.edges[k]) for k, (a, b) in enumerate(pairwise(cuts)) if a < b]
-            for (k, _), block in zip(wanted, self.executor.map(partial(_take, self.bare), wanted), strict=True):
+            requests = [(k, rows[order[a:b]] - self.edges[k]) for k, (a, b) in enumerate(pairwise(cuts)) if a < b]
+            for (k, _), block in zip(requests, self.executor.map(partial(_take, self.bare), requests), strict=True):
                 out[order[cuts[k] : cuts[k + 1]]] = block
             if out.nbytes + len(key) > _CACHE_BYTES // 2:
                 return out
@@ -201,14 +203,14 @@ class Parts(Rows):
 
     def positions(self, rows: ArrayLike) -> Ints:
         """Return rows as positions from 0 on: −1 is the last row."""
-        given = np.asarray(rows)
-        if given.size and given.dtype.kind not in "iu":
-            raise IndexError(f"Rows must be whole numbers, but are {given.dtype}.")
-        given = given.astype(np.int64, copy=False)
-        positions: Ints = np.where(given < 0, given + len(self), given)
+        numbers = np.asarray(rows)
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise IndexError(f"Rows must be whole numbers, but are {numbers.dtype}.")
+        numbers = numbers.astype(np.int64, copy=False)
+        positions: Ints = np.where(numbers < 0, numbers + len(self), numbers)
         outside = (positions < 0) | (positions >= len(self))
         if outside.any():
-            raise IndexError(f"There is no row {int(given[outside][0])} among {len(self)}.")
+            raise IndexError(f"There is no row {int(numbers[outside][0])} among {len(self)}.")
         return positions
 
     def near(self, rows: Ints | None, most_parts: int) -> Ints:
@@ -224,7 +226,7 @@ class Parts(Rows):
         """Return one feature of all rows."""
         return np.asarray(self._of_columns(k), dtype=np.float64)
 
-    def _of_columns(self, columns: int | slice | list[int] | Ints) -> NDArray[Any]:
+    def _of_columns(self, columns: ColumnIndex) -> NDArray[Any]:
         return np.concatenate(list(self.map(partial(_columns, columns=columns))))
 
     # -- part by part -------------------------------------------------------------------------------------------
@@ -272,10 +274,10 @@ class Parts(Rows):
 
         part = self.parts[k]
         require_unchanged(part)
-        wanted = None if columns is None else list(columns)
+        names = None if columns is None else list(columns)
         with open_parquet(part.path) as file:
             waiting: list[pa.RecordBatch] = []
-            for batch in read_batches(file, part, BLOCK_ROWS, wanted):
+            for batch in read_batches(file, part, BLOCK_ROWS, names):
                 waiting.append(batch)
                 if sum(batch.num_rows for batch in waiting) >= BLOCK_ROWS:  # batches may be short where pages end
                     table = pa.Table.from_batches(waiting)
@@ -288,24 +290,24 @@ class Parts(Rows):
         """Return some rows as they are in the files, all columns by default, as an Arrow table in the order given."""
         import pyarrow as pa
 
-        wanted = self.positions(rows)
-        at = np.searchsorted(self.edges, wanted, side="right") - 1
+        positions = self.positions(rows)
+        part_of = np.searchsorted(self.edges, positions, side="right") - 1
         empty = schema_of(self.parts[0]).empty_table()
         tables, places = [empty if columns is None else empty.select(columns)], [np.empty(0, dtype=np.int64)]
-        for k in np.unique(at).tolist():  # one part in memory at a time
-            here = np.flatnonzero(at == k)
+        for k in np.unique(part_of).tolist():  # one part in memory at a time
+            in_part = np.flatnonzero(part_of == k)
             table = pa.concat_tables(self.tables(k, columns), promote_options="permissive")
-            tables.append(table.take(wanted[here] - int(self.edges[k])))
-            places.append(here)
+            tables.append(table.take(positions[in_part] - int(self.edges[k])))
+            places.append(in_part)
             del table
             give_back(PAUSE)
         whole = pa.concat_tables(tables, promote_options="permissive")
         return whole.take(np.argsort(np.concatenate(places))).combine_chunks()
 
 
-def _take(X: Parts, wanted: tuple[int, Ints]) -> NDArray[Any]:
-    """Return some rows of a part, given in increasing order."""
-    k, rows = wanted
+def _take(X: Parts, request: tuple[int, Ints]) -> NDArray[Any]:
+    """Return some rows of a part; the request is the part's number, and rows in increasing order."""
+    k, rows = request
     out, begin = [], 0
     for block in X.blocks(k):
         a, b = np.searchsorted(rows, [begin, begin + len(block)])
@@ -327,7 +329,7 @@ def _as_tuple(block: NDArray[Any]) -> tuple[NDArray[Any]]:
     return (block,)
 
 
-def _columns(block: NDArray[Any], columns: int | slice | list[int] | Ints) -> NDArray[Any]:
+def _columns(block: NDArray[Any], columns: ColumnIndex) -> NDArray[Any]:
     return block[:, columns]
 
 
@@ -365,13 +367,13 @@ def _numeric_columns(
             )
         small &= types.is_boolean(kind) or kind.bit_width < 32 or types.is_float32(kind)
     for path in dict.fromkeys(part.path for part in parts):
-        here = schema_of(next(part for part in parts if part.path == path))
-        other = next(
-            (name for name in names if name not in here.names or here.field(name).type != schema.field(name).type), None
+        own = schema_of(next(part for part in parts if part.path == path))
+        difference = next(
+            (name for name in names if name not in own.names or own.field(name).type != schema.field(name).type), None
         )
-        if other is not None:
+        if difference is not None:
             raise InvalidInput(
-                f"All files must have the same columns, but {other!r} differs in {path}; make them the same."
+                f"All files must have the same columns, but {difference!r} differs in {path}; make them the same."
             )
     return names, np.dtype(np.float32 if small else np.float64)
 

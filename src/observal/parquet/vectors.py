@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from observal.checks import Floats, Ints, frozen, sealed
 from observal.errors import InvalidInput, InvalidLabel
-from observal.parquet.parts import PAUSE, Parts, give_back
+from observal.parquet.parts import PAUSE, Parts, RowIndex, give_back
 from observal.problem.labels import CodedLabels, class_array, distinct_labels, plain_label
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class LazyIds:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, which: Any) -> NDArray[Any]:
+    def __getitem__(self, which: RowIndex) -> NDArray[Any]:
         if isinstance(which, slice) and which == slice(None) and self.column is not None:
             return read_column(self.rows, self.column, _plain_ids)
         if isinstance(which, slice):
@@ -114,12 +114,12 @@ def _id_keys(column: pa.ChunkedArray, name: str, what: str) -> Ints:
 def read_column(rows: Parts, name: str, convert: Callable[[pa.ChunkedArray], NDArray[Any]]) -> NDArray[Any]:
     """Return one column of all rows as one array, converted block by block."""
     out: NDArray[Any] | None = None
-    done = 0
+    begin = 0
     for part in rows.executor.map(partial(_column_of_part, rows.bare, name, convert), range(len(rows.parts))):
         if out is None:
             out = np.empty(len(rows), dtype=part.dtype)
-        out[done : done + part.size] = part
-        done += part.size
+        out[begin : begin + part.size] = part
+        begin += part.size
     return np.empty(0) if out is None else out
 
 
@@ -158,32 +158,32 @@ def read_coded_labels(
 
     `as_label` returns what a value and the classes make the label, None if it is missing; by default labels are taken as they are.
     """
-    seen: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
+    code_of: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
     codes = np.empty(len(rows), dtype=np.int8)
-    done = 0
+    begin = 0
     for values, places in rows.executor.map(partial(_labels_of_part, rows.bare, name), range(len(rows.parts))):
         if as_label is not None:
             values = [as_label(value, classes) for value in values]  # noqa: PLW2901
         for value in (value for value in values if value is not None):
-            if classes is not None and value not in seen:
+            if classes is not None and value not in code_of:
                 raise InvalidLabel(
                     f"A label of the log must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or "
                     "name all classes with classes=."
                 )
-            if len(seen) >= MOST_CLASSES and value not in seen:
+            if len(code_of) >= MOST_CLASSES and value not in code_of:
                 raise InvalidLabel(
                     f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
                 )
-            seen.setdefault(value, len(seen))
-        lookup = np.array([*(-1 if value is None else seen[value] for value in values), -1], dtype=np.int8)
-        codes[done : done + places.size] = lookup[places]
-        done += places.size
-    listed = np.empty(len(seen), dtype=object)
-    listed[:] = list(seen)
+            code_of.setdefault(value, len(code_of))
+        lookup = np.array([*(-1 if value is None else code_of[value] for value in values), -1], dtype=np.int8)
+        codes[begin : begin + places.size] = lookup[places]
+        begin += places.size
+    listed = np.empty(len(code_of), dtype=object)
+    listed[:] = list(code_of)
     if classes is None:  # the order of the values, not of their first rows
         ordered = distinct_labels(listed)
         place = {value: code for code, value in enumerate(ordered.tolist())}
-        moved = np.array([*(place[value] for value in seen), -1], dtype=np.int8)
+        moved = np.array([*(place[value] for value in code_of), -1], dtype=np.int8)
         codes, listed = moved[codes], ordered
     return CodedLabels(frozen(codes), class_array(listed.tolist()))
 
@@ -192,7 +192,7 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
     """Return the labels that occur in a part, and the place of each row's label among them; the last is "not revealed"."""
     import pyarrow as pa
 
-    seen: dict[Any, int] = {}
+    code_of: dict[Any, int] = {}
     out = []
     for table in rows.tables(k, [name]):
         column = table.column(0).combine_chunks()
@@ -203,11 +203,13 @@ def _labels_of_part(rows: Parts, name: str, k: int) -> tuple[list[Any], NDArray[
             raise InvalidLabel(
                 f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."
             )
-        lookup = np.array([*(-1 if v is None else seen.setdefault(v, len(seen)) for v in values), -1], dtype=np.int16)
+        lookup = np.array(
+            [*(-1 if v is None else code_of.setdefault(v, len(code_of)) for v in values), -1], dtype=np.int16
+        )
         out.append(
             lookup[np.asarray(column.indices.fill_null(len(values)).to_numpy(zero_copy_only=False), dtype=np.int64)]
         )
-    return list(seen), np.concatenate(out).astype(np.int8)
+    return list(code_of), np.concatenate(out).astype(np.int8)
 
 
 def _require_label_type(kind: pa.DataType, name: str) -> None:
@@ -301,13 +303,13 @@ def order_statistics(blocks: Blocks, ranks: Sequence[int]) -> Floats:
     >>> order_statistics(lambda: [np.array([3.0, -1.0]), np.array([2.0])], [0, 2]).tolist()
     [-1.0, 3.0]
     """
-    wanted = np.asarray(ranks, dtype=np.int64)
-    prefix, below = np.zeros(wanted.size, dtype=np.uint64), np.zeros(wanted.size, dtype=np.int64)
+    places = np.asarray(ranks, dtype=np.int64)
+    prefix, below = np.zeros(places.size, dtype=np.uint64), np.zeros(places.size, dtype=np.int64)
     for shift in range(64 - _BITS, -1, -_BITS):
         counts = _histograms(blocks, np.unique(prefix), shift)
-        for k in range(wanted.size):
+        for k in range(places.size):
             ends = np.cumsum(counts[int(prefix[k])])
-            at = int(np.searchsorted(ends, wanted[k] - below[k], side="right"))
+            at = int(np.searchsorted(ends, places[k] - below[k], side="right"))
             below[k] += int(ends[at - 1]) if at else 0
             prefix[k] = (prefix[k] << np.uint64(_BITS)) | np.uint64(at)
     return _from_bits(prefix)
@@ -319,8 +321,8 @@ def _histograms(blocks: Blocks, prefixes: NDArray[np.uint64], shift: int) -> dic
     for block in blocks():
         bits = _to_bits(block)
         for prefix in prefixes:
-            here = bits if shift == 64 - _BITS else bits[bits >> np.uint64(shift + _BITS) == prefix]
-            digits = (here >> np.uint64(shift)) & np.uint64(_BINS - 1)
+            selected = bits if shift == 64 - _BITS else bits[bits >> np.uint64(shift + _BITS) == prefix]
+            digits = (selected >> np.uint64(shift)) & np.uint64(_BINS - 1)
             counts[int(prefix)] += np.bincount(digits.astype(np.int64), minlength=_BINS)
     return counts
 

@@ -31,9 +31,9 @@ class ColumnGroups:
 
     def __post_init__(self) -> None:
         for name in ("categories", "gaps"):
-            object.__setattr__(self, name, tuple(tuple(one) for one in getattr(self, name)))
-        every = [column for group in (*self.categories, *self.gaps) for column in group]
-        sound = all(type(column) is int and column >= 0 for column in every) and len(set(every)) == len(every)
+            object.__setattr__(self, name, tuple(tuple(group) for group in getattr(self, name)))
+        columns = [column for group in (*self.categories, *self.gaps) for column in group]
+        sound = all(type(column) is int and column >= 0 for column in columns) and len(set(columns)) == len(columns)
         if not sound or not all(self.categories) or any(len(pair) != 2 for pair in self.gaps):
             raise InvalidInput(
                 "Columns must belong to one group at most, but these do not; give groups that do not overlap."
@@ -46,7 +46,7 @@ class ColumnGroups:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the groups as plain values that JSON can hold."""
-        return {"categories": [list(one) for one in self.categories], "gaps": [list(one) for one in self.gaps]}
+        return {"categories": [list(group) for group in self.categories], "gaps": [list(pair) for pair in self.gaps]}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any] | None) -> Self | None:

@@ -134,8 +134,8 @@ class Frame(Rows):
         """Return some rows as a table."""
         import narwhals as nw
 
-        chosen = nw.from_native(self.native, eager_only=True)[rows]
-        return Frame(chosen.to_native(), self.what)
+        table = nw.from_native(self.native, eager_only=True)[rows]
+        return Frame(table.to_native(), self.what)
 
     def for_estimator(self) -> IntoDataFrame:
         """Return the table as the user gave it."""
@@ -154,14 +154,14 @@ class Frame(Rows):
                 out[:, k] = np.array(values, dtype=np.float64)
         return out
 
-    def not_numbers(self, wanted: str, instead: str = ENCODE_OR_PIPELINE) -> str:
+    def not_numbers(self, need: str, instead: str = ENCODE_OR_PIPELINE) -> str:
         """Return a sentence that names the first column with anything but finite numbers."""
         for name, kind in zip(self.names, self.types, strict=True):
             try:
                 check_features(np.asarray(self.native[name])[:, None], self.what)
             except InvalidInput:
-                return f"{wanted}, but column {name!r} has missing or other values ({kind}); {instead}."
-        return f"{wanted}, but the table has missing or other values; {instead}."
+                return f"{need}, but column {name!r} has missing or other values ({kind}); {instead}."
+        return f"{need}, but the table has missing or other values; {instead}."
 
 
 def frame_of(X: Features, what: str) -> Frame | None:
@@ -194,8 +194,8 @@ def join(top: Frame, bottom: Frame) -> Frame:
     """Return the rows of two tables with the same columns as one table."""
     import narwhals as nw
 
-    both = [nw.from_native(frame.native, eager_only=True) for frame in (top, bottom)]
-    return Frame(nw.concat(both, how="vertical").to_native(), top.what)
+    tables = [nw.from_native(frame.native, eager_only=True) for frame in (top, bottom)]
+    return Frame(nw.concat(tables, how="vertical").to_native(), top.what)
 
 
 def difference(log: Frame | None, pool: Frame | None) -> str | None:
@@ -208,7 +208,7 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
     "Log and pool must have the same types of columns, but column 'age' is int64 in the log and float64 in the pool; convert one of them, as in pool.astype({'age': log['age'].dtype})."
     """
     if log is None or pool is None or type(log.native) is not type(pool.native):
-        kinds = ["an array" if one is None else f"a table of {one.library}" for one in (log, pool)]
+        kinds = ["an array" if frame is None else f"a table of {frame.library}" for frame in (log, pool)]
         return f"Log and pool must both be tables of one library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
     if log.names != pool.names:
         strange = sorted(set(log.names) ^ set(pool.names), key=str) or log.names
@@ -216,15 +216,15 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
             f"Log and pool must have the same columns in the same order, but differ in {', '.join(map(repr, strange[:5]))}; "
             "give both the same columns."
         )
-    for name, one, other in zip(log.names, log.types, pool.types, strict=True):
-        if one != other and str(one) == str(other):
+    for name, log_type, pool_type in zip(log.names, log.types, pool.types, strict=True):
+        if log_type != pool_type and str(log_type) == str(pool_type):
             return (
                 f"Log and pool must have the same categories in a column, but those of {name!r} differ; give both the same ones, as in "
                 f"astype(pandas.CategoricalDtype([…]))."
             )
-        if one != other:
+        if log_type != pool_type:
             return (
-                f"Log and pool must have the same types of columns, but column {name!r} is {one} in the log and {other} in the pool; "
+                f"Log and pool must have the same types of columns, but column {name!r} is {log_type} in the log and {pool_type} in the pool; "
                 f"convert one of them, as in pool.astype({{{name!r}: log[{name!r}].dtype}})."
             )
     return None
@@ -237,19 +237,19 @@ def read_frame(
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    named = {role: column for role, column in roles.items() if column is not None}
-    for role, column in [*named.items(), *(("feature", name) for name in features or ())]:
+    column_of_role = {role: column for role, column in roles.items() if column is not None}
+    for role, column in [*column_of_role.items(), *(("feature", name) for name in features or ())]:
         if column not in table.columns:
             raise InvalidInput(
                 f"The table has no column {column!r} for the {role}, its columns are {table.columns}; name an existing one."
             )
-    chosen = list(features) if features is not None else [c for c in table.columns if c not in named.values()]
+    names = list(features) if features is not None else [c for c in table.columns if c not in column_of_role.values()]
     columns: dict[str | None, NDArray[Any]] = {
         column: np.asarray(table[column].to_list(), dtype=object) if role == "label" else table[column].to_numpy()
-        for role, column in named.items()
+        for role, column in column_of_role.items()
     }
-    own = Frame(table.select(chosen).to_native(), what)
-    return columns, _numbers([table[name] for name in chosen], len(table), own), own
+    own = Frame(table.select(names).to_native(), what)
+    return columns, _numbers([table[name] for name in names], len(table), own), own
 
 
 def _numbers(columns: Sequence[nw.Series[Any]], n_rows: int, otherwise: Frame) -> NDArray[Any] | Frame:

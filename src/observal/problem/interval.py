@@ -59,13 +59,13 @@ class Interval:
         """
         if self.most != 1.0:
             return self.times(1.0 / self.most).stretched(factor, because).times(self.most)
-        known = 1.0 - self.unknown
-        low, high = (self.low / known, (self.high - self.unknown) / known) if known > 0.0 else (0.0, 1.0)
+        share = 1.0 - self.unknown  # of the rows that labels say something about
+        low, high = (self.low / share, (self.high - self.unknown) / share) if share > 0.0 else (0.0, 1.0)
         low = max(0.0, self.estimate - factor * max(0.0, self.estimate - low))
         high = min(1.0, self.estimate + factor * max(0.0, high - self.estimate))
         return replace(
             self,
-            low=min(known * low, self.low),
-            high=max(known * high + self.unknown, self.high),
+            low=min(share * low, self.low),
+            high=max(share * high + self.unknown, self.high),
             method=f"{self.method}; {because}",
         )

@@ -22,7 +22,7 @@ def is_missing(value: object) -> bool:
 
 
 def is_absent(value: object) -> bool:
-    """Tell whether a value of any Python type stands for "not known".
+    """Return whether a value of any Python type stands for "not known".
 
     Examples
     --------
@@ -122,11 +122,11 @@ def read_labels(y: ArrayLike | CodedLabels, classes: Sequence[Any] | NDArray[Any
     revealed = ~missing_mask(values)
     if values.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
         values[~revealed] = None
-    known = distinct_labels(values[revealed]) if classes is None else np.asarray(classes)
-    _require_classes(known)
+    class_values = distinct_labels(values[revealed]) if classes is None else np.asarray(classes)
+    _require_classes(class_values)
     codes = np.zeros(n_rows, dtype=np.int64)
-    codes[revealed] = encode_labels(values[revealed], known, "A label of the log")
-    return Labels(frozen(values), frozen(revealed), frozen(codes), frozen(known))
+    codes[revealed] = encode_labels(values[revealed], class_values, "A label of the log")
+    return Labels(frozen(values), frozen(revealed), frozen(codes), frozen(class_values))
 
 
 def _require_classes(classes: NDArray[Any]) -> None:
@@ -170,11 +170,11 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     """Return the label values that occur, in order."""
     if values.dtype.kind != "O":
         return np.unique(values)
-    seen = set(values.tolist())
+    distinct = set(values.tolist())
     try:
-        ordered = sorted(seen)
+        ordered = sorted(distinct)
     except TypeError:  # labels of mixed types cannot be compared; their text can
-        ordered = sorted(seen, key=repr)
+        ordered = sorted(distinct, key=repr)
     out = np.empty(len(ordered), dtype=object)
     out[:] = ordered
     return out

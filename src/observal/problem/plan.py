@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, Ints, Signs, check_near, check_plan
+from observal.checks import Bools, Floats, Ints, Signs
+from observal.errors import InvalidInput
 
 ASKED, INFERRED, PASSED = np.int8(0), np.int8(1), np.int8(2)
 ACTION_NAMES = np.array(["asked", "inferred", "passed"])
@@ -56,9 +57,52 @@ class Plan:
     near_gaps: Floats | None = None
 
     def __post_init__(self) -> None:
-        rows = (self.positions, self.query_probability, self.action, self.inferred, self.reason)
-        check_plan(*rows, len(ACTION_NAMES), len(self.reasons), self.doubt)
-        check_near(self.near, self.near_gaps)
+        self._check_shapes()
+        if self.positions.size:
+            self._check_values()
+        self._check_near()
+
+    def _check_shapes(self) -> None:
+        columns: list[NDArray[Any]] = [self.positions, self.query_probability, self.action, self.inferred, self.reason]
+        shapes = [np.shape(column) for column in [*columns, *([] if self.doubt is None else [self.doubt])]]
+        if len(set(shapes)) > 1 or len(shapes[0]) != 1:
+            raise InvalidInput(
+                f"A plan needs one value of each kind for each row, but has shapes {shapes}; give arrays of one length."
+            )
+
+    def _check_values(self) -> None:
+        limits: tuple[tuple[str, NDArray[Any], float], ...] = (
+            ("a position", self.positions, np.inf),
+            ("an action", self.action, len(ACTION_NAMES)),
+            ("a class", self.inferred, np.inf),
+            ("a reason", self.reason, len(self.reasons)),
+        )
+        for what, values, end in limits:
+            if not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() < end):
+                raise InvalidInput(
+                    f"A plan needs {what} from 0 on for each row, and below {end}, but has {values.dtype} from {values.min()} "
+                    f"to {values.max()}; correct it."
+                )
+        for what, chances in (("being asked", self.query_probability), ("a wrong guess", self.doubt)):
+            # A comparison with NaN is false.
+            if chances is not None and not (chances.min() >= 0.0 and chances.max() <= 1.0):
+                raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
+
+    def _check_near(self) -> None:
+        rows, gaps = self.near, self.near_gaps
+        if rows is None and gaps is None:
+            return
+        sound = (
+            rows is not None
+            and gaps is not None
+            and rows.ndim == gaps.ndim == 1
+            and rows.size == gaps.size
+            and (rows.size == 0 or (rows.dtype.kind in "iu" and gaps.dtype.kind == "f" and rows.min() >= 0))
+        )
+        if not sound:
+            raise InvalidInput(
+                "A plan needs a gap for each row that it notes as near, but they do not match; correct it."
+            )
 
     @cached_property
     def asked(self) -> Ints:

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from observal.checks import (
-    Bools,
-    Floats,
-    Ints,
-    frozen,
-)
+from observal.checks import Bools, Floats, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parquet import ExecutorLike, Parts, Stacked, executor_of
 from observal.problem.column_groups import ColumnGroups
@@ -231,9 +226,9 @@ class Problem:
         codes : int array
             Their class codes.
         """
-        shown = np.flatnonzero(self.logged.revealed)
-        rows = np.concatenate([shown, self.n_logged + bought])
-        return rows, np.concatenate([self.logged.codes[shown], codes])
+        revealed = np.flatnonzero(self.logged.revealed)
+        rows = np.concatenate([revealed, self.n_logged + bought])
+        return rows, np.concatenate([self.logged.codes[revealed], codes])
 
     def require_two_classes(self, method: str) -> None:
         """Refuse a log with more than two classes."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import (
-    frozen,
-)
+from observal.checks import frozen
 from observal.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
 
 
 class Table:
@@ -52,15 +54,15 @@ class Table:
     @overload
     def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> Table: ...
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: str | SupportsIndex | slice | Sequence[int] | NDArray[Any]) -> Any:
         if isinstance(key, str):
             return self.columns[key]
         if isinstance(key, SupportsIndex) and not isinstance(key, np.ndarray):
             return self._row()(
                 *(c[key].item() if isinstance(c[key], np.generic) else c[key] for c in self.columns.values())
             )
-        chosen = key if isinstance(key, slice) or len(key) else np.empty(0, dtype=np.int64)
-        return Table(**{name: column[chosen] for name, column in self.columns.items()})
+        rows = key if isinstance(key, slice) or len(key) else np.empty(0, dtype=np.int64)
+        return Table(**{name: column[rows] for name, column in self.columns.items()})
 
     def __iter__(self) -> Iterator[Any]:
         row = self._row()
@@ -73,7 +75,7 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({len(self)} rows: {', '.join(self.columns)})"
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """Return a ``pyarrow.Table``."""
         import pyarrow as pa
 
@@ -83,7 +85,7 @@ class Table:
         """Return a ``pandas.DataFrame``; pandas must be installed."""
         return self.to_arrow().to_pandas()
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return a ``polars.DataFrame``; polars must be installed."""
         import polars as pl
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from skactiveml.base import BudgetManager
 
 from observal.checks import Floats, Ints
 from observal.exchange.skactiveml.evidence import check_row_indices
+from observal.problem.rows import count_rows
 
 
 class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
@@ -57,7 +59,7 @@ class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
                 indices.append(i)
         return indices
 
-    def update(self, candidates: Any, queried_indices: Any) -> DoubtBudgetManager:
+    def update(self, candidates: ArrayLike, queried_indices: ArrayLike) -> DoubtBudgetManager:
         """Count the samples that were seen and those that were queried.
 
         Parameters
@@ -78,14 +80,13 @@ class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
         self.queried_samples_ += queried.size
         return self
 
-    def _validate_data(self, utilities: Any) -> Any:
-        utilities = super()._validate_data(utilities)
-        if not hasattr(self, "observed_samples_"):
+    def _validate_data(self, utilities: ArrayLike) -> Any:
+        if "observed_samples_" not in vars(self):  # the first call
             self.observed_samples_, self.queried_samples_ = 0, 0
-        return utilities
+        return super()._validate_data(utilities)
 
 
-def check_update(candidates: Any, queried_indices: Any) -> tuple[int, Ints]:
+def check_update(candidates: ArrayLike, queried_indices: ArrayLike) -> tuple[int, Ints]:
     """Return the number of candidates, and which of them were queried.
 
     Examples
@@ -94,5 +95,7 @@ def check_update(candidates: Any, queried_indices: Any) -> tuple[int, Ints]:
     >>> n_rows, queried.tolist()
     (2, [1])
     """
-    n_rows = candidates.shape[0] if hasattr(candidates, "shape") and candidates.shape else len(candidates)
+    if np.ndim(candidates) == 0:  # scikit-activeml's own managers raise this error too
+        raise TypeError(f"candidates must be rows, but are {type(candidates).__name__}")
+    n_rows = count_rows(candidates)
     return n_rows, check_row_indices(queried_indices, n_rows, "queried_indices")

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_number, check_propensity
@@ -94,7 +94,14 @@ class Evidence:
     propensity: Floats
 
     @classmethod
-    def of(cls, X: NDArray[Any], y: NDArray[Any], labelled: Bools, propensity: Any, queried_indices: Any) -> Self:
+    def of(
+        cls,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        labelled: Bools,
+        propensity: ArrayLike | None,
+        queried_indices: ArrayLike | None,
+    ) -> Self:
         """Check the arguments; by default nothing was queried, and every row had the same chance.
 
         Examples

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from skactiveml.base import SingleAnnotatorPoolQueryStrategy
 from skactiveml.utils import MISSING_LABEL, is_labeled, rand_argmax
 
@@ -78,11 +79,11 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
     def query(
         self,
-        X: Any,
-        y: Any,
-        propensity: Any = None,
-        queried_indices: Any = None,
-        candidates: Any = None,
+        X: ArrayLike,
+        y: ArrayLike,
+        propensity: ArrayLike | None = None,
+        queried_indices: ArrayLike | None = None,
+        candidates: ArrayLike | None = None,
         batch_size: int = 1,
         return_utilities: bool = False,
     ) -> Any:
@@ -124,12 +125,13 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         >>> strategy.query(X, y, propensity=[0.9, 0.9, 0.1, 0.9]).tolist()
         [2]
         """
-        X, y, candidates, batch_size, return_utilities = self._validate_data(
+        samples, labels, candidates, batch_size, return_utilities = self._validate_data(
             X, y, candidates, batch_size, return_utilities, reset=True, check_X_dict={}
         )
         method = method_of(self)
-        evidence = Evidence.of(X, y, is_labeled(y, self.missing_label_), propensity, queried_indices)
-        rows, mapping = self._transform_candidates(candidates, X, y, enforce_mapping=np.ndim(propensity) > 0)
+        evidence = Evidence.of(samples, labels, is_labeled(labels, self.missing_label_), propensity, queried_indices)
+        several = propensity is not None and np.ndim(propensity) > 0
+        rows, mapping = self._transform_candidates(candidates, samples, labels, enforce_mapping=several)
         chances = np.full(len(rows), evidence.propensity[0]) if mapping is None else evidence.propensity[mapping]
         choice = replace(method.choice, batch=max(1, batch_size))  # 0 if there is no candidate
         passing = passes_gate(chances, evidence.n_logged, int(evidence.queried.sum()), choice)
@@ -142,7 +144,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
             return (chosen, scores) if return_utilities else chosen
         if not return_utilities:
             return mapping[chosen]
-        utilities = np.full((batch_size, len(X)), np.nan)
+        utilities = np.full((batch_size, len(samples)), np.nan)
         utilities[:, mapping] = scores
         return mapping[chosen], utilities
 

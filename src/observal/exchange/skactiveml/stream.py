@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from skactiveml.base import BudgetManager, SingleAnnotatorStreamQueryStrategy, SkactivemlClassifier
 from skactiveml.utils import (
@@ -109,13 +110,13 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
     def query(
         self,
-        candidates: Any,
+        candidates: ArrayLike,
         clf: Any = None,
-        X: Any = None,
-        y: Any = None,
-        propensity: Any = None,
-        candidate_propensity: Any = None,
-        queried_indices: Any = None,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        propensity: ArrayLike | None = None,
+        candidate_propensity: ArrayLike | None = None,
+        queried_indices: ArrayLike | None = None,
         fit_clf: bool = False,
         return_utilities: bool = False,
     ) -> Any:
@@ -156,7 +157,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         >>> strategy.query([[0.0], [1.0], [2.0]]).tolist()
         [0, 2]
         """
-        candidates, return_utilities = self._validate_data(candidates, return_utilities)
+        rows, return_utilities = self._validate_data(candidates, return_utilities)
         check_scalar(self.doubt, "doubt", Real, min_val=0.0, max_val=0.5, min_inclusive=False, max_inclusive=False)
         check_number(self.doubt, "doubt", 0.0, 0.5, open_low=True, open_high=True)
         method = method_of(self)
@@ -166,14 +167,14 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         self._start()
         missing_label = self.missing_label if clf is None else clf.missing_label
         evidence = self._evidence(X, y, missing_label, propensity, queried_indices)
-        chances = _candidate_chances(evidence, propensity, candidate_propensity, len(candidates))
-        gaps = _gaps(method, evidence, clf, fit_clf, candidates)
+        chances = _candidate_chances(evidence, propensity, candidate_propensity, len(rows))
+        gaps = _gaps(method, evidence, clf, fit_clf, rows)
         utilities = self._utilities(method, gaps, chances, 0 if evidence is None else evidence.n_logged)
         indices = np.asarray(self.budget_manager_.query_by_utility(utilities), dtype=np.int64)
         return (indices, utilities) if return_utilities else indices
 
     def update(
-        self, candidates: Any, queried_indices: Any, budget_manager_param_dict: dict[str, Any] | None = None
+        self, candidates: ArrayLike, queried_indices: ArrayLike, budget_manager_param_dict: dict[str, Any] | None = None
     ) -> ObservalStream:
         """Count the rows that were seen and those that were queried.
 
@@ -203,13 +204,20 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
     def _start(self) -> None:
         """On the first call, start counting at 0 and make the budget manager."""
-        if not hasattr(self, "budget_manager_"):
+        if "budget_manager_" not in vars(self):
             check_type(self.budget_manager, "budget_manager", BudgetManager, type(None))
             self.budget_manager_ = check_budget_manager(self.budget, self.budget_manager, DoubtBudgetManager)
-        if not hasattr(self, "observed_samples_"):
+        if "observed_samples_" not in vars(self):
             self.observed_samples_ = 0
 
-    def _evidence(self, X: Any, y: Any, missing_label: Any, propensity: Any, queried_indices: Any) -> Evidence | None:
+    def _evidence(
+        self,
+        X: ArrayLike | None,
+        y: ArrayLike | None,
+        missing_label: object,
+        propensity: ArrayLike | None,
+        queried_indices: ArrayLike | None,
+    ) -> Evidence | None:
         """Return the rows seen so far, checked, or None if there are none."""
         if (X is None) != (y is None):
             raise InvalidInput(
@@ -221,12 +229,12 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
                     "propensity and queried_indices are about the rows of X, but X was not given; give it."
                 )
             return None
-        X = check_array(X)
-        check_n_features(self, X, reset=False)
-        y = check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=None)
-        check_consistent_length(X, y)
-        y = column_or_1d(y, warn=True)
-        return Evidence.of(X, y, is_labeled(y, missing_label), propensity, queried_indices)
+        rows = check_array(X)
+        check_n_features(self, rows, reset=False)
+        labels = check_array(y, ensure_2d=False, ensure_all_finite="allow-nan", dtype=None)
+        check_consistent_length(rows, labels)
+        labels = column_or_1d(labels, warn=True)
+        return Evidence.of(rows, labels, is_labeled(labels, missing_label), propensity, queried_indices)
 
     def _utilities(self, method: NewtonVC, gaps: Floats, chances: Floats, n_logged: int) -> Floats:
         """Draw the rows to query from a copy of the random state, and return the utilities."""
@@ -236,18 +244,20 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         return np.where(asked, np.where(uncertain, 1.0 / (1.0 + gaps), 1.0), 0.0)
 
 
-def _candidate_chances(evidence: Evidence | None, propensity: Any, given: Any, n_rows: int) -> Floats:
+def _candidate_chances(
+    evidence: Evidence | None, propensity: ArrayLike | None, of_candidates: ArrayLike | None, n_rows: int
+) -> Floats:
     """Return the propensity of each candidate: as given, or the single propensity of the rows of X."""
-    if given is not None:
+    if of_candidates is not None:
         if evidence is not None and propensity is None:
             raise InvalidInput("candidate_propensity was given without propensity; give both or none.")
-        return check_propensity(given, n_rows, "candidates")
-    if np.ndim(propensity) > 0:
+        return check_propensity(of_candidates, n_rows, "candidates")
+    if propensity is not None and np.ndim(propensity) > 0:
         raise InvalidInput("propensity was given without candidate_propensity; give both or none.")
     return np.full(n_rows, 0.0 if evidence is None else evidence.propensity[0])
 
 
-def _gaps(method: NewtonVC, evidence: Evidence | None, clf: Any, fit_clf: bool, candidates: Any) -> Floats:
+def _gaps(method: NewtonVC, evidence: Evidence | None, clf: Any, fit_clf: bool, candidates: NDArray[Any]) -> Floats:
     """Return each candidate's gap; 0 if there is neither a classifier nor a row seen so far."""
     if clf is None:
         return np.zeros(len(candidates)) if evidence is None else evidence.gaps(method, candidates)
