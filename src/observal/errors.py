@@ -83,3 +83,8 @@ class VerificationFailed(ObservalError):
 
 class ObservalWarning(UserWarning):
     """Something happened that the user should know about, such as propensities raised to a floor."""
+
+
+def one_line(error: BaseException, most: int = 120) -> str:
+    """Return what another library's error says as part of a sentence of ours: on one line, not too long, without a full stop."""
+    return " ".join(str(error).split())[:most].rstrip(".") or type(error).__name__
