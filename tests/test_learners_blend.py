@@ -15,18 +15,14 @@ from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.learners.additive import Bends, fit_additive
-from observal.learners.bagged import grow_forest
 from observal.learners.blend import bounded, fit_blend, lead, mixture
 from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
-from observal.learners.calibration import best_sharpness, calibrate, sharpen
 from observal.learners.folds import COARSE_FOLDS, spread_folds
-from observal.learners.kernel import Spectrum, fit_to_targets
 from observal.learners.kernels.forest import LARGE, ROWS_OF_LARGE, grow_trees
-from observal.learners.labelled import Labelled, targets
-from observal.learners.linear import fit_linear
+from observal.learners.labelled import Labelled, best_sharpness, calibrate, sharpen, targets
 from observal.learners.population import Population, Space, first_of_order
-from observal.learners.trees import TreeChances, from_lightgbm
+from observal.learners.smooth_learners import Bends, Spectrum, fit_additive, fit_linear, fit_to_targets
+from observal.learners.tree_learners import TreeChances, from_lightgbm, grow_forest
 from tests.estimator_checks import EXCUSED, failed_checks
 from tests.reference import blend as slow
 from tests.reference import forest as forest_twin

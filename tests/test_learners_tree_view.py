@@ -14,8 +14,7 @@ from observal.journal.sql.stored_problem import add_rows
 from observal.learners.blend import fit_blend
 from observal.learners.blend_settings import BOOSTED, CATEGORIES
 from observal.learners.population import Population
-from observal.learners.tree_view import TreeView
-from observal.learners.trees import from_lightgbm
+from observal.learners.tree_learners import TreeView, from_lightgbm
 from observal.problem.column_groups import ColumnGroups
 from observal.tables import TableEncoder, TableRoles, load_problem
 from observal.tables.load_in_place import load_in_place

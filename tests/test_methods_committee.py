@@ -21,8 +21,16 @@ from threadpoolctl import threadpool_limits
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.learners.members import certainty, gaps_of, margins_of, resampled, shares_of_trees, unseen_by_trees
-from observal.methods.committee import CommitteeVC, ConstantClassifier
+from observal.methods.committee import (
+    CommitteeVC,
+    ConstantClassifier,
+    certainty,
+    gaps_of,
+    margins_of,
+    resample,
+    shares_of_trees,
+    unseen_by_trees,
+)
 from observal.problem.problem import Problem
 from observal.problem.rows import as_rows
 from tests.pool_worlds import World, check_intervals
@@ -219,7 +227,7 @@ def test_blocks_of_rows_leave_gaps_unchanged(monkeypatch):
     X, y = np.random.default_rng(1).normal(size=(50, 2)), np.arange(50) % 2
     shares = shares_of_trees(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
     whole = gaps_of(shares, as_rows(X))
-    monkeypatch.setattr("observal.learners.members.COMMITTEE_ROWS", 7)
+    monkeypatch.setattr("observal.methods.committee.COMMITTEE_ROWS", 7)
     np.testing.assert_array_equal(gaps_of(shares, as_rows(X)), whole)
 
 
@@ -297,7 +305,7 @@ def test_resample_keeps_size_and_classes_and_skips_zero_weights(seed, n, n_class
     rng = np.random.default_rng(seed)
     weights, y = rng.exponential(size=n) * (rng.random(n) < 0.7), rng.integers(n_classes, size=n)
     weights[rng.integers(n)] = 1.0
-    drawn = resampled(weights, y, rng)
+    drawn = resample(weights, y, rng)
     assert n <= drawn.size < n + n_classes
     assert set(y[drawn]) == set(y[weights > 0])
     assert (weights[drawn] > 0).all()
@@ -307,7 +315,7 @@ def test_rows_are_resampled_in_proportion_to_weights():
     """4,000 resamples of 3 rows, each mean within 4.5 standard errors: wrong once in 100,000 seeds."""
     rng = np.random.default_rng(0)
     weights = np.array([1.0, 2.0, 5.0])
-    counts = np.array([np.bincount(resampled(weights, np.zeros(3), rng), minlength=3) for _ in range(4000)])
+    counts = np.array([np.bincount(resample(weights, np.zeros(3), rng), minlength=3) for _ in range(4000)])
     share = weights / 8
     np.testing.assert_array_less(np.abs(counts.mean(axis=0) - 3 * share), 4.5 * np.sqrt(3 * share * (1 - share) / 4000))
 

@@ -103,12 +103,11 @@ class Cosines:
 def records() -> Mapping[type, Mapping[str, Field]]:
     """Return the fields of every kind of record that a model file may hold."""
     from observal.intervals.thresholds import ThresholdClassifier
-    from observal.learners.additive import AdditiveChances
     from observal.learners.blend import Blend
     from observal.learners.features import FeatureMap
-    from observal.learners.kernel import KernelChances, LinearChances
     from observal.learners.population import Space
-    from observal.learners.trees import TreeChances
+    from observal.learners.smooth_learners import AdditiveChances, KernelChances, LinearChances
+    from observal.learners.tree_learners import TreeChances
     from observal.methods.committee import ConstantClassifier
     from observal.methods.newton import NewtonClassifier
     from observal.paper import hypotheses as h
@@ -553,7 +552,7 @@ def _load_with_skops(path: str | Path, trusted: Collection[str]) -> Any:
     import skops.io
 
     from observal.exchange.estimator import CampaignClassifier
-    from observal.learners.bagged import FoldMean
+    from observal.learners.tree_learners import FoldMean
     from observal.tables.transformer import TableTransformer
 
     own = [

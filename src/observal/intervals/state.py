@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from observal.checks import Bools, Floats, Ints
 from observal.paper.weights import practical_clip_threshold
 from observal.parquet.vectors import pieces, pieces_of, quantiles
+from observal.problem.method import Classifier
 from observal.problem.plan import ASKED, Answers, Plan
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -188,7 +189,7 @@ class PoolState:
         threshold *= max(1.0, n_seen / (2.0 * n_logged))
         return np.minimum(weights, threshold), threshold
 
-    def as_round(self, *, estimator: Any, clip: float, disagreement: float, **details: Any) -> Round:
+    def as_round(self, *, estimator: Classifier | None, clip: float, disagreement: float, **details: Any) -> Round:
         """Return the round as people see it."""
         asked, skipped, passed = self.last
         return Round(

@@ -17,11 +17,12 @@ is added for caution.
 from __future__ import annotations
 
 from math import log
-from typing import Any
 
 import numpy as np
 
 from observal.checks import Floats
+from observal.intervals.thresholds import ThresholdClassifier
+from observal.problem.method import Classifier, has_probabilities
 from observal.problem.rows import Features
 
 TOLERANCE = 0.002
@@ -33,7 +34,7 @@ LEAST_GAIN = 0.09
 """The least mean gain of rows whose class changed, unless chances are calibrated: 0.545 − 0.455."""
 
 
-def chances_of(estimator: Any, X: Features) -> Floats:
+def chances_of(estimator: Classifier, X: Features) -> Floats:
     """Return the chance of each class; a classifier that has none is taken to be three quarters sure of what it says.
 
     Examples
@@ -45,9 +46,9 @@ def chances_of(estimator: Any, X: Features) -> Floats:
     >>> chances_of(Always(), [[0.0]]).tolist()
     [[0.25, 0.75]]
     """
-    if hasattr(estimator, "leaning_proba"):  # its threshold is not ½
+    if isinstance(estimator, ThresholdClassifier):
         return np.asarray(estimator.leaning_proba(X), dtype=np.float32)
-    if hasattr(estimator, "predict_proba"):
+    if has_probabilities(estimator):
         return np.asarray(estimator.predict_proba(X), dtype=np.float32)
     classes = np.asarray(estimator.classes_)
     is_predicted = np.asarray(estimator.predict(X))[:, None] == classes

@@ -16,17 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
-from observal.learners.additive import AdditiveChances, fit_additive
-from observal.learners.bagged import FoldMean, fit_boosted, fit_estimator, fit_forest
 from observal.learners.blend_settings import DROPPED, EM_STEPS, LEARNERS, PRIOR_LABELS
-from observal.learners.calibration import bounded
 from observal.learners.features import FeatureMap
 from observal.learners.folds import COARSE_FOLDS, spread_folds
-from observal.learners.kernel import KernelChances, LinearChances, fit_kernel
-from observal.learners.labelled import Fitted, Labelled
-from observal.learners.linear import fit_linear
+from observal.learners.labelled import Fitted, Labelled, bounded
 from observal.learners.population import Population
-from observal.learners.trees import TreeChances
+from observal.learners.smooth_learners import (
+    AdditiveChances,
+    KernelChances,
+    LinearChances,
+    fit_additive,
+    fit_kernel,
+    fit_linear,
+)
+from observal.learners.tree_learners import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest
 from observal.problem.rows import Features, Matrix, rows_to_predict
 from observal.threads import cores, one_thread
 
@@ -122,9 +125,9 @@ class Blend:
         parts = [bounded(member(Z)) for member in self.members]
         chances = np.tensordot(self.theta, parts, axes=1)
         codes, margins = lead(leaning(chances, odds))
-        others = np.array([leaning(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
+        dissent = np.array([leaning(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
         right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
-        return Judged(codes, margins, 1.0 - right, self.theta @ others)
+        return Judged(codes, margins, 1.0 - right, self.theta @ dissent)
 
     def _chances(self, block: Matrix) -> tuple[NDArray[Any], ...]:
         Z = self.feature_map(block)
@@ -138,12 +141,12 @@ class Blend:
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Return what a function makes of each item, in their order; several run at once."""
-    every = list(items)
-    workers = min(len(every), cores())
+    tasks = list(items)
+    workers = min(len(tasks), cores())
     if workers < 2:
-        return [function(item) for item in every]
+        return [function(item) for item in tasks]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, every))
+        return list(pool.map(function, tasks))
 
 
 def leaning(chances: Floats, odds: float) -> Floats:
@@ -220,7 +223,7 @@ class BlendFit(NamedTuple):
     chosen: Chosen | None
 
 
-def check_learners(learners: Any) -> None:
+def check_learners(learners: object) -> None:
     """Refuse what names no learners.
 
     Examples
@@ -230,26 +233,28 @@ def check_learners(learners: Any) -> None:
         ...
     observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
     """
-    every = list(learners) if isinstance(learners, tuple | list) else []
-    wrong = [one for one in every if not (one in LEARNERS if isinstance(one, str) else _is_pair(one))]
-    if wrong or not every:
+    items = list(learners) if isinstance(learners, tuple | list) else []
+    wrong = [item for item in items if not (item in LEARNERS if isinstance(item, str) else _is_pair(item))]
+    if wrong or not items:
         raise InvalidInput(
             "learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn "
             f"classifier with predict_proba, but one of them is {(wrong or [learners])[0]!r:.80}."
         )
-    names = [one if isinstance(one, str) else one[0] for one in every]
+    names = [item if isinstance(item, str) else item[0] for item in items]
     if len(set(names)) < len(names):
         raise InvalidInput(f"learners must have distinct names, but they are {names}; rename one.")
 
 
-def _is_pair(one: Any) -> bool:
+def _is_pair(item: object) -> bool:
+    """Return whether something is a pair of a new name and a classifier, of scikit-learn or like its own."""
+    if not (isinstance(item, tuple | list) and len(item) == 2):
+        return False
+    name, estimator = item
     return (
-        isinstance(one, tuple | list)
-        and len(one) == 2
-        and isinstance(one[0], str)
-        and one[0] not in (*LEARNERS, ONE_CLASS)
-        and not isinstance(one[1], type)
-        and all(hasattr(one[1], name) for name in ("fit", "get_params", "predict_proba"))
+        isinstance(name, str)
+        and name not in (*LEARNERS, ONE_CLASS)
+        and not isinstance(estimator, type)
+        and all(callable(getattr(estimator, verb, None)) for verb in ("fit", "get_params", "predict_proba"))
     )
 
 
@@ -295,7 +300,7 @@ def fit_blend(
     )
     fitters = _fitters(population, learners, kept)
     with one_thread():
-        fits = dict(zip(fitters, in_threads(lambda one: one(labelled), fitters.values()), strict=True))
+        fits = dict(zip(fitters, in_threads(lambda fit: fit(labelled), fitters.values()), strict=True))
     fitted = {name: fit for name, fit in fits.items() if fit is not None}
     if not fitted:  # two labels of two classes, and trees alone
         return _one_class(population, codes[used], classes, out_of_fold)
@@ -320,25 +325,25 @@ def _fitters(
     """Return a function from labels to a fit for each learner that may have a weight."""
     if population.is_sparse:
         learners = ("linear",)
-    named = [(one, None) if isinstance(one, str) else tuple(one) for one in learners]
-    if kept is not None and any(name in kept.theta for name, _ in named):
-        named = [(name, estimator) for name, estimator in named if name in kept.theta]
+    pairs = [(item, None) if isinstance(item, str) else tuple(item) for item in learners]
+    if kept is not None and any(name in kept.theta for name, _ in pairs):
+        pairs = [(name, estimator) for name, estimator in pairs if name in kept.theta]
     tuned = {} if kept is None else kept.tuned
 
-    def fitter(name: str, estimator: Any) -> Callable[[Labelled], Any]:
+    def fitter(name: str, estimator: object | None) -> Callable[[Labelled], Any]:
         if estimator is None:
             return lambda labelled: FITTERS[name](population, labelled, tuned.get(name, ()))
         return lambda labelled: fit_estimator(estimator, labelled)
 
-    return {name: fitter(name, estimator) for name, estimator in named}
+    return {name: fitter(name, estimator) for name, estimator in pairs}
 
 
 def _weights(out_of_fold: Mapping[str, Floats], labelled: Labelled) -> dict[str, float]:
     """Return the weight of each learner that is worth its time."""
     at = np.arange(labelled.codes.size), labelled.codes
     theta = mixture(np.column_stack([chances[at] for chances in out_of_fold.values()]), labelled.weights)
-    found = dict(zip(out_of_fold, theta.tolist(), strict=True))
-    return {name: weight for name, weight in found.items() if weight >= DROPPED}
+    weights = dict(zip(out_of_fold, theta.tolist(), strict=True))
+    return {name: weight for name, weight in weights.items() if weight >= DROPPED}
 
 
 def _one_class(population: Population, codes: Ints, classes: NDArray[Any], out_of_fold: Floats) -> BlendFit:

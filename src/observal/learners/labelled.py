@@ -1,4 +1,4 @@
-"""What every learner of the blend takes and returns."""
+"""What every learner of the blend takes and returns: labelled rows, and chances that are as sure as labels out of fold say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.learners.blend_settings import TUNING_ROWS
+from observal.learners.blend_settings import LEAST_CHANCE, SHARPNESSES, TUNING_ROWS
 from observal.problem.rows import Matrix, to_dense
 
 
@@ -41,9 +41,9 @@ class Labelled(NamedTuple):
     def splits(self) -> Iterator[tuple[int, Bools, Bools]]:
         """Yield the number of each fold that leaves two classes or more, the rows to fit on, and those held out."""
         for fold in np.unique(self.folds):
-            held = self.folds == fold
-            if np.unique(self.codes[~held]).size > 1:
-                yield int(fold), ~held, held
+            test = self.folds == fold
+            if np.unique(self.codes[~test]).size > 1:
+                yield int(fold), ~test, test
 
     def undecided(self) -> Floats:
         """Return equal chances of all classes for each row."""
@@ -68,3 +68,99 @@ def targets(codes: Ints, n_classes: int) -> Floats:
     [[0.5, -0.5], [-0.5, 0.5]]
     """
     return np.asarray(np.eye(n_classes)[codes] - 1.0 / n_classes)
+
+
+# -- chances ----------------------------------------------------------------------------------------------------
+
+
+def bounded(chances: Floats) -> Floats:
+    """Return chances none of which is nearly 0, adding up to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bounded(np.array([[0.0, 1.0]])).round(4).tolist()
+    [[0.001, 0.999]]
+    """
+    chances = np.maximum(chances, LEAST_CHANCE)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def sharpen(chances: Floats, sharpness: float) -> Floats:
+    """Return chances surer than these, where `sharpness` is above 1, or less sure: in proportion to their powers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sharpen(np.array([[0.2, 0.8]]), 2.0).round(3).tolist()
+    [[0.059, 0.941]]
+    """
+    return bounded(bounded(chances) ** sharpness)
+
+
+def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
+    """Return the sharpness with the least weighted log loss plus log(sharpness)²: few labels hardly move it from 1.
+
+    Parameters
+    ----------
+    chances : array of shape (rows, classes)
+        By a fit that has not seen the row.
+    codes : int array
+        The classes.
+    weights : array
+        With mean 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> chances = np.tile([[0.4, 0.6]], (400, 1))  # 80 % of these rows are of the second class
+    >>> best_sharpness(chances, (np.arange(400) % 5 > 0).astype(int), np.ones(400)) > 2.5
+    True
+    """
+    at = np.arange(codes.size), codes
+    odds = np.log(bounded(chances))
+    odds -= odds[at][:, None]
+    losses = [weights @ np.log(np.exp(s * odds).sum(axis=1)) + np.log(s) ** 2 for s in SHARPNESSES]
+    return float(SHARPNESSES[int(np.argmin(losses))])
+
+
+def softmax(scores: Floats, axis: int = 1) -> Floats:
+    """Return chances that are in proportion to the exponentials of scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> softmax(np.log([[1.0, 3.0]])).tolist()
+    [[0.25, 0.75]]
+    """
+    from scipy import special  # lazy: scipy is slow to import
+
+    return np.asarray(special.softmax(scores, axis=axis))
+
+
+def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floats]:
+    """Return slope a and shifts b with the least weighted log loss of softmax(a·scores + b).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> slope, shift = calibrate(scores, np.array([0, 1, 1, 0]), np.ones(4))  # scores that say nothing
+    >>> round(slope, 2), shift.round(2).tolist()
+    (0.1, [0.0, 0.0])
+    """
+    from scipy.optimize import minimize
+
+    n, n_classes = scores.shape
+    at, shares = (np.arange(n), codes), weights / weights.sum()
+
+    def loss(theta: Floats) -> tuple[float, Floats]:
+        chances = softmax(theta[0] * scores + theta[1:])
+        value = -shares @ np.log(np.maximum(chances[at], 1e-300)) + 1e-3 * float(theta[1:] @ theta[1:])
+        chances[at] -= 1.0
+        chances *= shares[:, None]
+        return float(value), np.append((chances * scores).sum(), chances.sum(axis=0) + 2e-3 * theta[1:])
+
+    limits = [(0.1, 50.0)] + [(-5.0, 5.0)] * n_classes
+    theta = minimize(loss, np.append(3.0, np.zeros(n_classes)), jac=True, method="L-BFGS-B", bounds=limits).x
+    return float(theta[0]), theta[1:]

@@ -22,7 +22,7 @@ from observal.learners.blend_settings import (
     WIDTHS,
 )
 from observal.learners.features import FeatureMap
-from observal.learners.tree_view import TreeView
+from observal.learners.tree_learners import TreeView
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.rows import Matrix, Rows, as_rows, is_sparse, stack_rows, to_dense
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -9,31 +10,27 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Floats, Ints, check_number, check_whole, keep
+from observal.checks import Bools, Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
 from observal.intervals.error import STILL, JudgedLabels, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState, as_near
 from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
-from observal.learners.members import (
-    Shares,
-    averaged,
-    class_shares,
-    gaps_of,
-    resampled,
-    shares_of_trees,
-    unseen_by_trees,
-)
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.methods.fitter import Labels
 from observal.problem.interval import Interval
-from observal.problem.method import Method
+from observal.problem.method import Classifier, Method, has_probabilities
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
-from observal.problem.rows import Features, Rows, count_rows
+from observal.problem.rows import Features, Rows, count_rows, single_precision
 
 # Times the standard error of independent mistakes: an estimator that overfits makes more of them together.
 COMMITTEE_CORRELATED = 1.2
+COMMITTEE_ROWS = 4096  # of which all members are asked at once
+MARGIN_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
+
+Shares = Callable[[Features], Floats]
+"""From rows to each member's share of each class: members × rows × classes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +58,7 @@ class CommitteeVC(Method[PoolState]):
     Notes
     -----
     Each bootstrap member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
-    weights (see :func:`resampled`). The margin is the probability of the committee's class minus that of its strongest rival
+    weights (see :func:`resample`). The margin is the probability of the committee's class minus that of its strongest rival
     (votes, where there are no probabilities). With M its mean over members and V its variance, rows are ordered by
     ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
     of read off a Hessian. V counts the average variance of all rows as one more member, because few members measure it
@@ -70,7 +67,7 @@ class CommitteeVC(Method[PoolState]):
 
     A forest, alone or as the last step of a pipeline, is returned as it was fitted. Otherwise a scikit-learn ``VotingClassifier`` is
     returned: half of its probability is that of one fit on all labelled rows, half the mean of the members', whose mistakes average out
-    (see :func:`averaged`). A classifier without
+    (see :func:`average`). A classifier without
     probabilities comes back as that one fit. A class of which no label is known is not among its ``classes_``.
 
     Examples
@@ -200,7 +197,7 @@ class CommitteeVC(Method[PoolState]):
         return labels.allowing_for(STILL * (wrong.astype(np.float64) - now))
 
     def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats | None:
-        """Return the rank of each row's gap, that of a labelled row as if its label were not known.
+        """Return the rank of each row's gap, that of a labelled row as if its label were unknown.
 
         It is judged by the trees of a forest that have not seen it. None for other estimators: several more committees in each round
         would take too long. Among rows without a label the order is that of ``state.model.ranks``.
@@ -225,8 +222,8 @@ class CommitteeVC(Method[PoolState]):
 
     def _fit_committee(
         self, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[Any, Shares | None]:
-        """Return the classifier for the user, and what the members say of rows; None while all labels are the same."""
+    ) -> tuple[Classifier, Shares | None]:
+        """Return the classifier for the user, and the members' shares of rows; None while all labels are the same."""
         own = self._fit(X, y, weights, classes)
         if isinstance(own, ConstantClassifier):
             return own, None
@@ -234,11 +231,11 @@ class CommitteeVC(Method[PoolState]):
             return own, trees
         members = []
         for member in range(self.members):
-            sample = resampled(weights, y, rng)
+            sample = resample(weights, y, rng)
             members.append(
                 self._fit(X.select(sample), y[sample], np.ones(sample.size), classes, random_state=1 + member)
             )
-        return averaged(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
+        return average(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
     def _fit(self, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
         """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
@@ -292,7 +289,7 @@ class _Model:
 
     fitter: _Fitter = field(repr=False)
     state: PoolState = field(repr=False)
-    estimator: Any
+    estimator: Classifier
     ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
     flips: float  # the expected share of pool rows whose class more labels would change
     clip: float
@@ -327,7 +324,7 @@ class ConstantClassifier:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
-def _scores(fit: Any, rows: Rows, classes: NDArray[Any]) -> tuple[Floats, Ints]:
+def _scores(fit: Classifier, rows: Rows, classes: NDArray[Any]) -> tuple[Floats, Ints]:
     """Return the lead of each row's predicted class, negative unless it is the last class, and the class code."""
     X = rows.for_estimator()
     predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _plain(classes), axis=1)
@@ -348,13 +345,14 @@ def _is_seed(name: str) -> bool:
     return name == "random_state" or name.endswith("__random_state")
 
 
-def _weight_name(estimator: Any) -> str:
+def _weight_name(estimator: object) -> str:
     """Return the name under which ``fit`` takes weights; for a pipeline, that of its last step."""
     from sklearn.base import is_classifier
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 
-    if isinstance(estimator, type) or not hasattr(estimator, "get_params") or not is_classifier(estimator):
+    has_settings = callable(getattr(estimator, "get_params", None)) and not isinstance(estimator, type)
+    if not has_settings or not is_classifier(estimator):
         raise InvalidInput(
             f"CommitteeVC needs a scikit-learn classifier, but got {estimator!r:.80}; give one such as "
             "HistGradientBoostingClassifier()."
@@ -368,3 +366,160 @@ def _weight_name(estimator: Any) -> str:
             "choose one that does."
         )
     return "sample_weight"
+
+
+# -- the members: a forest's own trees, or bootstrap fits of any classifier -------------------------------------
+
+
+def resample(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints:
+    """Return a bootstrap sample of positions, drawn in proportion to the weights, that keeps every class of `y`.
+
+    A class of which no row was drawn keeps its heaviest row. Rows of weight 0 are never drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample = resample(np.array([1.0, 1.0, 0.0, 1e-9]), np.array([0, 0, 0, 1]), np.random.default_rng(0))
+    >>> set(sample.tolist()) <= {0, 1, 3}, 3 in sample
+    (True, True)
+    """
+    counts = rng.multinomial(weights.size, weights / weights.sum())
+    for label in np.unique(y[weights > 0.0]):
+        of_class = np.flatnonzero(y == label)
+        if not counts[of_class].any():
+            counts[of_class[np.argmax(weights[of_class])]] = 1
+    return np.repeat(np.arange(weights.size), counts)
+
+
+def shares_of_trees(fit: Classifier, least: int) -> Shares | None:
+    """Return a function from rows to each tree's class shares; None if `fit` is no forest, or has fewer trees than `least`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> forest = RandomForestClassifier(10, random_state=0).fit([[0.0], [1.0]], ["a", "b"])
+    >>> shares_of_trees(forest, 8)(np.array([[0.2], [0.9], [0.3]])).shape
+    (10, 3, 2)
+    >>> shares_of_trees(forest, 50) is None
+    True
+    """
+    from sklearn.pipeline import Pipeline
+
+    prepare = fit[:-1].transform if isinstance(fit, Pipeline) and len(fit) > 1 else None
+    forest = _forest_of(fit)
+    if forest is None or len(forest.estimators_) < least:
+        return None
+
+    def shares(rows: Features) -> Floats:
+        X = single_precision(rows if prepare is None else prepare(rows))
+        return np.stack([tree.predict_proba(X, check_input=False) for tree in forest.estimators_])
+
+    return shares
+
+
+def unseen_by_trees(fit: Classifier, n_rows: int) -> Bools | None:
+    """Return which of the rows that a forest was fitted on each of its trees has not seen: trees × rows.
+
+    None where a row has fewer than two such trees: no forest, or one whose trees see every row.
+    """
+    forest = _forest_of(fit)
+    if forest is None or not forest.bootstrap:
+        return None
+    unseen = np.ones((len(forest.estimators_), n_rows), dtype=bool)
+    for of_tree, sample in zip(unseen, forest.estimators_samples_, strict=True):
+        of_tree[sample] = False
+    return unseen if unseen.sum(axis=0).min() >= 2 else None
+
+
+def gaps_of(shares: Shares, X: Rows, unseen: Bools | None = None) -> Floats:
+    """Return M²/(2·V) of all rows, a block at a time: the shares of all members and rows may not fit into memory.
+
+    With `unseen` (members × rows) each row is judged by the members that it marks.
+    """
+    blocks = [np.arange(a, min(a + COMMITTEE_ROWS, len(X))) for a in range(0, len(X), COMMITTEE_ROWS)]
+    margins = [
+        margins_of(shares(X.select(block).for_estimator()), True if unseen is None else unseen[:, block])
+        for block in blocks
+    ]
+    return certainty(np.concatenate(margins, axis=1), True if unseen is None else unseen)
+
+
+def average(own: Classifier, members: list[Any], X: Rows) -> Classifier:
+    """Return a classifier whose probabilities are half `own`'s and half the mean of the members'.
+
+    `own` saw every row but follows each of them closely; the members' mean is smoother, but each member saw only two thirds of
+    the rows. If `own` has no probabilities, it is returned as it is. `X` holds at least one row per class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from observal.problem.rows import as_rows
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> own, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
+    >>> average(own, [low, high], as_rows(X)).predict_proba(X)[:, 1].tolist()
+    [0.0, 0.5, 1.0]
+    """
+    from sklearn.ensemble import VotingClassifier
+    from sklearn.frozen import FrozenEstimator
+
+    if not has_probabilities(own):
+        return own
+    names = ["own", *(f"member {1 + k}" for k in range(len(members)))]
+    voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
+    vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
+    # The voters are fitted: this only tells it the classes.
+    vote.fit(X.select(np.arange(own.classes_.size)).for_estimator(), own.classes_)
+    if (names_in := getattr(own, "feature_names_in_", None)) is not None:
+        vote.feature_names_in_ = names_in
+    classifier: Classifier = vote
+    return classifier
+
+
+def margins_of(shares: Floats, judges: Bools | bool = True) -> Floats:
+    """Return, for each member and row, the chance of the committee's class minus that of its strongest rival.
+
+    Parameters
+    ----------
+    shares : array of shape (members, rows, classes)
+        The chance that each member gives each class.
+    judges : bool array of shape (members, rows), optional
+        The members that make up each row's committee; all by default.
+    """
+    _, n_rows, n_classes = shares.shape
+    best = shares.mean(axis=0, where=np.asarray(judges)[..., None]).argmax(axis=1)
+    of_best = shares[:, np.arange(n_rows), best]
+    return np.asarray(of_best - np.where(np.arange(n_classes) == best[:, None], -np.inf, shares).max(axis=2))
+
+
+def certainty(margins: Floats, judges: Bools | bool = True) -> Floats:
+    """Return M²/(2·V) of each row, M being the mean and V the variance of its margin over the members, or over its `judges`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> agreed, split = [[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.2, 0.8]]
+    >>> certainty(margins_of(np.stack([agreed, split], axis=1))).round(2).tolist()
+    [2.72, 0.01]
+    """
+    n_members = np.broadcast_to(judges, margins.shape).sum(axis=0)
+    mean, variance = margins.mean(axis=0, where=judges), margins.var(axis=0, where=judges)
+    variance = (n_members * variance + variance.mean()) / (n_members + 1)
+    return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, MARGIN_VARIANCE)))
+
+
+def class_shares(fit: Classifier, X: Features) -> Floats:
+    """Return the probability of each class, or 1 for the class that is predicted."""
+    if has_probabilities(fit):
+        return np.asarray(fit.predict_proba(X), dtype=np.float64)
+    return np.asarray(fit.predict(X)[:, None] == fit.classes_, dtype=np.float64)
+
+
+def _forest_of(fit: Classifier) -> Any:
+    """Return a forest, or the one that is the last step of a pipeline; None for anything else."""
+    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+    from sklearn.pipeline import Pipeline
+
+    last = fit[-1] if isinstance(fit, Pipeline) else fit
+    return last if isinstance(last, ExtraTreesClassifier | RandomForestClassifier) else None

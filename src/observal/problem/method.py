@@ -8,7 +8,7 @@ in :mod:`observal.journal.codec`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,32 @@ else:
     from typing import TypeVar
 
     StateT = TypeVar("StateT")
+
+
+class Classifier(Protocol):
+    """A fitted classifier: ours, or a user's own."""
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The label values."""
+        ...
+
+    def predict(self, X: Features) -> NDArray[Any]:
+        """Return a class for each row."""
+        ...
+
+
+class ProbabilisticClassifier(Classifier, Protocol):
+    """A fitted classifier that also gives probabilities."""
+
+    def predict_proba(self, X: Features) -> Floats:
+        """Return the chance of each class."""
+        ...
+
+
+def has_probabilities(classifier: Classifier) -> TypeGuard[ProbabilisticClassifier]:
+    """Return whether a classifier gives probabilities, which some have only with certain settings."""
+    return hasattr(classifier, "predict_proba")
 
 
 class TwoClassPredictions:

@@ -1,0 +1,426 @@
+"""The blend's linear, additive and kernel learners: smooth functions of the features.
+
+For two classes the linear learner is NewtonVC's fit. Else, all of them are ridge regression onto the classes: on the features, on bent lines for
+each feature, on a Gaussian kernel. With Y the classes as −1/K and 1 − 1/K and w the weights,
+``C = argmin Σ w·|Y − F·C|² + ridge·|C|²``. In the eigenvectors of FᵀWF it is a division, so that every ridge costs one product, and leaving a
+row out is exact: its residual is divided by ``1 − w·fᵀ(FᵀWF + ridge)⁻¹f``. Ridge, width and space are those with the least squared residual
+left out. Scores become chances by a slope and a shift for each class, chosen on scores out of fold: those of left-out rows are a little too kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+from observal.errors import InvalidInput
+from observal.learners.blend_settings import (
+    BENDS,
+    CONSTANT,
+    CURVE,
+    KERNEL_RIDGES,
+    LEAST_LEFT,
+    LEAST_VALUES,
+    LINEAR_RIDGES,
+    LOGISTIC_RIDGES,
+    MOST_CURVED,
+    SLOPES,
+)
+from observal.learners.labelled import Fitted, Labelled, calibrate, softmax, targets
+from observal.learners.newton_fit import NewtonFit
+from observal.learners.population import KernelMap, Population, Space, gaussian
+from observal.learners.tuned_logistic import fit_logistic, fit_ridges, near_boundary
+from observal.problem.rows import Matrix, is_sparse, to_dense, with_constant
+
+LOOSE = 1e-4  # the decrease of the objective that is not worth another step of a fit that only judges rows
+
+
+# -- what fits return -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LinearChances:
+    """softmax(x·C + b): the chances of a linear learner.
+
+    Parameters
+    ----------
+    coef : array of shape (features, classes)
+        C.
+    shift : array of shape (classes,)
+        b.
+    """
+
+    coef: Floats
+    shift: Floats
+
+    def __post_init__(self) -> None:
+        if self.coef.ndim != 2 or self.shift.shape != self.coef.shape[1:]:
+            raise InvalidInput("The weights and shifts of a linear learner do not fit together; use an undamaged copy.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features and classes."""
+        return self.coef.shape[0], self.coef.shape[1]
+
+    def __call__(self, Z: Matrix) -> Floats:
+        """Return the chance of each class for standardised rows."""
+        return softmax(np.asarray(Z @ self.coef) + self.shift)
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveChances:
+    """softmax(x·C + Σ_j f_j(x_j) + b), each f_j a line that bends at some knots.
+
+    Parameters
+    ----------
+    features : int array of shape (curved,)
+        The features that are curved.
+    knots : array of shape (bends, curved)
+        Increasing.
+    values : array of shape (bends, curved, classes)
+        f_j at the knots.
+    coef : array of shape (features, classes)
+        C.
+    shift : array of shape (classes,)
+        b.
+    """
+
+    features: Ints
+    knots: Floats
+    values: Floats
+    coef: Floats
+    shift: Floats
+
+    def __post_init__(self) -> None:
+        fits = (
+            self.coef.ndim == self.knots.ndim == 2
+            and self.features.shape == self.knots.shape[1:]
+            and self.values.shape == (*self.knots.shape, self.coef.shape[1])
+            and self.shift.shape == self.coef.shape[1:]
+            and len(self.knots) >= 2
+            and bool((np.diff(self.knots, axis=0) > 0.0).all())
+            and bool(((self.features >= 0) & (self.features < len(self.coef))).all())
+        )
+        if not fits:
+            raise InvalidInput("The bends of an additive learner do not fit together; use an undamaged copy.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features and classes."""
+        return self.coef.shape[0], self.coef.shape[1]
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return the chance of each class for standardised rows."""
+        scores = Z @ self.coef + self.shift
+        for i, feature in enumerate(self.features):
+            at, part = place(Z[:, feature], self.knots[:, i])
+            values, steps = self.values[:, i], np.diff(self.values[:, i], axis=0)
+            scores += values[at] + part[:, None] * steps[at]
+        return softmax(scores)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelChances:
+    """softmax(k(x)·C + b), k(x) being the kernel between a row and the landmarks.
+
+    Parameters
+    ----------
+    space : Space
+        Where distances are measured.
+    landmarks : array of shape (landmarks, features)
+        Points of that space.
+    gamma : float
+        Of the kernel exp(−γ·distance²).
+    coef : array of shape (landmarks, classes)
+        C.
+    shift : array of shape (classes,)
+        b.
+    """
+
+    space: Space
+    landmarks: Floats
+    gamma: float
+    coef: Floats
+    shift: Floats
+
+    def __post_init__(self) -> None:
+        knots, scores = self.space.knots, self.space.scores
+        fits = (
+            self.landmarks.ndim == self.coef.ndim == knots.ndim == 2
+            and knots.shape == scores.shape
+            and len(self.landmarks) == len(self.coef)
+            and self.landmarks.shape[1] == knots.shape[1]
+            and self.shift.shape == self.coef.shape[1:]
+        )
+        if not fits:
+            raise InvalidInput(
+                "The landmarks and weights of a kernel learner do not fit together; use an undamaged copy."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features and classes."""
+        return self.landmarks.shape[1], self.coef.shape[1]
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return the chance of each class for standardised rows."""
+        scores = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.coef
+        return softmax(scores + self.shift)
+
+
+# -- ridge regression -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Rows in the eigenvectors of FᵀWF, in which ridge regression is a division.
+
+    Parameters
+    ----------
+    rows : array of shape (rows, directions)
+        F·V.
+    values : array of shape (directions,)
+        The eigenvalues.
+    directions : array of shape (features, directions)
+        V.
+    weights : array of shape (rows,)
+        w.
+    targets : array of shape (rows, classes)
+        Y.
+    """
+
+    rows: Floats
+    values: Floats
+    directions: Floats
+    weights: Floats
+    targets: Floats
+
+    @classmethod
+    def of(cls, F: Matrix, weights: Floats, targets: Floats) -> Self:
+        """Decompose FᵀWF, or WFFᵀ where there are fewer rows than features."""
+        roots = np.sqrt(weights)[:, None]
+        half: Matrix = F.multiply(roots).tocsr() if is_sparse(F) else F * roots
+        if F.shape[0] >= F.shape[1]:
+            values, directions = np.linalg.eigh(to_dense(half.T @ half))
+            values = np.maximum(values, 0.0)
+        else:
+            values, vectors = np.linalg.eigh(to_dense(half @ half.T))
+            nonzero = values > 1e-12 * values[-1]
+            values = values[nonzero]
+            directions = to_dense(half.T @ vectors[:, nonzero]) / np.sqrt(values)
+        return cls(to_dense(F @ directions), values, directions, weights, targets)
+
+    def left_out(self, ridge: float) -> float:
+        """Return the weighted sum of squared residuals, each row's from the regression without it."""
+        inverse = 1.0 / (self.values + ridge)
+        remainder = np.maximum(1.0 - self.weights * (np.square(self.rows) @ inverse), LEAST_LEFT)
+        residuals = (self.targets - self.rows @ (inverse[:, None] * self._products)) / remainder[:, None]
+        return float(self.weights @ np.square(residuals).sum(axis=1))
+
+    def coef(self, ridge: float) -> Floats:
+        """Return C."""
+        return np.asarray(self.directions @ (self._products / (self.values + ridge)[:, None]))
+
+    def out_of_fold(self, ridge: float, folds: Ints) -> Floats:
+        """Return each row's scores by the regression without its fold."""
+        scores = np.zeros(self.targets.shape)
+        for fold in np.unique(folds):
+            out = folds == fold
+            rows, weighted = self.rows[out], self.rows[out] * self.weights[out, None]
+            system = np.diag(self.values + ridge) - weighted.T @ rows
+            scores[out] = rows @ np.linalg.solve(system, self._products - weighted.T @ self.targets[out])
+        return scores
+
+    @property
+    def _products(self) -> Floats:
+        return np.asarray(self.rows.T @ (self.weights[:, None] * self.targets))
+
+
+def best_ridge(designs: Sequence[Matrix], labelled: Labelled, ridges: Sequence[float]) -> tuple[int, float]:
+    """Return which of some designs, and which ridge, have the least squared residual left out."""
+    Y = targets(labelled.codes, labelled.n_classes)
+    losses = []
+    for F in designs:
+        spectrum = Spectrum.of(F, labelled.weights, Y)
+        losses.append([spectrum.left_out(ridge) for ridge in ridges])
+    design, ridge = np.unravel_index(np.argmin(losses), (len(designs), len(ridges)))
+    return int(design), ridges[int(ridge)]
+
+
+def fit_to_targets(F: Matrix, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:
+    """Return calibrated weights (features × classes), shifts, and chances out of fold."""
+    spectrum = Spectrum.of(F, labelled.weights, targets(labelled.codes, labelled.n_classes))
+    scores = spectrum.out_of_fold(ridge, labelled.folds)
+    slope, shift = calibrate(scores, labelled.codes, labelled.weights)
+    return slope * spectrum.coef(ridge), shift, softmax(slope * scores + shift)
+
+
+# -- the linear learner -----------------------------------------------------------------------------------------
+
+
+def fit_linear(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+    """Fit the linear learner; `tuned` is its ridge, chosen out of fold where not given."""
+    from scipy.special import expit  # lazy: scipy is slow to import
+
+    if labelled.n_classes != 2:
+        return fit_ridge(population, labelled, tuned)
+    ridge = tuned[0] if tuned else _best_ridge(labelled.some())
+    fit = _fit_near_boundary(population, labelled, ridge)
+    margins = np.zeros(labelled.codes.size)
+    for fold in np.unique(labelled.folds):
+        out = labelled.folds == fold
+        without = _fit_near_boundary(population, labelled.taken(~out), ridge, LOOSE)
+        margins[out] = _margins(labelled, out, without)
+    slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
+    chance = expit(slope * margins)
+    coef = np.column_stack([np.zeros(fit.coef.size), slope * fit.coef])
+    chances = LinearChances(coef, np.array([0.0, slope * fit.intercept]))
+    return Fitted(chances, np.column_stack([1.0 - chance, chance]), (ridge,))
+
+
+def best_slope(margins: Floats, signs: Ints, weights: Floats) -> float:
+    """Return the slope that makes margins the best log odds; the boundary stays where it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(best_slope(np.array([5.0, 5.0, 5.0, -5.0]), np.array([1, 1, -1, -1]), np.ones(4)), 2)
+    0.2
+    """
+    losses = [float(weights @ np.logaddexp(0.0, -slope * signs * margins)) for slope in SLOPES]
+    return float(SLOPES[int(np.argmin(losses))])
+
+
+def _best_ridge(labelled: Labelled) -> float:
+    """Return the ridge with the least weighted log loss out of fold; each fit starts from that of the next larger."""
+    losses = np.zeros(len(LOGISTIC_RIDGES))
+    for fold in np.unique(labelled.folds):
+        out = labelled.folds == fold
+        inside = labelled.taken(~out)
+        for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=LOOSE):
+            margins = (2 * labelled.codes[out] - 1) * _margins(labelled, out, fit)
+            losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
+    return LOGISTIC_RIDGES[int(np.argmin(losses))]
+
+
+def _fit_near_boundary(population: Population, labelled: Labelled, ridge: float, tol: float = 1e-8) -> NewtonFit:
+    """Fit, and fit twice again near the boundary."""
+    signs = 2 * labelled.codes - 1
+    fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol, with_hessian=False)
+    settings = labelled.rows, signs, labelled.weights, ridge, 0.0
+    return near_boundary(fit, *settings, population=population.typical, with_hessian=False)[0]
+
+
+def _margins(labelled: Labelled, rows: Bools, fit: NewtonFit) -> Floats:
+    return np.asarray(labelled.rows[rows] @ fit.coef + fit.intercept)
+
+
+def fit_ridge(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+    """Fit ridge regression on the features; `tuned` is the ridge, chosen where not given."""
+    if not tuned:
+        some = labelled.some()
+        tuned = (best_ridge([with_constant(some.rows, CONSTANT)], some, LINEAR_RIDGES)[1],)
+    coef, shift, out_of_fold = fit_to_targets(with_constant(labelled.rows, CONSTANT), labelled, tuned[0])
+    return Fitted(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
+
+
+# -- the additive learner ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Bends:
+    """Where the line of each curved feature may bend: at quantiles of the population.
+
+    Parameters
+    ----------
+    features : int array of shape (curved,)
+        The features that are curved: those with more than a few values.
+    knots : array of shape (bends, curved)
+        Increasing. Where a feature has fewer quantiles, further knots lie one apart beyond the last.
+    count : int array of shape (curved,)
+        Knots of each feature that are quantiles.
+    """
+
+    features: Ints
+    knots: Floats
+    count: Ints
+
+    @classmethod
+    def of(cls, Z: Floats) -> Self:
+        """Find the bends for standardised rows of the population."""
+        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= LEAST_VALUES][:MOST_CURVED]
+        knots, count = np.empty((BENDS, len(features))), np.empty(len(features), dtype=np.int64)
+        for i, j in enumerate(features):
+            quantiles = np.unique(np.quantile(Z[:, j], np.linspace(0.0, 1.0, BENDS)))
+            beyond = quantiles[-1] + np.arange(1.0, BENDS - quantiles.size + 1)
+            knots[:, i], count[i] = np.append(quantiles, beyond), quantiles.size
+        return cls(np.array(features, dtype=np.int64), knots, count)
+
+    def place(self, Z: Floats, i: int) -> tuple[Ints, Floats]:
+        """Return the knot before each row's value of a curved feature, and how far the row is from there to the next."""
+        return place(Z[:, self.features[i]], self.knots[:, i])
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return a column for each knot: 1 on it, 0 from the next knots on, straight in between."""
+        rows, parts = np.arange(len(Z)), []
+        for i in range(self.features.size):
+            at, part = self.place(Z, i)
+            columns = np.zeros((len(Z), BENDS))
+            columns[rows, at] = 1.0 - part
+            columns[rows, at + 1] += part
+            last = self.count[i] - 1
+            columns[:, last] += columns[:, last + 1 :].sum(axis=1)  # level beyond the last quantile
+            columns[:, last + 1 :] = 0.0
+            parts.append(columns)
+        return np.hstack(parts) if parts else np.empty((len(Z), 0))
+
+
+def place(values: Floats, knots: Floats) -> tuple[Ints, Floats]:
+    """Return the knot before each value, and the part of the way to the next; level beyond both ends.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [part.tolist() for part in place(np.array([-5.0, 0.5, 9.0]), np.array([0.0, 1.0, 3.0]))]
+    [[0, 0, 1], [0.0, 0.5, 1.0]]
+    """
+    at = np.clip(np.searchsorted(knots, values, "right") - 1, 0, knots.size - 2)
+    return at, np.clip((values - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0)
+
+
+def fit_additive(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+    """Fit the additive learner; `tuned` is its ridge, chosen by leaving rows out where not given."""
+    bends = Bends.of(to_dense(population.sample))
+
+    def design(Z: Floats) -> Floats:
+        return np.column_stack([Z, CURVE * bends(Z), np.full(len(Z), CONSTANT)])
+
+    if not tuned:
+        some = labelled.some()
+        tuned = (best_ridge([design(some.dense)], some, LINEAR_RIDGES)[1],)
+    coef, shift, out_of_fold = fit_to_targets(design(labelled.dense), labelled, tuned[0])
+    n_features, n_curved = labelled.rows.shape[1], bends.features.size
+    values = CURVE * coef[n_features:-1].reshape(n_curved, BENDS, labelled.n_classes).transpose(1, 0, 2)
+    for i, count in enumerate(bends.count):
+        values[count:, i] = values[count - 1, i]
+    chances = AdditiveChances(bends.features, bends.knots, values, coef[:n_features], shift + CONSTANT * coef[-1])
+    return Fitted(chances, out_of_fold, tuned)
+
+
+# -- the kernel learner -----------------------------------------------------------------------------------------
+
+
+def fit_kernel(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+    """Fit ridge regression on a Gaussian kernel; `tuned` is the number of its map and the ridge, chosen where not given."""
+    if not tuned:
+        some = labelled.some()
+        tuned = best_ridge([kernel(some.dense) for kernel in population.maps], some, KERNEL_RIDGES)
+    kernel: KernelMap = population.maps[int(tuned[0])]
+    coef, shift, out_of_fold = fit_to_targets(kernel(labelled.dense), labelled, tuned[1])
+    chances = KernelChances(
+        kernel.space, kernel.landmarks, kernel.gamma, kernel.whiten @ coef[:-1], shift + CONSTANT * coef[-1]
+    )
+    return Fitted(chances, out_of_fold, tuned)

@@ -1,0 +1,513 @@
+"""The blend's forest and boosted trees, as plain arrays that one compiled loop follows; and estimators of the user.
+
+Each is fitted once for each fold left out: the mean of the fits predicts, and every labelled row has a fit that has not seen it. The arrays are
+the same on every machine and for every version of the libraries that grew them, and safe to read from a file.
+
+**Categories and missing values.** Boosted trees see a category as one column and missing values as missing (:class:`TreeView`). A split of a
+category into two sets of levels then becomes a chain of nodes, each of which asks for one level. A split of a number that may
+be missing becomes two nodes, the first of which asks whether it is. So a fitted model needs no categories and no missing values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from observal.checks import Bools, Floats, Ints
+from observal.errors import InvalidInput
+from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, CATEGORIES, TREES_PER_FOLD
+from observal.learners.labelled import Fitted, Labelled, best_sharpness, sharpen, softmax
+from observal.problem.column_groups import ColumnGroups
+from observal.problem.rows import Matrix, is_sparse
+
+if TYPE_CHECKING:  # a population has a view of its rows for trees
+    from observal.learners.population import Population
+
+FITTED_BY_LIGHTGBM = {"verbose": -1, "deterministic": True, "force_row_wise": True, "num_threads": 1, "seed": 0}
+NEVER = -1e9  # the log odds of a class that a fit has not seen
+
+
+# -- trees as arrays --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TreeChances:
+    """Chances from trees: the sum of a row's leaves, or the mean over groups of softmax of such sums.
+
+    Parameters
+    ----------
+    roots, column : int arrays of shape (trees,)
+        The first node of each tree, and the first of the sums that its leaves add to.
+    feature, threshold, left, right : arrays of shape (nodes,)
+        A row goes left where its feature, rounded to 32 bits, is at most the threshold; a leaf has feature −1.
+    value : array of shape (nodes, width)
+        Of the leaves.
+    start : array of shape (groups, classes)
+        Where the sums begin.
+    as_log_odds : bool
+        Whether the sums are log odds; else they are chances.
+    n_features : int
+        Of the rows.
+    sharpness : float
+        The power of the chances: above 1 makes them more confident, below 1 less.
+    """
+
+    roots: NDArray[np.signedinteger[Any]]
+    column: NDArray[np.signedinteger[Any]]
+    feature: NDArray[np.signedinteger[Any]]
+    threshold: Floats
+    left: NDArray[np.signedinteger[Any]]
+    right: NDArray[np.signedinteger[Any]]
+    value: Floats
+    start: Floats
+    as_log_odds: bool
+    n_features: int
+    sharpness: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("roots", "column", "feature", "left", "right"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
+        for name in ("threshold", "value", "start"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+        if not self._is_sound():
+            raise InvalidInput("The trees of a learner do not fit together; use an undamaged copy.")
+
+    def _is_sound(self) -> bool:
+        """Tell whether every link leads to a later node, every feature exists and every leaf has a place to add to."""
+        n = self.feature.size
+        of_node = (self.threshold, self.left, self.right)
+        if (
+            any(part.shape != (n,) for part in of_node)
+            or self.feature.ndim != 1
+            or self.start.ndim != 2
+            or not self.start.size
+        ):
+            return False
+        if (
+            self.value.ndim != 2
+            or len(self.value) != n
+            or self.roots.ndim != 1
+            or self.column.shape != self.roots.shape
+        ):
+            return False
+        inner = np.flatnonzero(self.feature >= 0)
+        ends = np.concatenate([self.left[inner], self.right[inner]]).astype(np.int64)
+        links = ends - np.tile(inner, 2)
+        last_sums = self.column.astype(np.int64) + self.value.shape[1]  # in 32 bits it could wrap to a negative number
+        return bool(
+            0.0 < self.sharpness < np.inf
+            and (links > 0).all()
+            and (ends < n).all()
+            and (self.feature < self.n_features).all()
+            and ((self.roots >= 0) & (self.roots < n)).all()
+            and ((self.column >= 0) & (last_sums <= self.start.size)).all()
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features and classes."""
+        return self.n_features, self.start.shape[1]
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return the chance of each class for standardised rows."""
+        from observal.learners.kernels.forest import add_leaves  # lazy: numba is slow to import
+
+        if Z.shape[1] != self.n_features:
+            raise InvalidInput(f"The trees need {self.n_features} features, but the rows have {Z.shape[1]}.")
+        out = np.tile(self.start.ravel(), (Z.shape[0], 1))
+        rows = np.ascontiguousarray(Z, dtype=np.float32)
+        nodes = self.feature, self.threshold, self.left, self.right, self.value
+        add_leaves(rows, self.roots, self.column, *nodes, out)
+        out = out.reshape(-1, *self.start.shape)
+        chances = np.asarray((softmax(out, axis=2) if self.as_log_odds else out).mean(axis=1))
+        return chances if self.sharpness == 1.0 else sharpen(chances, self.sharpness)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the mean of several, one group after another."""
+        offsets = np.cumsum([0, *(part.feature.size for part in parts)])
+        places = np.cumsum([0, *(part.start.size for part in parts)])
+
+        def moved(name: str, by: Ints) -> NDArray[Any]:
+            return np.concatenate([getattr(part, name) + move for part, move in zip(parts, by, strict=False)])
+
+        def stacked(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        return cls(
+            moved("roots", offsets),
+            moved("column", places),
+            stacked("feature"),
+            stacked("threshold"),
+            moved("left", offsets),
+            moved("right", offsets),
+            stacked("value"),
+            stacked("start"),
+            parts[0].as_log_odds,
+            parts[0].n_features,
+        )
+
+
+# -- the learners -----------------------------------------------------------------------------------------------
+
+
+def fit_forest(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted | None:
+    """Fit extremely randomised trees; None where no fold leaves two classes."""
+    rows = np.asarray(labelled.rows, dtype=np.float32)
+    parts = {
+        fold: grow_forest(rows[train], labelled.codes[train], labelled.weights[train], labelled.n_classes, fold)
+        for fold, train, _ in labelled.splits()
+    }
+    return _join_folds(parts, labelled)
+
+
+def grow_forest(rows: NDArray[np.float32], codes: Ints, weights: Floats, n_classes: int, seed: int) -> TreeChances:
+    """Return extremely randomised trees, each of which tries the root of the number of features at a node.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(200, 2)).astype(np.float32)
+    >>> y = (X[:, 0] > X[:, 1]).astype(np.int64)
+    >>> chances = grow_forest(X[:150], y[:150], np.ones(150), 2, seed=0)(X[150:])
+    >>> bool((chances.argmax(axis=1) == y[150:]).mean() > 0.9)
+    True
+    """
+    from observal.learners.kernels.forest import grow_trees  # lazy: numba is slow to import
+
+    n_tried = max(1, int(np.sqrt(rows.shape[1])))
+    trees = grow_trees(rows, codes, weights, n_classes, TREES_PER_FOLD, n_tried, seed)
+    roots, feature, threshold, left, right, value = trees
+    first, start = np.zeros(roots.size, dtype=np.int32), np.zeros((1, n_classes))
+    return TreeChances(roots, first, feature, threshold, left, right, value, start, False, rows.shape[1])
+
+
+def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted | None:
+    """Fit LightGBM; None where no fold leaves two classes."""
+    import lightgbm
+
+    view, parts = population.view, {}
+    rows = np.asarray(labelled.rows, dtype=np.float32) if view is None else view(labelled.dense)
+    native = {} if view is None else CATEGORIES
+    for fold, train, _ in labelled.splits():
+        classes, own = np.unique(labelled.codes[train], return_inverse=True)
+        several = (
+            {"objective": "multiclass", "num_class": classes.size} if classes.size > 2 else {"objective": "binary"}
+        )
+        categories: Literal["auto"] | list[int] = "auto" if view is None else view.categories
+        data = lightgbm.Dataset(rows[train], own, weight=_weights(labelled, train), categorical_feature=categories)
+        booster = lightgbm.train(
+            {**BOOSTED, **FITTED_BY_LIGHTGBM, **native, **several}, data, BOOSTED_ROUNDS, keep_training_booster=True
+        )
+        parts[fold] = from_lightgbm(
+            booster.model_to_string(), classes, labelled.n_classes, labelled.rows.shape[1], view
+        )
+    return _join_folds(parts, labelled)
+
+
+def _weights(labelled: Labelled, which: Bools) -> Floats | None:
+    return None if np.ptp(labelled.weights) == 0.0 else labelled.weights[which]
+
+
+def _join_folds(parts: Mapping[int, TreeChances], labelled: Labelled) -> Fitted | None:
+    """Return the mean of each fold's trees, as sure as the rows that they have not seen say."""
+    if not parts:
+        return None
+    rows, out_of_fold = np.asarray(labelled.rows, dtype=np.float32), labelled.undecided()
+    for fold, part in parts.items():
+        test = labelled.folds == fold
+        out_of_fold[test] = part(rows[test])
+    sharpness = best_sharpness(out_of_fold, labelled.codes, labelled.weights)
+    return Fitted(
+        replace(TreeChances.joined(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
+    )
+
+
+# -- rows as boosted trees see them -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TreeView:
+    """From standardised rows to rows with categories and missing values.
+
+    Parameters
+    ----------
+    number : int array of shape (view columns,)
+        The column that a number is read from; −1 for a category.
+    gap : int array of shape (view columns,)
+        The column that marks where the number is missing; −1 without one.
+    levels : int array of shape (view columns, levels)
+        The columns of a category's levels, padded with −1.
+    marked : array of shape (columns,)
+        A level or a missing value is marked where its column is above this.
+    """
+
+    number: Ints
+    gap: Ints
+    levels: Ints
+    marked: Floats = field(repr=False)
+
+    @classmethod
+    def of(cls, groups: ColumnGroups | None, sample: Matrix) -> Self | None:
+        """Make it for standardised rows; None where no columns belong together.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rows = np.array([[0.5, 0.0, 1.0, 0.0], [0.1, 1.0, 0.0, 1.0], [0.7, 0.0, 0.0, 0.0]])
+        >>> TreeView.of(ColumnGroups(categories=((2, 3),), gaps=((0, 1),)), rows)(rows).tolist()
+        [[0.5, 0.0], [nan, 1.0], [0.699999988079071, 2.0]]
+        """
+        if groups is None or not (groups.categories or groups.gaps) or is_sparse(sample):
+            return None
+        n_columns, marks = sample.shape[1], {pair[0]: pair[1] for pair in groups.gaps}
+        first = {group[0]: group for group in groups.categories}
+        hidden = {column for group in groups.categories for column in group[1:]} | set(marks.values())
+        columns = [column for column in range(n_columns) if column not in hidden]
+        levels = np.full((len(columns), max([1, *map(len, groups.categories)])), -1)
+        for place, column in enumerate(columns):
+            if column in first:
+                levels[place, : len(first[column])] = first[column]
+        number = np.array([-1 if column in first else column for column in columns])
+        gap = np.array([marks.get(column, -1) for column in columns])
+        low, high = sample.min(axis=0), sample.max(axis=0)
+        return cls(number, gap, levels, np.where(low < high, (low + high) / 2.0, np.inf))
+
+    @property
+    def categories(self) -> list[int]:
+        """The columns of the view that are categories."""
+        return np.flatnonzero(self.number < 0).tolist()
+
+    def __call__(self, Z: Floats) -> NDArray[np.float32]:
+        """Return the rows; the code of a category is the place of its level, or their number where no level is marked."""
+        out = np.asarray(Z[:, np.maximum(self.number, 0)], dtype=np.float32)
+        for place in np.flatnonzero(self.gap >= 0).tolist():
+            out[Z[:, self.gap[place]] > self.marked[self.gap[place]], place] = np.nan
+        for place in self.categories:
+            own = self.levels[place][self.levels[place] >= 0]
+            is_level = Z[:, own] > self.marked[own]
+            out[:, place] = np.where(is_level.any(axis=1), is_level.argmax(axis=1), own.size)
+        return out
+
+
+class Splits(NamedTuple):
+    """The splits of a model, one after the other.
+
+    `feature` is a column of the view, `kind` LightGBM's decision type, and `in_left` says for each split of a category, in their order,
+    which codes go left.
+    """
+
+    feature: Ints
+    threshold: Floats
+    kind: Ints
+    in_left: NDArray[np.bool_]
+
+
+class Nodes(NamedTuple):
+    """The nodes that each split becomes: how many, and for each of them its column and threshold, and where a row goes on either side.
+
+    `low` and `high` are for values up to the threshold and above it: 0 the left child, 1 the right child, 2 the next node.
+    """
+
+    sizes: Ints
+    feature: Ints
+    threshold: Floats
+    low: Ints
+    high: Ints
+
+
+LEFT, RIGHT, NEXT = 0, 1, 2
+CATEGORY, _DEFAULT_LEFT, _MISSING, _GAPS = 1, 2, 12, 8  # bits of LightGBM's decision type
+
+
+def plain_nodes(feature: Ints, threshold: Floats) -> Nodes:
+    """Return splits of numbers that are never missing, each of which is one node."""
+    ones = np.ones(feature.size, dtype=np.int64)
+    return Nodes(ones, feature, threshold, LEFT * ones, RIGHT * ones)
+
+
+def as_nodes(splits: Splits, view: TreeView) -> Nodes:
+    """Return splits of a view as nodes over the columns that it was made from."""
+    is_category = splits.kind & CATEGORY > 0
+    asks_gap = ~is_category & (splits.kind & _MISSING == _GAPS) & (view.gap[splits.feature] >= 0)
+    levels = view.levels[splits.feature[is_category]]
+    size = (levels >= 0).sum(axis=1)
+    default_left = splits.in_left[np.arange(size.size), size]
+    asked = (levels >= 0) & (splits.in_left[:, : levels.shape[1]] != default_left[:, None])
+    n_asked = asked.sum(axis=1)
+    count = np.ones(splits.feature.size, dtype=np.int64)
+    count[asks_gap] = 2
+    count[is_category] = np.maximum(n_asked, 1)
+    last = np.cumsum(count) - 1
+    total = int(count.sum())
+    feature, threshold = np.empty(total, dtype=np.int64), np.full(total, np.inf)
+    low, high = np.full(total, NEXT), np.full(total, NEXT)
+    # The last node of a split of numbers compares the number.
+    feature[last], threshold[last] = view.number[splits.feature], splits.threshold
+    low[last], high[last] = LEFT, RIGHT
+    before = last[asks_gap] - 1
+    feature[before] = view.gap[splits.feature[asks_gap]]
+    threshold[before] = view.marked[feature[before]]
+    high[before] = np.where(splits.kind[asks_gap] & _DEFAULT_LEFT > 0, LEFT, RIGHT)
+    # Each node of a category asks for one level. Where none is left to ask for, every row goes the way of other levels.
+    first = (last - count + 1)[is_category]
+    of_split, place = np.nonzero(asked)
+    at = first[of_split] + asked.cumsum(axis=1)[of_split, place] - 1
+    nodes = np.repeat(first, count[is_category]) + within(count[is_category])
+    owner = np.repeat(np.arange(size.size), count[is_category])
+    feature[nodes], threshold[nodes] = levels[owner, 0], np.inf
+    feature[at], threshold[at] = levels[of_split, place], view.marked[levels[of_split, place]]
+    high[nodes] = np.where(default_left[owner], RIGHT, LEFT)
+    low[last[is_category]] = np.where(default_left, LEFT, RIGHT)
+    return Nodes(count, feature, threshold, low, high)
+
+
+def within(counts: Ints) -> Ints:
+    """Return 0, 1, …, count − 1 for each count, one after the other."""
+    return np.asarray(np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts))
+
+
+# -- what LightGBM wrote about its trees, as arrays -------------------------------------------------------------
+
+
+def from_lightgbm(
+    text: str, classes: Ints, n_classes: int, n_features: int, view: TreeView | None = None
+) -> TreeChances:
+    """Return what LightGBM wrote about its trees as arrays.
+
+    Parameters
+    ----------
+    text : str
+        From ``model_to_string``. Without a view features are numeric, and no value is missing.
+    classes : int array
+        The codes of the classes that it has seen: two for a binary model, which has one tree in each round.
+    n_classes, n_features : int
+        How many there are.
+    view : TreeView, optional
+        How the rows were shown to LightGBM; the arrays are about the rows themselves.
+    """
+    text = text.split("\nend of trees", maxsplit=1)[0]
+    own = classes[1:] if classes.size == 2 else classes
+
+    def numbers(name: str, kind: DTypeLike) -> NDArray[Any]:
+        """Return a field of all trees, one after the other; a tree of one leaf does not have every field."""
+        return np.array(" ".join(re.findall(f"\n{name}=(.*)", text)).split(), dtype=kind)
+
+    leaves = numbers("num_leaves", np.int64)
+    splits = leaves - 1
+    of_tree = np.repeat(np.arange(leaves.size), splits)
+    split_feature, split_threshold = numbers("split_feature", np.int64), numbers("threshold", np.float64)
+    if view is None:
+        nodes = plain_nodes(split_feature, split_threshold)
+    else:
+        kinds = numbers("decision_type", np.int64)
+        in_left = _codes_left(numbers, of_tree, kinds & CATEGORY > 0, view.levels.shape[1] + 1)
+        nodes = as_nodes(Splits(split_feature, split_threshold, kinds, in_left), view)
+    # The nodes of a tree: those of its splits first, then leaves, which LightGBM counts from ~0.
+    inner = np.bincount(of_tree, weights=nodes.sizes, minlength=leaves.size).astype(np.int64)
+    sizes = inner + leaves
+    roots = np.cumsum(sizes) - sizes
+    at_node, at_leaf = np.repeat(roots, inner) + within(inner), np.repeat(roots + inner, leaves) + within(leaves)
+    total = int(sizes.sum())
+    feature, threshold, value = np.full(total, -1, dtype=np.int64), np.zeros(total), np.zeros((total, 1))
+    feature[at_node], threshold[at_node] = nodes.feature, nodes.threshold
+    value[at_leaf, 0] = numbers("leaf_value", np.float64)
+    # Where a split begins, among the nodes of its tree, and where its children do.
+    starts = at_node[np.cumsum(nodes.sizes) - nodes.sizes]
+    first_split = np.cumsum(splits) - splits
+
+    def child(name: str) -> Ints:
+        to = numbers(name, np.int64)
+        at_split = starts[np.minimum(first_split[of_tree] + np.maximum(to, 0), starts.size - 1)] if starts.size else to
+        return np.asarray(np.where(to < 0, (roots + inner)[of_tree] + ~to, at_split))
+
+    ways = np.stack([child("left_child"), child("right_child")])
+    owner = np.repeat(np.arange(of_tree.size), nodes.sizes)
+    left, right = np.zeros((2, total), dtype=np.int64)
+    for side, links in ((nodes.low, left), (nodes.high, right)):
+        links[at_node] = np.where(side == NEXT, at_node + 1, ways[np.minimum(side, RIGHT), owner])
+    start = np.full((1, n_classes), NEVER)
+    start[0, classes] = 0.0
+    column = np.tile(own, -(-leaves.size // own.size))[: leaves.size]
+    return TreeChances(roots, column, feature, threshold, left, right, value, start, True, n_features)
+
+
+def _codes_left(
+    numbers: Callable[[str, DTypeLike], NDArray[Any]], of_tree: Ints, of_category: Bools, n_codes: int
+) -> Bools:
+    """Return which codes go left at each split of a category: LightGBM has a set of bits for each, in words of 32."""
+    sets, ends, words = (
+        numbers("num_cat", np.int64),
+        numbers("cat_boundaries", np.int64),
+        numbers("cat_threshold", "<u4"),
+    )
+    n_ends = np.where(sets > 0, sets + 1, 0)  # a tree without categories has none
+    first_end = np.cumsum(n_ends) - n_ends
+    n_words = np.where(sets > 0, ends[np.minimum(first_end + sets, ends.size - 1)], 0) if ends.size else sets
+    tree, place_of_set = of_tree[of_category], numbers("threshold", np.float64)[of_category].astype(np.int64)
+    begin, end = (ends[first_end[tree] + place_of_set + k] + (np.cumsum(n_words) - n_words)[tree] for k in (0, 1))
+    of_split, place = np.repeat(np.arange(tree.size), end - begin), within(end - begin)
+    out = np.zeros((tree.size, -(-n_codes // 32), 32), dtype=bool)
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 32)
+    out[of_split, place] = bits[np.repeat(begin, end - begin) + place]
+    return out.reshape(tree.size, 32 * out.shape[1])[:, :n_codes]
+
+
+# -- estimators of the user -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FoldMean:
+    """The mean of scikit-learn classifiers that were fitted on class codes, each without a fold.
+
+    Parameters
+    ----------
+    fits : tuple
+        The classifiers.
+    n_features, n_classes : int
+        How many there are.
+    """
+
+    fits: tuple[Any, ...]
+    n_features: int
+    n_classes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features and classes."""
+        return self.n_features, self.n_classes
+
+    def __call__(self, Z: Matrix) -> Floats:
+        """Return the chance of each class for standardised rows."""
+        out = np.zeros((Z.shape[0], self.n_classes))
+        for fit in self.fits:
+            out[:, np.asarray(fit.classes_).astype(np.int64)] += fit.predict_proba(Z)
+        return out / len(self.fits)
+
+
+def fit_estimator(estimator: object, labelled: Labelled) -> Fitted | None:
+    """Fit clones of a scikit-learn classifier on standardised rows; None where no fold leaves two classes."""
+    from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
+
+    out_of_fold = labelled.undecided()
+    shape = labelled.rows.shape[1], labelled.n_classes
+    fits = []
+    for fold, train, test in labelled.splits():
+        fit = clone(estimator)
+        unseeded = [name for name, value in fit.get_params().items() if name.endswith("random_state") and value is None]
+        fit.set_params(**dict.fromkeys(unseeded, fold))
+        weighted = np.ptp(labelled.weights) > 0.0 and has_fit_parameter(fit, "sample_weight")
+        fit.fit(
+            labelled.rows[train],
+            labelled.codes[train],
+            **({"sample_weight": labelled.weights[train]} if weighted else {}),
+        )
+        fits.append(fit)
+        out_of_fold[test] = FoldMean((fit,), *shape)(labelled.rows[test])
+    return Fitted(FoldMean(tuple(fits), *shape), out_of_fold) if fits else None
