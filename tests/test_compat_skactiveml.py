@@ -23,7 +23,7 @@ import observal as ob
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.exchange.skactiveml import InvalidIndices, ObservalSampling
 from observal.exchange.skactiveml.evidence import Evidence
-from observal.exchange.skactiveml.pool import choose_batch
+from observal.exchange.skactiveml.pool_strategy import choose_batch
 from observal.methods import NewtonVC
 from observal.problem.plan import ASKED, Answers, Plan
 from observal.problem.problem import Problem

@@ -125,14 +125,14 @@ def test_active18_is_its_slow_twin(variant, capacity, learning_rate, seed, m, n)
     assert len(states) == len(expected)
     for state, want in zip(states, expected, strict=True):
         core = state.core
-        assert (core.labels, core.last, state.dealt) == (want["labels"], (*want["counts"], 0), want["dealt"])
+        assert (core.labels, core.last, state.n_dealt) == (want["labels"], (*want["counts"], 0), want["dealt"])
         np.testing.assert_allclose(core.importance, want["weights"], rtol=1e-12)
-        np.testing.assert_allclose(state.shown, want["coef"], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(state.returned_coef, want["coef"], rtol=1e-8, atol=1e-8)
         np.testing.assert_array_equal(core.region, want["region"])
         assert state.least == want["xi"]
         assert core.loss == pytest.approx(want["loss"])
         assert Active18().describe(problem, state).details["least_propensity"] == want["xi"]
-    assert states[-1].dealt == len(world.logged)
+    assert states[-1].n_dealt == len(world.logged)
 
 
 def test_the_twins_see_every_kind_of_decision():

@@ -113,12 +113,12 @@ class Active18(Method["_State"]):
         problem.require_two_classes("Active18")
         core = State.start(problem, self.epochs, self.fit_intercept)
         m = core.rows.n_logged
-        dealt = int(START_SHARE * m)
+        n_dealt = int(START_SHARE * m)
         weights = plain_importance(core.rows.propensity)
-        learned = self._learn(core, np.arange(dealt), weights, rng)
-        rest = self._learn(core.changed(**learned), np.arange(dealt, m), weights, rng)
-        state = _State(core, dealt, dealt, float(core.rows.propensity.min()), rest["coef"])
-        return self._tested(state, core, learned, dealt, self._alpha(problem))
+        fit = self._learn(core, np.arange(n_dealt), weights, rng)
+        rest = self._learn(core.copy_with(**fit), np.arange(n_dealt, m), weights, rng)
+        state = _State(core, n_dealt, n_dealt, float(core.rows.propensity.min()), rest["coef"])
+        return self._find_region(state, core, fit, n_dealt, self._alpha(problem))
 
     def plan(self, problem: Problem, state: _State, rng: np.random.Generator) -> Plan | Stop:
         """Take the next epoch of the stream and decide about each row: step 2."""
@@ -132,26 +132,26 @@ class Active18(Method["_State"]):
         """Train on the epoch's share, and find the next region: steps 3 and 4."""
         core = state.core.after(plan, answers)
         m, alpha, propensity = core.rows.n_logged, self._alpha(problem), core.rows.propensity
-        dealt = state.start + (m - state.start) * core.looked // len(problem.pool)
-        share = np.concatenate([np.arange(state.dealt, dealt), m + plan.positions])
+        n_dealt = state.start + (m - state.start) * core.looked // len(problem.pool)
+        share = np.concatenate([np.arange(state.n_dealt, n_dealt), m + plan.positions])
         if self.multiple_importance:
             with np.errstate(divide="ignore"):  # a row that neither the log nor an epoch can show is never labelled
                 weights = (1.0 + alpha) / (alpha * propensity + self._gate(problem, state, propensity))
         else:
             weights = np.ones(propensity.size)
             weights[:m] = plain_importance(propensity[:m])
-        learned = self._learn(core, share, weights, rng)
-        t = dealt - state.dealt + core.epochs[-1]
-        moved = _State(core, state.start, dealt, state.least, learned["coef"])
-        return self._tested(moved, core, learned, t, alpha)
+        fit = self._learn(core, share, weights, rng)
+        t = n_dealt - state.n_dealt + core.epochs[-1]
+        next_state = _State(core, state.start, n_dealt, state.least, fit["coef"])
+        return self._find_region(next_state, core, fit, t, alpha)
 
     def describe(self, problem: Problem, state: _State) -> Round:
         """Return the round as people see it."""
-        return state.core.described(problem, state.shown, least_propensity=state.least, dealt=state.dealt)
+        return state.core.to_round(problem, state.returned_coef, least_propensity=state.least, dealt=state.n_dealt)
 
     def intervals(self, problem: Problem, state: _State) -> dict[str, Interval]:
         """Return an interval from the log's labels that holds for every linear classifier at once."""
-        return {"error": linear_error_interval(problem, state.core.rows, state.shown)}
+        return {"error": linear_error_interval(problem, state.core.rows, state.returned_coef)}
 
     # -- steps 3 and 4 ------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Active18(Method["_State"]):
         time = core.time + float(trained[trained < inf].sum())
         return {"coef": coef, "time": time, "importance": importance, "loss": loss}
 
-    def _tested(self, state: _State, core: State, learned: dict[str, Any], t: int, alpha: float) -> _State:
+    def _find_region(self, state: _State, core: State, fit: dict[str, Any], t: int, alpha: float) -> _State:
         """Find the region after an epoch of `t` rows, and its ξ."""
         from observal.paper.kernels.gradient import least_where  # lazy: numba is slow to import
 
@@ -198,11 +198,11 @@ class Active18(Method["_State"]):
             largest = 1.0 / state.least if state.least > 0.0 else inf
         if core.labels >= LABELS_BEFORE_TEST and isfinite(largest):
             t, c = max(t, 1), self.clip_constant * largest
-            gaps = flip_weights(core.rows, learned["coef"], self.learning_rate, learned["time"])
-            inside = gaps / t <= sqrt(c * learned["loss"]) / t + c * log(t) / t
+            gaps = flip_weights(core.rows, fit["coef"], self.learning_rate, fit["time"])
+            inside = gaps / t <= sqrt(c * fit["loss"]) / t + c * log(t) / t
         least = least_where(propensity, inside)
-        core = core.changed(region=inside[core.rows.n_logged :], **learned)
-        return _State(core, state.start, state.dealt, least if least < inf else 1.0, state.shown)
+        core = core.copy_with(region=inside[core.rows.n_logged :], **fit)
+        return _State(core, state.start, state.n_dealt, least if least < inf else 1.0, state.returned_coef)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +211,6 @@ class _State:
 
     core: State
     start: int  # logged rows that train the start model
-    dealt: int  # logged rows dealt out so far
+    n_dealt: int  # logged rows dealt out so far
     least: float  # ξ of the current region
-    shown: Floats = field(repr=False)  # the weights that the round shows
+    returned_coef: Floats = field(repr=False)  # the weights that the round shows

@@ -121,7 +121,7 @@ class ActiveVC(Method[State]):
     def begin(self, problem: Problem, rng: np.random.Generator) -> State:
         """Train on the log alone: w_0 = 1/Q0."""
         problem.require_two_classes("ActiveVC")
-        return self._trained(State.start(problem, self.epochs, self.fit_intercept), rng)
+        return self._train(State.start(problem, self.epochs, self.fit_intercept), rng)
 
     def plan(self, problem: Problem, state: State, rng: np.random.Generator) -> Plan | Stop:
         """Take the next epoch of the stream and decide about each row: step 4."""
@@ -135,11 +135,11 @@ class ActiveVC(Method[State]):
 
     def advance(self, problem: Problem, state: State, plan: Plan, answers: Answers, rng: np.random.Generator) -> State:
         """Add an epoch with its queried and inferred labels, and train on all rows so far: steps 1 to 3."""
-        return self._trained(state.after(plan, answers), rng)
+        return self._train(state.after(plan, answers), rng)
 
     def describe(self, problem: Problem, state: State) -> Round:
         """Return the round as people see it."""
-        return state.described(problem, estimated_loss=state.loss, second_moment=state.second_moment)
+        return state.to_round(problem, estimated_loss=state.loss, second_moment=state.second_moment)
 
     def intervals(self, problem: Problem, state: State) -> dict[str, Interval]:
         """Return an interval from the log's labels that holds for every linear classifier at once."""
@@ -147,18 +147,18 @@ class ActiveVC(Method[State]):
 
     # -- steps 1 to 3 -------------------------------------------------------------------------------------------
 
-    def _trained(self, state: State, rng: np.random.Generator) -> State:
+    def _train(self, state: State, rng: np.random.Generator) -> State:
         rows = state.rows
         bound = self._largest_clip(state)
         clip = bound if self.clip else inf
         importance_k = self._importance(state)
         weights = rows.in_use(importance_k, state.signs, clip)
-        coef, time = state.trained(
+        coef, time = state.train(
             weights, rng, self.learning_rate, self.passes, self.clip_constant if self.regulariser else 0.0
         )
         end, n_rows = rows.n_logged + state.looked, rows.n_logged + state.counted
         first, second = mistakes(rows.X[:end], coef, state.signs[:end], weights[:end])
-        state = state.changed(
+        state = state.copy_with(
             coef=coef,
             time=time,
             clip=clip,
@@ -166,7 +166,7 @@ class ActiveVC(Method[State]):
             loss=first / n_rows,
             second_moment=second / n_rows,
         )
-        return state.changed(region=self._region(state, bound, n_rows))
+        return state.copy_with(region=self._region(state, bound, n_rows))
 
     def _largest_clip(self, state: State) -> float:
         """Return M_k; without clipping, a bound on every weight."""

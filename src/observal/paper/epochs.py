@@ -42,13 +42,13 @@ class EpochState:
         """The pool rows of the coming epoch."""
         return np.arange(self.looked, self.looked + self.schedule[0])
 
-    def changed(self, **fields: Any) -> Self:
+    def copy_with(self, **fields: Any) -> Self:
         """Return a copy with other values in some fields; `dataclasses.replace` takes as long as a small round's arithmetic."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, **fields)
         return new
 
-    def moved(self, plan: Plan, answers: Answers) -> dict[str, Any]:
+    def fields_after(self, plan: Plan, answers: Answers) -> dict[str, Any]:
         """Return the fields of this class after a round."""
         labels = int(np.count_nonzero(answers.answered))
         skipped = answers.answered.size - labels

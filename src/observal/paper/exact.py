@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, Signs, check_number, check_share, keep
 from observal.errors import InvalidInput
 from observal.paper.bounds import candidate_slack, certified_gamma, epoch_confidence, log_term
 from observal.paper.dichotomies import Dichotomies
 from observal.paper.epochs import EpochState, check_epochs, check_importance, fit_epochs
-from observal.paper.hypotheses import HypothesisClass, Restriction
+from observal.paper.hypotheses import HypothesisClass, Member, Restriction
 from observal.paper.risk import RiskSums, clipped, mismatch_sums, uniform_error_interval
 from observal.paper.weights import (
     clip_threshold,
@@ -96,7 +96,7 @@ class ExactDBAL(Method["_State"]):
     confidence: float = 0.95
     epochs: tuple[int, ...] | None = None
     gamma: float | Literal["certified"] = "certified"
-    propensity_distribution: tuple[Any, Any] | None = None
+    propensity_distribution: tuple[ArrayLike, ArrayLike] | None = None
     clip: bool = True
     regulariser: bool = True
     bias_correction: bool = True
@@ -109,7 +109,7 @@ class ExactDBAL(Method["_State"]):
             confidence=check_share(self.confidence, "confidence", inner=True, fix="0.95 is usual"),
             gamma=check_number(self.gamma, "gamma", 0.0, word="certified"),
         )
-        if isinstance(self.hypotheses, type) or not hasattr(self.hypotheses, "restrict"):
+        if isinstance(self.hypotheses, type) or not isinstance(self.hypotheses, HypothesisClass):
             raise InvalidInput(f"hypotheses must be a class such as Stumps(), but is {self.hypotheses!r}; make one.")
         check_epochs(self.epochs)
         check_importance(self.bias_correction, self.multiple_importance)
@@ -126,7 +126,7 @@ class ExactDBAL(Method["_State"]):
             candidates=np.arange(len(context.log)),
             pool_signs=np.zeros(len(problem.pool), dtype=np.int8),
         )
-        return self._analysed(problem, start)
+        return self._analyse(problem, start)
 
     def plan(self, problem: Problem, state: _State, rng: np.random.Generator) -> Plan | Stop:
         """Take the next epoch of the stream and decide about each row: steps 4 and 5."""
@@ -158,9 +158,11 @@ class ExactDBAL(Method["_State"]):
         inferred = plan.action == INFERRED
         signs[plan.positions[inferred]] = 2 * plan.inferred[inferred] - 1
         signs[plan.asked[answers.answered]] = 2 * answers.codes[answers.answered] - 1
-        return self._analysed(
+        return self._analyse(
             problem,
-            replace(state, pool_signs=signs, candidates=state.candidates[state.kept], **state.moved(plan, answers)),
+            replace(
+                state, pool_signs=signs, candidates=state.candidates[state.kept], **state.fields_after(plan, answers)
+            ),
         )
 
     def describe(self, problem: Problem, state: _State) -> Round:
@@ -196,7 +198,7 @@ class ExactDBAL(Method["_State"]):
 
     # -- steps 1 to 4 and the final step ------------------------------------------------------------------------
 
-    def _analysed(self, problem: Problem, state: _State) -> _State:
+    def _analyse(self, problem: Problem, state: _State) -> _State:
         context, k = state.context, len(state.epochs)
         rows = problem.n_logged + state.counted
         log_h = log_term(len(context.log), epoch_confidence(1 - self.confidence, k))
@@ -210,24 +212,24 @@ class ExactDBAL(Method["_State"]):
         pool_signs = state.pool_signs[: state.looked]
         log_weights, pool_weights = self._weights(problem, state, clip)
 
-        def sums(chosen: Ints, log_reference: Signs, pool_reference: Signs, power: int) -> Floats:
-            total = mismatch_sums(context.log, log_reference, log_weights**power, chosen)
-            return total + mismatch_sums(context.pool, pool_reference, pool_weights**power, chosen)
+        def sums(subset: Ints, log_reference: Signs, pool_reference: Signs, power: int) -> Floats:
+            total = mismatch_sums(context.log, log_reference, log_weights**power, subset)
+            return total + mismatch_sums(context.pool, pool_reference, pool_weights**power, subset)
 
         loss = sums(members, context.log_signs, pool_signs, 1) / rows
         best = _first_least(loss)
         erm = int(members[best])
         sigma2 = log_h / rows
-        kept = np.ones(members.size, dtype=bool)
+        survives = np.ones(members.size, dtype=bool)
         if self.disagreement and np.isfinite(bound):
             sigma1, _ = candidate_slack(bound, rows, log_h)
             excess = loss - loss[best] - gamma * sigma1 - _rounding(loss[best])
             # V̂(h, ĥ) ≤ M·(l(h) + l(ĥ)), so most members are kept or ruled out without looking at V̂ itself.
-            kept = excess <= gamma * np.sqrt(sigma2 * bound * (loss + loss[best]))
-            unclear = np.flatnonzero(kept & (excess > 0)) if self.regulariser else np.empty(0, dtype=np.int64)
+            survives = excess <= gamma * np.sqrt(sigma2 * bound * (loss + loss[best]))
+            unclear = np.flatnonzero(survives & (excess > 0)) if self.regulariser else np.empty(0, dtype=np.int64)
             erm_in_pool = context.pool.signs(erm)[: state.looked]
             pair = sums(members[unclear], context.log.signs(erm), erm_in_pool, 2) / rows
-            kept[unclear] = excess[unclear] <= gamma * np.sqrt(sigma2 * pair)
+            survives[unclear] = excess[unclear] <= gamma * np.sqrt(sigma2 * pair)
 
         output = best
         if self.regulariser:
@@ -241,8 +243,8 @@ class ExactDBAL(Method["_State"]):
             clip=clip,
             gamma=float(gamma),
             erm=erm,
-            kept=kept,
-            region=context.pool.disagreement(members[kept]),
+            kept=survives,
+            region=context.pool.disagreement(members[survives]),
             output=int(members[output]),
             output_loss=float(loss[output]),
         )
@@ -290,7 +292,7 @@ class ExactDBAL(Method["_State"]):
 class FiniteClassifier(TwoClassPredictions):
     """One member of a finite class as a classifier."""
 
-    member: Any
+    member: Member
     classes_: NDArray[Any] = field(repr=False)
 
     def positive(self, X: Features) -> Bools:
@@ -315,7 +317,7 @@ class _Context:
     def of(cls, method: ExactDBAL, problem: Problem) -> _Context:
         logged = problem.logged
         restriction = method.hypotheses.restrict(problem.stack().to_matrix())
-        shown = np.flatnonzero(logged.revealed)
+        revealed = np.flatnonzero(logged.revealed)
         distribution = method.propensity_distribution
         doubts = [
             (restriction.fixed, "the class was enumerated on the data"),
@@ -325,12 +327,12 @@ class _Context:
         sampled = problem.propensity
         return cls(
             restriction,
-            restriction.dichotomies.take_rows(shown),
+            restriction.dichotomies.take_rows(revealed),
             restriction.dichotomies.take_rows(np.arange(problem.n_logged, problem.n_rows)),
-            (2 * logged.codes[shown] - 1).astype(np.int8),
-            logged.propensity[shown],
-            np.ones(shown.size) if logged.cost is None else logged.cost[shown],
-            (sampled, None) if distribution is None else _checked_distribution(*distribution, sampled),
+            (2 * logged.codes[revealed] - 1).astype(np.int8),
+            logged.propensity[revealed],
+            np.ones(revealed.size) if logged.cost is None else logged.cost[revealed],
+            (sampled, None) if distribution is None else _check_distribution(*distribution, sampled),
             "; ".join(reason for fine, reason in doubts if not fine),
         )
 
@@ -377,17 +379,19 @@ def _schedule(epochs: tuple[int, ...] | None, n_pool: int) -> tuple[int, ...]:
     return fit_epochs((2 ** (k + 1) for k in range(n_pool.bit_length())) if epochs is None else epochs, n_pool)
 
 
-def _checked_distribution(values: Any, mass: Any, seen: Floats) -> tuple[Floats, Floats]:
+def _check_distribution(values: ArrayLike, mass: ArrayLike, sampled: Floats) -> tuple[Floats, Floats]:
     support, masses = np.asarray(values, dtype=np.float64), np.asarray(mass, dtype=np.float64)
     if support.shape != masses.shape or support.ndim != 1:
         raise InvalidInput(
             f"propensity_distribution needs one probability per value, but has {support.size} values and "
             f"{masses.size} probabilities."
         )
-    strange = seen[np.abs(seen[:, None] - np.unique(support)).min(axis=1) > 1e-9] if support.size < 100 else seen[:0]
-    if strange.size:
+    outside = sampled[:0]
+    if support.size < 100:
+        outside = sampled[np.abs(sampled[:, None] - np.unique(support)).min(axis=1) > 1e-9]
+    if outside.size:
         raise InvalidInput(
-            f"propensity_distribution must hold every propensity of log and pool, but {strange[0]} is not among its "
+            f"propensity_distribution must hold every propensity of log and pool, but {outside[0]} is not among its "
             f"{support.size} values; add it, or leave the distribution out."
         )
     return support, masses

@@ -17,6 +17,8 @@ from observal.errors import InvalidLabel
 from observal.problem.labels import encode_labels
 from observal.problem.rows import Features, Matrix, is_sparse, with_constant
 
+RandomState = int | np.random.RandomState | np.random.Generator | None
+
 
 class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Linear classifier under squared loss, trained by importance-aware online gradient descent.
@@ -83,7 +85,7 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         second_moment: float = 0.0,
         exact_invariance: bool = False,
         fit_intercept: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.learning_rate = learning_rate
         self.passes = passes
@@ -104,7 +106,7 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         `classes` names both classes, and is needed in the first call only, where `y` does not show both.
         """
-        return self._train(X, y, sample_weight, classes, fresh=not hasattr(self, "coef_"))
+        return self._train(X, y, sample_weight, classes, fresh="coef_" not in vars(self))
 
     def decision_function(self, X: Features) -> Floats:
         """Return w·x plus the intercept for each row; positive values mean the second class."""
@@ -142,7 +144,7 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._rng = _generator(self.random_state)
             start = np.zeros(rows.shape[1] + bool(self.fit_intercept))
         else:
-            _same_classes(self.classes_, classes)
+            _check_same_classes(self.classes_, classes)
             start = np.append(self.coef_[0], self.intercept_) if self.fit_intercept else self.coef_[0]
         signs = 2.0 * encode_labels(labels, self.classes_, "A label") - 1.0
         n_rows = rows.shape[0]
@@ -173,30 +175,30 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _two_classes(y: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
     """Return the two class labels in order, from `classes` or from what `y` shows."""
-    found = np.unique(y if classes is None else np.asarray(classes))
-    if len(found) > 2:  # the first sentence is the one that scikit-learn's checks look for
-        kind = type_of_target(found)
+    values = np.unique(y if classes is None else np.asarray(classes))
+    if len(values) > 2:  # the first sentence is the one that scikit-learn's checks look for
+        kind = type_of_target(values)
         raise InvalidLabel(
             f"Only binary classification is supported. The type of the target is {kind}. "
-            f"There are {len(found)} classes; merge them into two."
+            f"There are {len(values)} classes; merge them into two."
         )
-    if len(found) < 2:
+    if len(values) < 2:
         raise InvalidLabel(
-            f"A classifier needs two classes, but the labels show one class only, {found.tolist()}; "
+            f"A classifier needs two classes, but the labels show one class only, {values.tolist()}; "
             "give rows of both, or name both classes in partial_fit with classes=."
         )
-    return found
+    return values
 
 
-def _same_classes(known: NDArray[Any], classes: ArrayLike | None) -> None:
-    if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), known):
+def _check_same_classes(fitted: NDArray[Any], classes: ArrayLike | None) -> None:
+    if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), fitted):
         raise InvalidLabel(
-            f"classes must stay the same in every call of partial_fit, but were {known.tolist()} and are now "
+            f"classes must stay the same in every call of partial_fit, but were {fitted.tolist()} and are now "
             f"{np.asarray(classes).tolist()}; leave them out after the first call."
         )
 
 
-def _generator(random_state: Any) -> np.random.Generator:
+def _generator(random_state: RandomState) -> np.random.Generator:
     """Return a Generator for any kind of seed that scikit-learn accepts."""
     if isinstance(random_state, np.random.Generator):
         return random_state

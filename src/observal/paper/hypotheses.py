@@ -370,9 +370,9 @@ def _from_callable(functions: tuple[Callable[[Any], ArrayLike], ...], index: int
 
 def _stumps(name: str, X: Features, features: list[int] | None, both_signs: bool) -> Restriction:
     rows = by_column(check_features(X, f"The rows of {name}"))
-    chosen = list(range(rows.shape[1])) if features is None else features
+    columns = list(range(rows.shape[1])) if features is None else features
     packed, feature, cut, sign = geometry.stumps(
-        name, lambda feature: _column(rows, feature, name), chosen, rows.shape[0], both_signs=both_signs
+        name, lambda feature: _column(rows, feature, name), columns, rows.shape[0], both_signs=both_signs
     )
     return Restriction(Dichotomies(packed, rows.shape[0]), False, partial(_threshold, feature, cut, sign))
 

@@ -79,7 +79,7 @@ class LinearClassifier(TwoClassPredictions):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Stack:
     """Log and pool as the kernels need them: one stack, the log first."""
 
     X: Matrix
@@ -90,12 +90,12 @@ class Rows:
     has_constant: bool
 
     @classmethod
-    def of(cls, problem: Problem, fit_intercept: bool) -> Rows:
+    def of(cls, problem: Problem, fit_intercept: bool) -> Stack:
         """Stack the rows of a problem, once; `fit_intercept` appends a column of ones."""
-        made = _stacks.setdefault(problem, {})
-        if fit_intercept not in made:
+        stacks = _stacks.setdefault(problem, {})
+        if fit_intercept not in stacks:
             X = problem.stack().to_matrix()
-            made[fit_intercept] = cls(
+            stacks[fit_intercept] = cls(
                 with_constant(X) if fit_intercept else X,
                 problem.n_logged,
                 problem.propensity,
@@ -103,7 +103,7 @@ class Rows:
                 problem.cost,
                 fit_intercept,
             )
-        return made[fit_intercept]
+        return stacks[fit_intercept]
 
     @cached_property
     def norms(self) -> Floats:
@@ -127,14 +127,14 @@ class Rows:
         return LinearClassifier(coef[np.newaxis], np.zeros(1), classes)
 
 
-_stacks: WeakKeyDictionary[Problem, dict[bool, Rows]] = WeakKeyDictionary()
+_stacks: WeakKeyDictionary[Problem, dict[bool, Stack]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class State(EpochState):
     """What is known after epoch k."""
 
-    rows: Rows = field(repr=False)
+    rows: Stack = field(repr=False)
     signs: Signs  # revealed, queried or inferred labels of the stack, 0 where there is none
     coef: Floats
     region: Bools  # which pool rows are in the disagreement region
@@ -147,7 +147,7 @@ class State(EpochState):
     @classmethod
     def start(cls, problem: Problem, epochs: tuple[int, ...] | None, fit_intercept: bool) -> State:
         """Return the initial state."""
-        rows, logged = Rows.of(problem, fit_intercept), problem.logged
+        rows, logged = Stack.of(problem, fit_intercept), problem.logged
         signs = np.zeros(rows.propensity.size, dtype=np.int8)
         signs[: rows.n_logged][logged.revealed] = 2 * logged.codes[logged.revealed] - 1
         return cls(
@@ -164,9 +164,9 @@ class State(EpochState):
         inferred = plan.action == INFERRED
         signs[m + plan.positions[inferred]] = 2 * plan.inferred[inferred] - 1
         signs[m + plan.asked[answers.answered]] = 2 * answers.codes[answers.answered] - 1
-        return self.changed(signs=signs, **self.moved(plan, answers))
+        return self.copy_with(signs=signs, **self.fields_after(plan, answers))
 
-    def trained(
+    def train(
         self,
         weights: Floats,
         rng: np.random.Generator,
@@ -194,7 +194,7 @@ class State(EpochState):
         )
         return coef, self.time + float(passes * order.size)
 
-    def described(self, problem: Problem, coef: Floats | None = None, **details: Any) -> Round:
+    def to_round(self, problem: Problem, coef: Floats | None = None, **details: Any) -> Round:
         """Return the round as people see it; `coef` where another classifier than the state's is shown."""
         return self.as_round(
             clip=self.clip,
@@ -223,7 +223,7 @@ def make_plan(state: State, gate: Bools, disagreement: bool = True, infer: bool 
     )
 
 
-def flip_weights(rows: Rows, coef: Floats, learning_rate: float, time: float, first: int = 0) -> Floats:
+def flip_weights(rows: Stack, coef: Floats, learning_rate: float, time: float, first: int = 0) -> Floats:
     """Return the gap of each row from `first` on: the importance weight that would flip it, at the step size of `time`."""
     from observal.paper.kernels.gradient import flip_gaps  # lazy: numba is slow to import
 
@@ -253,7 +253,7 @@ def growing_epochs() -> Iterator[int]:
     return accumulate(repeat(10), lambda size, _: size * 3 // 2)
 
 
-def linear_error_interval(problem: Problem, rows: Rows, coef: Floats) -> Interval:
+def linear_error_interval(problem: Problem, rows: Stack, coef: Floats) -> Interval:
     r"""Return an interval for the population error that holds for every linear classifier at once, on the log alone.
 
     With F = {z·w·1{w ≤ M}·1{h(x) ≠ y}/M}, w = 1/Q0, over all linear h, the empirical Bernstein bound of Maurer and

@@ -69,7 +69,7 @@ class Passive(Method[State]):
     def begin(self, problem: Problem, rng: np.random.Generator) -> State:
         """Train on the log alone."""
         problem.require_two_classes("Passive")
-        return self._trained(State.start(problem, self.epochs, self.fit_intercept), rng)
+        return self._train(State.start(problem, self.epochs, self.fit_intercept), rng)
 
     def plan(self, problem: Problem, state: State, rng: np.random.Generator) -> Plan | Stop:
         """Ask about every row of the next epoch."""
@@ -79,20 +79,20 @@ class Passive(Method[State]):
 
     def advance(self, problem: Problem, state: State, plan: Plan, answers: Answers, rng: np.random.Generator) -> State:
         """Add the answers and train on all rows so far."""
-        return self._trained(state.after(plan, answers), rng)
+        return self._train(state.after(plan, answers), rng)
 
     def describe(self, problem: Problem, state: State) -> Round:
         """Return the round as people see it."""
-        return state.described(problem)
+        return state.to_round(problem)
 
     def intervals(self, problem: Problem, state: State) -> dict[str, Interval]:
         """Return an interval from the log's labels that holds for every linear classifier at once."""
         return {"error": linear_error_interval(problem, state.rows, state.coef)}
 
-    def _trained(self, state: State, rng: np.random.Generator) -> State:
+    def _train(self, state: State, rng: np.random.Generator) -> State:
         rows = state.rows
         importance = np.ones(rows.propensity.size)
         importance[: rows.n_logged] = plain_importance(rows.propensity[: rows.n_logged])
         weights = rows.in_use(importance, state.signs)
-        coef, time = state.trained(weights, rng, self.learning_rate, self.passes)
+        coef, time = state.train(weights, rng, self.learning_rate, self.passes)
         return replace(state, coef=coef, time=time, importance=importance, clip=inf)

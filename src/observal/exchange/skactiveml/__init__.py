@@ -29,9 +29,8 @@ except ImportError as error:
         "install it with: pip install 'observal[skactiveml]'"
     ) from error
 
-from observal.exchange.skactiveml.budget import DoubtBudgetManager
 from observal.exchange.skactiveml.evidence import InvalidIndices
-from observal.exchange.skactiveml.pool import ObservalSampling
-from observal.exchange.skactiveml.stream import ObservalStream
+from observal.exchange.skactiveml.pool_strategy import ObservalSampling
+from observal.exchange.skactiveml.stream_strategy import DoubtBudgetManager, ObservalStream
 
 __all__ = ["DoubtBudgetManager", "InvalidIndices", "ObservalSampling", "ObservalStream"]

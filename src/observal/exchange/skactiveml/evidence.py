@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,12 +20,16 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
 from observal.problem.problem import Problem
 
+if TYPE_CHECKING:
+    from observal.exchange.skactiveml.pool_strategy import ObservalSampling
+    from observal.exchange.skactiveml.stream_strategy import ObservalStream
+
 
 class InvalidIndices(InvalidInput, IndexError):
     """Invalid row numbers; both a ValueError and an IndexError, as in scikit-activeml's own strategies."""
 
 
-def check_row_indices(indices: Any, n_rows: int, what: str) -> Ints:
+def check_row_indices(indices: ArrayLike, n_rows: int, what: str) -> Ints:
     """Return distinct row numbers, in order.
 
     Examples
@@ -48,7 +52,7 @@ def check_row_indices(indices: Any, n_rows: int, what: str) -> Ints:
     return np.unique(values).astype(np.int64)
 
 
-def method_of(strategy: Any) -> NewtonVC:
+def method_of(strategy: ObservalSampling | ObservalStream) -> NewtonVC:
     """Return NewtonVC with a strategy's settings; a wrong type is a TypeError, a wrong value a ValueError.
 
     Examples
@@ -151,9 +155,9 @@ class Evidence:
         2
         """
         one_class = len(self.classes) < 2
-        told_apart = () if one_class else self.classes[1:] if len(self.classes) == 2 else self.classes
+        positives = () if one_class else self.classes[1:] if len(self.classes) == 2 else self.classes
         least = np.zeros(len(X)) if one_class else np.full(len(X), np.inf)
-        for positive in told_apart:
+        for positive in positives:
             least = np.minimum(least, self._state(method, self.y == positive)[1].model.gaps(X))
         return least
 
@@ -193,7 +197,7 @@ class Evidence:
             classes=(0.0, 1.0),
         )
         rows = np.flatnonzero(queried)
-        shown = rows if rows.size else np.zeros(1, dtype=np.int64)
-        problem = Problem(logged, Pool(self.X[shown], propensity[shown]))
+        pool_rows = rows if rows.size else np.zeros(1, dtype=np.int64)
+        problem = Problem(logged, Pool(self.X[pool_rows], propensity[pool_rows]))
         state = StreamState.start(problem, NewtonFitter.of(method, problem))
         return problem, replace(state, bought=np.arange(rows.size), codes=codes[rows], looked=rows.size)

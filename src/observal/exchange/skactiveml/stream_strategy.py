@@ -1,4 +1,4 @@
-"""NewtonVC as a stream query strategy of scikit-activeml."""
+"""NewtonVC as a stream query strategy of scikit-activeml, and the budget manager that it uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from skactiveml.base import BudgetManager, SingleAnnotatorStreamQueryStrategy, SkactivemlClassifier
 from skactiveml.utils import (
@@ -23,12 +23,11 @@ from skactiveml.utils import (
 )
 from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import column_or_1d, has_fit_parameter
+from sklearn.utils.validation import _num_samples, column_or_1d, has_fit_parameter
 
-from observal.checks import Floats, check_number, check_propensity
+from observal.checks import Floats, Ints, check_number, check_propensity
 from observal.errors import InvalidInput
-from observal.exchange.skactiveml.budget import DoubtBudgetManager, check_update
-from observal.exchange.skactiveml.evidence import Evidence, method_of
+from observal.exchange.skactiveml.evidence import Evidence, check_row_indices, method_of
 from observal.methods.newton import NewtonVC, gap_at
 from observal.methods.stream import stream_chances
 
@@ -93,10 +92,10 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         tempering: float | str = "auto",
         ridge: float | str = "auto",
         features: str = "linear",
-        missing_label: Any = MISSING_LABEL,
-        budget_manager: Any = None,
+        missing_label: object = MISSING_LABEL,
+        budget_manager: BudgetManager | None = None,
         budget: float | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(budget=budget, random_state=random_state)
         self.doubt = doubt
@@ -111,7 +110,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     def query(
         self,
         candidates: ArrayLike,
-        clf: Any = None,
+        clf: SkactivemlClassifier | None = None,
         X: ArrayLike | None = None,
         y: ArrayLike | None = None,
         propensity: ArrayLike | None = None,
@@ -119,7 +118,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         queried_indices: ArrayLike | None = None,
         fit_clf: bool = False,
         return_utilities: bool = False,
-    ) -> Any:
+    ) -> Ints | tuple[Ints, Floats]:
         """Return which candidates to query; the arguments are not changed, and asking again gives the same rows.
 
         Parameters
@@ -174,7 +173,10 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
         return (indices, utilities) if return_utilities else indices
 
     def update(
-        self, candidates: ArrayLike, queried_indices: ArrayLike, budget_manager_param_dict: dict[str, Any] | None = None
+        self,
+        candidates: ArrayLike,
+        queried_indices: ArrayLike,
+        budget_manager_param_dict: dict[str, Any] | None = None,
     ) -> ObservalStream:
         """Count the rows that were seen and those that were queried.
 
@@ -245,19 +247,21 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
 
 
 def _candidate_chances(
-    evidence: Evidence | None, propensity: ArrayLike | None, of_candidates: ArrayLike | None, n_rows: int
+    evidence: Evidence | None, propensity: ArrayLike | None, candidate_propensity: ArrayLike | None, n_rows: int
 ) -> Floats:
     """Return the propensity of each candidate: as given, or the single propensity of the rows of X."""
-    if of_candidates is not None:
+    if candidate_propensity is not None:
         if evidence is not None and propensity is None:
             raise InvalidInput("candidate_propensity was given without propensity; give both or none.")
-        return check_propensity(of_candidates, n_rows, "candidates")
+        return check_propensity(candidate_propensity, n_rows, "candidates")
     if propensity is not None and np.ndim(propensity) > 0:
         raise InvalidInput("propensity was given without candidate_propensity; give both or none.")
     return np.full(n_rows, 0.0 if evidence is None else evidence.propensity[0])
 
 
-def _gaps(method: NewtonVC, evidence: Evidence | None, clf: Any, fit_clf: bool, candidates: NDArray[Any]) -> Floats:
+def _gaps(
+    method: NewtonVC, evidence: Evidence | None, clf: SkactivemlClassifier | None, fit_clf: bool, candidates: Floats
+) -> Floats:
     """Return each candidate's gap; 0 if there is neither a classifier nor a row seen so far."""
     if clf is None:
         return np.zeros(len(candidates)) if evidence is None else evidence.gaps(method, candidates)
@@ -270,3 +274,90 @@ def _gaps(method: NewtonVC, evidence: Evidence | None, clf: Any, fit_clf: bool, 
     shares = np.sort(np.asarray(clf.predict_proba(candidates)), axis=1)
     lead = shares[:, -1] - shares[:, -2] if shares.shape[1] > 1 else np.zeros(len(shares))
     return np.asarray(0.5 * ndtri(0.5 - 0.5 * lead) ** 2)
+
+
+class DoubtBudgetManager(BudgetManager):  # type: ignore[misc]
+    """Query every sample with a utility above 0 until the budget is spent.
+
+    A sample is queried only if fewer than the share `budget` of the samples seen so far, including this one, were queried. So at
+    most ``budget·seen + 1`` samples are queried.
+
+    Parameters
+    ----------
+    budget : float, default=None
+        The share of samples that may be queried, in (0, 1]; None means 0.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.exchange.skactiveml import DoubtBudgetManager
+    >>> manager = DoubtBudgetManager(budget=0.5)
+    >>> manager.query_by_utility(np.array([0.9, 0.8, 0.0, 0.7]))
+    [0, 3]
+    >>> manager.update(np.zeros((4, 2)), [0, 3]).queried_samples_
+    2
+    """
+
+    def __init__(self, budget: float | None = None) -> None:
+        super().__init__(budget)
+
+    def query_by_utility(self, utilities: Floats) -> list[int]:
+        """Return which samples to query; asking changes nothing.
+
+        Parameters
+        ----------
+        utilities : numpy.ndarray of shape (n_samples,)
+            NaN and 0 are never queried.
+
+        Returns
+        -------
+        queried_indices : list of int
+            Their positions.
+        """
+        utilities = self._validate_data(utilities)
+        queried, indices = self.queried_samples_, []
+        for i, utility in enumerate(utilities):
+            if utility > 0.0 and queried < self.budget_ * (self.observed_samples_ + i + 1):
+                queried += 1
+                indices.append(i)
+        return indices
+
+    def update(self, candidates: ArrayLike, queried_indices: ArrayLike) -> DoubtBudgetManager:
+        """Count the samples that were seen and those that were queried.
+
+        Parameters
+        ----------
+        candidates : array-like of shape (n_samples, n_features)
+            The samples seen.
+        queried_indices : array-like of int
+            Which of them were queried.
+
+        Returns
+        -------
+        self : DoubtBudgetManager
+            The manager itself.
+        """
+        n_rows, queried = check_update(candidates, queried_indices)
+        self._validate_data(np.empty(0))
+        self.observed_samples_ += n_rows
+        self.queried_samples_ += queried.size
+        return self
+
+    def _validate_data(self, utilities: ArrayLike) -> Floats:
+        checked: Floats = super()._validate_data(utilities)
+        if "observed_samples_" not in vars(self):
+            self.observed_samples_, self.queried_samples_ = 0, 0
+        return checked
+
+
+def check_update(candidates: ArrayLike, queried_indices: ArrayLike) -> tuple[int, Ints]:
+    """Return the number of candidates, and which of them were queried.
+
+    Examples
+    --------
+    >>> n_rows, queried = check_update([[0.5], [0.7]], [1])
+    >>> n_rows, queried.tolist()
+    (2, [1])
+    """
+    n_rows: int = _num_samples(candidates)
+    return n_rows, check_row_indices(queried_indices, n_rows, "queried_indices")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,8 +66,8 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         tempering: float | str = "auto",
         ridge: float | str = "auto",
         features: str = "linear",
-        missing_label: Any = MISSING_LABEL,
-        random_state: Any = None,
+        missing_label: object = MISSING_LABEL,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(missing_label=missing_label, random_state=random_state)
         self.explore_share = explore_share
@@ -86,7 +85,7 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         candidates: ArrayLike | None = None,
         batch_size: int = 1,
         return_utilities: bool = False,
-    ) -> Any:
+    ) -> Ints | tuple[Ints, Floats]:
         """Return the candidates to query; the arguments are not changed.
 
         Parameters
@@ -130,23 +129,25 @@ class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
         )
         method = method_of(self)
         evidence = Evidence.of(samples, labels, is_labeled(labels, self.missing_label_), propensity, queried_indices)
-        several = propensity is not None and np.ndim(propensity) > 0
-        rows, mapping = self._transform_candidates(candidates, samples, labels, enforce_mapping=several)
+        rows, mapping = self._transform_candidates(
+            candidates, samples, labels, enforce_mapping=propensity is not None and np.ndim(propensity) > 0
+        )
         chances = np.full(len(rows), evidence.propensity[0]) if mapping is None else evidence.propensity[mapping]
         choice = replace(method.choice, batch=max(1, batch_size))  # 0 if there is no candidate
         passing = passes_gate(chances, evidence.n_logged, int(evidence.queried.sum()), choice)
         gaps = evidence.gaps(method, rows) if batch_size else np.zeros(0)
         gated = passing & (gaps < method.uncertain_gap) if batch_size else passing  # without a batch there are no gaps
-        chosen, scores = choose_batch(
+        batch, scores = choose_batch(
             gaps, passing, gated, batch_size, method.explore_share, method.gate_share, self.random_state_
         )
         if mapping is None:
-            return (chosen, scores) if return_utilities else chosen
+            return (batch, scores) if return_utilities else batch
+        indices: Ints = mapping[batch]
         if not return_utilities:
-            return mapping[chosen]
+            return indices
         utilities = np.full((batch_size, len(samples)), np.nan)
         utilities[:, mapping] = scores
-        return mapping[chosen], utilities
+        return indices, utilities
 
 
 def choose_batch(
@@ -168,17 +169,17 @@ def choose_batch(
     --------
     >>> import numpy as np
     >>> gaps, passing = np.array([0.0, 1.0, 3.0]), np.array([False, True, True])
-    >>> chosen, utilities = choose_batch(gaps, passing, passing, 2, 0.0, 1.0, np.random.RandomState(0))
-    >>> chosen.tolist(), utilities.tolist()
+    >>> batch, utilities = choose_batch(gaps, passing, passing, 2, 0.0, 1.0, np.random.RandomState(0))
+    >>> batch.tolist(), utilities.tolist()
     ([1, 2], [[1.0, 1.5, 1.25], [1.0, nan, 1.25]])
     """
     at_random = rng.random(size) < explore_share
     for_gate = np.diff(np.floor(gate_share * np.arange(size + 1) + rng.random())) > 0.0
     first = np.zeros(gaps.size) if passing.all() else gated.astype(np.float64)
-    chosen = np.empty(size, dtype=np.int64)
+    batch = np.empty(size, dtype=np.int64)
     utilities = np.empty((size, gaps.size))
     for i in range(size):
         utilities[i] = passing if at_random[i] else 1.0 / (1.0 + gaps) + for_gate[i] * first
-        utilities[i, chosen[:i]] = np.nan
-        chosen[i] = rand_argmax(utilities[i], random_state=rng)[0]
-    return chosen, utilities
+        utilities[i, batch[:i]] = np.nan
+        batch[i] = rand_argmax(utilities[i], random_state=rng)[0]
+    return batch, utilities
