@@ -74,7 +74,7 @@ def oracle(ids):
 
 
 @pytest.mark.parametrize("library", FRAMES)
-def test_a_pipeline_is_given_the_very_columns_of_the_table(library):
+def test_pipeline_is_given_the_users_table(library):
     frame, logged_and_pool = FRAMES[library], world(FRAMES[library])
     SEEN.clear()
     method = ob.CommitteeVC(make_pipeline(Spy(), LogisticRegression()), members=2, batch=5)
@@ -96,7 +96,7 @@ def test_a_pipeline_is_given_the_very_columns_of_the_table(library):
                 pd.testing.assert_frame_equal(given, frame.loc[given.index])
 
 
-def test_text_categories_and_gaps_in_ordinary_pipelines():
+def test_ordinary_pipelines_accept_text_and_missing_values():
     columns = ColumnTransformer(
         [("home", OneHotEncoder(), ["home"]), ("note", CountVectorizer(), "note")], remainder="drop"
     )
@@ -117,7 +117,7 @@ def test_text_categories_and_gaps_in_ordinary_pipelines():
         ob.run(*world(X), oracle, ob.CommitteeVC(make_pipeline(columns, LogisticRegression())), label_budget=5)
 
 
-def test_a_table_of_numbers_keeps_its_names_for_an_estimator_and_is_an_array_for_others():
+def test_numeric_table_is_a_table_for_estimators_and_an_array_for_others():
     frame = pd.DataFrame({"a": np.linspace(-1, 1, N), "b": np.arange(N)})
     y = np.where(frame["a"] > 0, "yes", "no")
     logged, pool = (
@@ -140,7 +140,7 @@ def test_a_table_of_numbers_keeps_its_names_for_an_estimator_and_is_an_array_for
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_session_over_tables_is_saved_and_goes_on(library, tmp_path):
+def test_session_over_tables_can_be_saved_and_loaded(library, tmp_path):
     method = ob.CommitteeVC(make_pipeline(Spy(), LogisticRegression()), members=2, batch=5)
     session = ob.Session(*world(FRAMES[library]), method, label_budget=10)
     first = session.ask()
@@ -153,7 +153,7 @@ def test_a_session_over_tables_is_saved_and_goes_on(library, tmp_path):
         pd.testing.assert_frame_equal(again.problem.pool.X.native, PANDAS[M:])
 
 
-def test_a_table_that_a_file_cannot_hold_is_refused(tmp_path):
+def test_saving_a_table_arrow_cannot_hold_raises(tmp_path):
     mixed = PANDAS.assign(note=np.array([1, "late"] * (N // 2), dtype=object))
     session = ob.Session(*world(mixed), ob.CommitteeVC(make_pipeline(Spy(), LogisticRegression()), members=2))
     with pytest.raises(InvalidInput, match="Frame cannot be stored in a file, so nothing was saved"):
@@ -161,7 +161,7 @@ def test_a_table_that_a_file_cannot_hold_is_refused(tmp_path):
     assert not (tmp_path / "session").exists()
 
 
-def test_whoever_needs_numbers_says_so(tmp_path):
+def test_table_with_text_raises_where_numbers_are_needed(tmp_path):
     logged, pool = world(PANDAS)
     sentence = "needs finite numbers as features, but column 'note' has missing or other values"
     for refused in (
@@ -194,7 +194,7 @@ def test_whoever_needs_numbers_says_so(tmp_path):
         (np.ones((N, 5)), "the log is a table of pandas and the pool an array"),
     ],
 )
-def test_log_and_pool_that_are_not_one_table(changed, sentence):
+def test_log_and_pool_with_different_tables_raise(changed, sentence):
     logged, pool = world(PANDAS)
     part = changed[M:] if isinstance(changed, np.ndarray) else rows_of(changed, M, N)
     with pytest.raises(InvalidInput, match=sentence):
@@ -202,18 +202,18 @@ def test_log_and_pool_that_are_not_one_table(changed, sentence):
     assert difference(logged.frame, pool.frame) is None
 
 
-def test_whole_numbers_with_missing_values_are_ranked():
+def test_ranks_put_missing_values_first():
     kids = pd.array([None if k % 9 == 0 else k % 4 for k in range(N)], dtype="Int64")
     ranks = Frame(pd.DataFrame({"kids": kids}), "log").ranks(np.arange(3))
     assert ranks.ravel().tolist() == [-np.inf, 1.0, 2.0]
 
 
-def test_columns_with_names_of_two_kinds_are_compared():
+def test_column_names_of_mixed_types_are_compared():
     one, other = (Frame(pd.DataFrame({name: [1.0], 7: [2.0]}), "log") for name in ("a", "b"))
     assert "differ in 'a', 'b'" in difference(one, other)
 
 
-def test_a_shift_between_tables_is_found_in_their_numbers():
+def test_shift_between_tables_is_found():
     moved = PANDAS[["home", "income"]].copy()
     moved.loc[moved.index[M:], "income"] += 40
     session = ob.Session(*world(moved), ob.CommitteeVC(HistGradientBoostingClassifier()))

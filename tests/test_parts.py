@@ -83,7 +83,7 @@ def made(tmp_path_factory):
 
 
 @given(st.lists(st.integers(0, LOG - 1), max_size=30))
-def test_rows_by_position_are_those_of_the_array(rows):
+def test_parts_take_equals_array_rows(rows):
     folder, tables = _shared()
     X = Parts.of(folder / "log.parquet", ["x0", "x1", "x2", "x3"])
     np.testing.assert_array_equal(X[np.array(rows, dtype=np.int64)], tables[0][:LOG][rows])
@@ -101,7 +101,7 @@ def _shared():
     return _made["it"]
 
 
-def test_it_is_used_like_an_array(made):
+def test_parts_index_like_an_array(made):
     folder, (whole, *_) = made
     X, expected = Parts.of(folder / "pool.parquet", ["x0", "x1", "x2", "x3"]), whole[LOG:]
     assert X.shape == expected.shape
@@ -117,7 +117,7 @@ def test_it_is_used_like_an_array(made):
         X[np.array([POOL])]
 
 
-def test_a_folder_a_pattern_and_an_address_give_the_same_rows(made, tmp_path):
+def test_folder_glob_and_url_give_the_same_rows(made, tmp_path):
     folder, (whole, *_) = made
     table = pq.read_table(folder / "pool.parquet", columns=["x0", "x1"])
     system = fsspec.filesystem("memory")
@@ -139,7 +139,7 @@ def test_a_folder_a_pattern_and_an_address_give_the_same_rows(made, tmp_path):
         np.testing.assert_array_equal(found[:], whole[LOG:, :2])
 
 
-def test_columns_that_cannot_be_used_are_refused_in_words(made, tmp_path):
+def test_unusable_columns_raise(made, tmp_path):
     folder, _ = made
     with pytest.raises(InvalidInput, match="'name' must be numeric"):
         Parts.of(folder / "pool.parquet")
@@ -171,7 +171,7 @@ def write(path, *, group=2, **columns):
     return path
 
 
-def test_whole_numbers_of_any_width_name_the_same_rows(tmp_path):
+def test_integer_ids_of_any_width_name_the_same_rows(tmp_path):
     X = Parts.of(write(tmp_path / "a.parquet"), ["x"])
     assert X[np.array([3])].tolist() == [[3.0]]
     assert X[np.array([3, 0], dtype=np.int32)].tolist() == [[3.0], [0.0]]
@@ -182,7 +182,7 @@ def test_whole_numbers_of_any_width_name_the_same_rows(tmp_path):
 
 
 @pytest.mark.parametrize("id", [None, "name"])
-def test_ids_are_counted_from_the_end_as_rows_are(tmp_path, id):
+def test_negative_positions_count_from_the_end(tmp_path, id):
     path = write(tmp_path / "a.parquet", name=["a", "b", "c", "d"])
     ids = ob.Pool.from_parquet(path, propensity="q", id=id, features=["x"]).ids
     assert ids[-1] == ids[:][-1]
@@ -191,7 +191,7 @@ def test_ids_are_counted_from_the_end_as_rows_are(tmp_path, id):
         ids[4]
 
 
-def test_only_the_parts_that_hold_the_rows_are_read(tmp_path, monkeypatch):
+def test_take_reads_only_parts_with_its_rows(tmp_path, monkeypatch):
     X, read = Parts.of(write(tmp_path / "a.parquet"), ["x"]), []
     tables = Parts.tables
     monkeypatch.setattr(Parts, "tables", lambda self, k, columns=None: read.append(k) or tables(self, k, columns))
@@ -200,7 +200,7 @@ def test_only_the_parts_that_hold_the_rows_are_read(tmp_path, monkeypatch):
     assert read == [1]
 
 
-def test_columns_are_looked_for_in_every_file(tmp_path):
+def test_columns_missing_in_one_file_raise(tmp_path):
     write(tmp_path / "a.parquet", y=[0, 1, None, None], i=[1, 2, 3, 4])
     write(tmp_path / "b.parquet", z=[1.0, 2.0], i=["5", "6"])
     with pytest.raises(InvalidInput, match=r"The log has no column 'y', its columns are \['x', 'q', 'i'\]"):
@@ -209,26 +209,26 @@ def test_columns_are_looked_for_in_every_file(tmp_path):
         ob.Pool.from_parquet(tmp_path, propensity="q", id="i", features=["x"])
 
 
-def test_files_are_listed_once(tmp_path, monkeypatch):
+def test_from_parquet_lists_files_once(tmp_path, monkeypatch):
     listed = []
     monkeypatch.setattr("observal.parquet.parts.find_parts", lambda source: listed.append(source) or find_parts(source))
     ob.Pool.from_parquet(write(tmp_path / "a.parquet"), propensity="q")
     assert len(listed) == 1
 
 
-def test_a_frame_is_refused_where_a_path_is_needed():
+def test_frame_instead_of_path_raises():
     with pytest.raises(InvalidInput, match="a path, a pattern or a URL, but got Table; write the table to a Parquet"):
         ob.Pool.from_parquet(pa.table({"x": [1.0], "q": [0.5]}), propensity="q")
 
 
-def test_two_columns_with_one_name_are_refused(tmp_path):
+def test_duplicate_column_names_raise(tmp_path):
     table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["x", "x"])
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(InvalidInput, match="more than one column named 'x'"):
         Parts.of(tmp_path / "a.parquet")
 
 
-def test_a_damaged_page_is_said_so_in_one_sentence(tmp_path):
+def test_damaged_page_raises(tmp_path):
     path = write(tmp_path / "a.parquet", x=np.random.default_rng(0).normal(size=400), q=[0.5] * 400, group=400)
     X = Parts.of(path, ["x"])
     content = bytearray(path.read_bytes())
@@ -238,7 +238,7 @@ def test_a_damaged_page_is_said_so_in_one_sentence(tmp_path):
         X[:]
 
 
-def test_files_at_an_address_are_read_again_only_if_they_were_written(tmp_path, monkeypatch):
+def test_remote_footer_is_cached_until_the_file_changes(tmp_path, monkeypatch):
     system = fsspec.filesystem("memory")
     url = "memory://again/a.parquet"
     system.pipe("/again/a.parquet", write(tmp_path / "a.parquet").read_bytes())
@@ -253,7 +253,7 @@ def test_files_at_an_address_are_read_again_only_if_they_were_written(tmp_path, 
         X[:]
 
 
-def test_labels_are_codes_and_ids_stay_in_the_file(made):
+def test_from_parquet_codes_labels_and_leaves_ids_in_the_file(made):
     folder, tables = made
     (logged, pool), (expected, expected_pool) = in_parts(folder), in_memory(tables)
     assert logged.classes.tolist() == expected.classes.tolist()
@@ -269,7 +269,7 @@ def test_labels_are_codes_and_ids_stay_in_the_file(made):
 # -- sessions and campaigns over them
 
 
-def test_a_session_names_its_columns_and_says_why_it_cannot_be_saved(made, tmp_path):
+def test_session_in_parts_names_columns_and_cannot_be_saved(made, tmp_path):
     session = ob.Session(*in_parts(made[0]), NEWTON, label_budget=4)
     assert session.settings.features == ("x0", "x1", "x2", "x3")
     with pytest.raises(
@@ -279,7 +279,7 @@ def test_a_session_names_its_columns_and_says_why_it_cannot_be_saved(made, tmp_p
     assert not (tmp_path / "session.zip").exists()
 
 
-def test_log_and_pool_that_differ_are_told_by_the_columns_own_name(tmp_path):
+def test_shift_warning_names_the_column(tmp_path):
     income = np.random.default_rng(0).normal(size=80)
     labels = ["a", "b", None, None] * 20
     write(tmp_path / "log.parquet", income=income, y=labels, x=income**2, q=[0.5] * 80)
@@ -296,7 +296,7 @@ def test_log_and_pool_that_differ_are_told_by_the_columns_own_name(tmp_path):
         assert notes[0].startswith("Log and pool differ: income is ")
 
 
-def test_rows_in_parquet_are_not_copied_into_a_campaign_from_arrays(made, tmp_path):
+def test_campaign_from_arrays_refuses_parts(made, tmp_path):
     folder, tables = made
     refused = pytest.raises(InvalidInput, match=r"use Campaign.create\(..., in_place=True\)")
     with refused:
@@ -314,7 +314,7 @@ def test_rows_in_parquet_are_not_copied_into_a_campaign_from_arrays(made, tmp_pa
     [ob.AutoVC(), NEWTON, ob.AutoVC(priority="measure", batch=24, learners=("kernel", "boosted"))],
     ids=["auto", "newton", "measure"],
 )
-def test_parts_and_memory_ask_the_same_and_fit_the_same(made, method):
+def test_parts_and_memory_give_the_same_queries_and_fit(made, method):
     folder, tables = made
     runs = [
         ob.run(*data, labels_of(tables), method, label_budget=24)
@@ -330,7 +330,7 @@ def test_parts_and_memory_ask_the_same_and_fit_the_same(made, method):
         assert interval.high == pytest.approx(runs[1].intervals[name].high, abs=1e-8)
 
 
-def test_a_method_that_needs_all_rows_gets_them(made):
+def test_method_without_parts_is_given_rows_in_memory(made):
     folder, tables = made
     method = ob.ActiveVC()
     runs = [ob.run(*data, labels_of(tables), method, label_budget=30) for data in (in_memory(tables), in_parts(folder))]
@@ -368,13 +368,13 @@ def expected(made):
     return bits_of(*made, Serial())
 
 
-def test_workers_and_the_order_of_completion_change_no_bit(made, expected):
+def test_executors_give_the_same_bits(made, expected):
     folder, tables = made
     for executor in (Threads(2), Shuffled(0), Shuffled(1), "processes"):
         assert bits_of(folder, tables, executor) == expected
 
 
-def test_an_executor_shows_its_progress():
+def test_watched_executor_reports_progress():
     seen = []
     watched = Watched(Threads(2), lambda done, total: seen.append((done, total)))
     assert list(watched.map(abs, [-1, -2, -3])) == [1, 2, 3]
@@ -382,12 +382,12 @@ def test_an_executor_shows_its_progress():
 
 
 @pytest.mark.parametrize("wanted", ["twelve", 3, Threads])
-def test_what_is_no_executor_is_refused(wanted):
+def test_unknown_executor_raises(wanted):
     with pytest.raises(InvalidInput, match="An executor must be"):
         executor_of(wanted)
 
 
-def test_threads_do_not_read_far_ahead():
+def test_threads_do_not_compute_far_ahead():
     begun = []
 
     def begin(item):
@@ -404,7 +404,7 @@ def test_threads_do_not_read_far_ahead():
 # -- damage
 
 
-def test_a_part_that_was_changed_is_noticed(made, tmp_path):
+def test_changed_part_raises(made, tmp_path):
     folder, _ = made
     path = tmp_path / "pool.parquet"
     content = bytearray((folder / "pool.parquet").read_bytes())
@@ -423,7 +423,7 @@ def test_a_part_that_was_changed_is_noticed(made, tmp_path):
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40), st.integers(1, 5))
-def test_order_statistics_are_those_of_the_sorted_whole(values, step):
+def test_order_statistics_equal_sorted_values(values, step):
     whole = np.array(values)
 
     def blocks():
@@ -433,7 +433,7 @@ def test_order_statistics_are_those_of_the_sorted_whole(values, step):
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
-def test_quantiles_are_numpys(values):
+def test_quantiles_equal_numpy(values):
     whole, shares = np.array(values), np.arange(1, 8) / 8
     both = Stacked(whole[:5], whole[5:])
     np.testing.assert_array_equal(
@@ -445,7 +445,7 @@ def test_quantiles_are_numpys(values):
 # -- a cluster
 
 
-def test_a_cluster_is_started_once_and_closed_when_nobody_needs_it(made, monkeypatch):
+def test_local_cluster_is_shared_and_closed_when_unused(made, monkeypatch):
     folder, started = made[0], without_dask(monkeypatch)
     logged, pool = in_parts(folder, "local")
     session = ob.Session(logged, pool, NEWTON, label_budget=4, executor="local")
@@ -459,7 +459,7 @@ def test_a_cluster_is_started_once_and_closed_when_nobody_needs_it(made, monkeyp
     assert len(started) == 2
 
 
-def test_a_cluster_that_was_closed_is_started_again(monkeypatch):
+def test_closed_cluster_is_started_again(monkeypatch):
     started = without_dask(monkeypatch)
     first = executor_of("local")
     assert executor_of("local") is first
@@ -467,7 +467,7 @@ def test_a_cluster_that_was_closed_is_started_again(monkeypatch):
     assert executor_of("local") is not first
 
 
-def test_dasks_own_messages_are_kept_back_only_while_it_connects(monkeypatch, caplog):
+def test_dask_messages_are_suppressed_only_while_connecting(monkeypatch, caplog):
     without_dask(monkeypatch)
     logger = logging.getLogger("distributed.core")
     level = logger.level
@@ -487,7 +487,7 @@ def cluster():
         yield client
 
 
-def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, expected, cluster):
+def test_killed_worker_changes_no_bit(made, expected, cluster):
     folder, tables = made
     pid = next(iter(cluster.run(os.getpid).values()))
     killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
@@ -499,7 +499,7 @@ def test_a_cluster_gives_the_same_answer_though_a_worker_is_killed(made, expecte
     assert pid not in cluster.run(os.getpid).values()
 
 
-def test_a_benchmark_on_a_cluster_is_that_of_this_machine():  # on one with processes: test_campaign_in_place.py, slow
+def test_benchmark_on_a_cluster_equals_local_benchmark():  # on one with processes: test_campaign_in_place.py, slow
     spec = Specification(
         methods={"ours": NEWTON},
         only="linear / certainty",

@@ -22,7 +22,7 @@ Y = np.array([0.0, np.nan, 1.0])
 Q = np.array([0.5, 0.0, 1.0])
 
 
-def test_a_log_knows_what_was_revealed():
+def test_log_marks_revealed_labels():
     logged = ob.LoggedData(X, Y, Q)
     assert logged.revealed.tolist() == [True, False, True]
     assert logged.classes.tolist() == [0.0, 1.0]
@@ -41,11 +41,11 @@ def test_a_log_knows_what_was_revealed():
         ([1, 1, 2], [1, 2]),
     ],
 )
-def test_any_two_label_values(labels, classes):
+def test_any_two_label_values_are_classes(labels, classes):
     assert ob.LoggedData(X, labels, 0.5).classes.tolist() == classes
 
 
-def test_records_are_frozen_and_do_not_touch_what_was_handed_in():
+def test_log_is_read_only_and_leaves_the_users_array_writable():
     features = X.copy()
     logged = ob.LoggedData(features, Y, Q)
     with pytest.raises(ValueError, match="read-only"):
@@ -53,7 +53,7 @@ def test_records_are_frozen_and_do_not_touch_what_was_handed_in():
     features[0, 0] = 5.0  # the caller's own array stays writable
 
 
-def test_what_was_checked_stays_as_it_was_checked():
+def test_log_copies_labels_propensities_ids_and_costs():
     labels, chances, names, costs = Y.copy(), Q.copy(), np.array(["a", "b", "c"]), np.ones(3)
     logged = ob.LoggedData(X, labels, chances, names, cost=costs)
     labels[0], chances[0], names[0], costs[0] = 7.0, 7.0, "b", 7.0
@@ -63,12 +63,12 @@ def test_what_was_checked_stays_as_it_was_checked():
     assert logged.cost[0] == 1.0
 
 
-def test_records_can_be_pickled():
+def test_log_can_be_pickled():
     logged = pickle.loads(pickle.dumps(ob.LoggedData(X, Y, Q)))
     assert logged.revealed.tolist() == [True, False, True]
 
 
-def test_sparse_features_are_kept_sparse():
+def test_sparse_features_stay_sparse():
     assert ob.Pool(csr_matrix(X), 0.5).X.shape == (3, 2)
 
 
@@ -104,20 +104,20 @@ def test_sparse_features_are_kept_sparse():
         ),
     ],
 )
-def test_bad_input_gets_one_clear_sentence(make, error, message):
+def test_bad_input_raises_a_clear_message(make, error, message):
     with pytest.raises(error, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
-def test_one_class_is_fine_where_both_are_named():
+def test_one_class_is_accepted_if_both_are_named():
     logged = ob.LoggedData(X, [1, 1, np.nan], 0.5, classes=(0, 1))
     assert logged.codes[logged.revealed].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
-def test_frames_of_either_library(library):
+def test_from_frame_accepts_pandas_and_polars(library):
     frame = library(
         {
             "loan": ["a", "b", "c"],
@@ -142,7 +142,7 @@ def test_frames_of_either_library(library):
         ob.Session(with_text, ob.Pool.from_frame(frame, propensity="q0", features=["loan", "age", "home"]))
 
 
-def test_a_plan_is_cut_right_after_the_last_label_that_is_paid_for():
+def test_plan_is_cut_after_the_last_paid_label():
     action = np.array([0, 2, 0, 1, 0], dtype=np.int8)
     plan = Plan(np.arange(5), np.ones(5), action, np.zeros(5, int), np.zeros(5, np.int8), ("why",))
     assert plan.asked.tolist() == [0, 2, 4]
@@ -151,7 +151,7 @@ def test_a_plan_is_cut_right_after_the_last_label_that_is_paid_for():
     assert plan.cut(0).positions.size == 0
 
 
-def test_tables_are_columns_that_iterate_as_rows():
+def test_table_iterates_as_rows():
     table = Table(id=np.array([3, 4]), label=np.array(["x", "y"]))
     assert [row.label for row in table] == ["x", "y"]
     assert repr(table) == "Table(2 rows: id, label)"
@@ -160,12 +160,12 @@ def test_tables_are_columns_that_iterate_as_rows():
         Table(id=np.arange(2), label=np.arange(3))
 
 
-def test_intervals_are_checked():
+def test_impossible_interval_raises():
     with pytest.raises(InvalidInput, match="low ≤ high"):
         ob.Interval(0.5, 0.6, 0.4, 0.95, "test")
 
 
-def test_tables_slice_and_convert():
+def test_table_slices_and_converts():
     table = Table(
         id=np.array(["a", "b", "c"], dtype=object), round=np.array([1, 1, 2]), chance=np.array([0.5, 1.0, 0.25])
     )
@@ -189,7 +189,7 @@ def test_tables_slice_and_convert():
         table["no"]
 
 
-def test_a_declared_type_may_be_a_name_for_a_type():
+def test_declared_type_may_be_an_alias():
     """NumPy 2.5 declares NDArray so; it needs Python 3.12."""
     scalar = TypeVar("scalar", bound=np.generic)
     rows = TypeAliasType("rows", np.ndarray[Any, np.dtype[scalar]], type_params=(scalar,))
@@ -198,7 +198,7 @@ def test_a_declared_type_may_be_a_name_for_a_type():
     assert not _fits([0.0], rows[np.float64])
 
 
-def test_a_problem_owns_the_stack_of_log_and_pool():
+def test_problem_numbers_log_and_pool_as_one_stack():
     logged = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=[0.5, 1.0])
     problem = ob.Problem(logged, ob.Pool([[2.0], [3.0]], propensity=0.1))
     rows = problem.positions(np.array([1]), np.array([0, 1]))
