@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, one_line
 from observal.exchange.imported_log import Imported, Propensity, dense_if_small, make_labels, make_propensity
 from observal.problem.data import LoggedData, Pool
 from observal.problem.rows import is_sparse
@@ -67,7 +67,7 @@ def from_libsvm(
         for file in paths:
             _refuse_bad_lines(file)
         raise InvalidInput(
-            f"File {str(path)!r} cannot be read as LIBSVM ({' '.join(str(error).split())[:120]}); check that it is of that kind."
+            f"File {str(path)!r} cannot be read as LIBSVM ({one_line(error)}); check that it is of that kind."
         ) from None
     X = dense_if_small(matrices[0])
     X_pool = None if pool is None else dense_if_small(matrices[2])

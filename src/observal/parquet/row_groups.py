@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from observal.errors import InvalidInput, PartsChanged
+from observal.errors import InvalidInput, PartsChanged, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +129,7 @@ def _remote_paths(url: str) -> list[str]:
         else:
             paths = [path] if system.exists(path) else []
     except Exception as error:  # each file system has its own errors
-        raise InvalidInput(f"{url!r} cannot be read ({_text_of(error)}); check the address and your access.") from None
+        raise InvalidInput(f"{url!r} cannot be read ({one_line(error)}); check the address and your access.") from None
     if not paths:
         raise InvalidInput(f"There is no Parquet file at {url!r}; check the address.")
     return [system.unstrip_protocol(name) for name in paths]
@@ -145,11 +145,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
     except (ImportError, ValueError) as error:
-        raise InvalidInput(f"{url!r} cannot be read ({_text_of(error)}); check the address.") from None
-
-
-def _text_of(error: BaseException) -> str:
-    return " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
+        raise InvalidInput(f"{url!r} cannot be read ({one_line(error)}); check the address.") from None
 
 
 @contextmanager
@@ -162,7 +158,7 @@ def open_file(path: str) -> Iterator[BinaryIO]:
         else:
             stream = open(path, "rb")  # noqa: SIM115
     except OSError as error:
-        reason = error.strerror or f"{type(error).__name__}: {_text_of(error)}"
+        reason = error.strerror or f"{type(error).__name__}: {one_line(error)}"
         raise InvalidInput(f"{path!r} cannot be read ({reason}); put the file back, or check your access.") from None
     with stream as file:
         yield file
@@ -211,7 +207,7 @@ def read_batches(file: pq.ParquetFile, part: Part, rows: int, columns: list[str]
 
 
 def _damaged(path: str, error: BaseException) -> InvalidInput:
-    return InvalidInput(f"{path!r} cannot be read as Parquet ({_text_of(error)}); give an undamaged Parquet file.")
+    return InvalidInput(f"{path!r} cannot be read as Parquet ({one_line(error)}); give an undamaged Parquet file.")
 
 
 def _metadata(path: str) -> pq.FileMetaData:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from observal.checks import Ints, check_propensity, frozen
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, one_line
 from observal.parquet import Executor, ExecutorLike, Parts, Source, executor_of
 from observal.parquet.row_groups import PARQUET, name_of
 from observal.parquet.vectors import LazyIds, pieces, read_coded_labels, read_floats
@@ -77,9 +77,8 @@ class ColumnTable:
         try:
             return pa.concat_tables(tables, promote_options="permissive").column(0)
         except pa.ArrowException as error:
-            reason = " ".join(str(error).split())[:120].rstrip(".")
             raise InvalidInput(
-                f"Column {name!r} cannot be put together from the row groups ({reason}); make its type the same everywhere."
+                f"Column {name!r} cannot be put together from the row groups ({one_line(error)}); make its type the same everywhere."
             ) from None
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, one_line
 from observal.parquet.row_groups import PARQUET
 from observal.problem.labels import is_absent
 from observal.tables.column_format import MISSING
@@ -138,9 +138,8 @@ def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
         if isinstance(error, InvalidInput):
             raise
         kind = "CSV" if suffix in _CSV else "Parquet" if suffix in PARQUET else "Arrow"
-        reason = " ".join(str(error).split())[:160].rstrip(".")
         raise InvalidInput(
-            f"File {str(path)!r} cannot be read as {kind} ({reason}); check that it is complete and of that kind."
+            f"File {str(path)!r} cannot be read as {kind} ({one_line(error, 160)}); check that it is complete and of that kind."
         ) from None
 
 

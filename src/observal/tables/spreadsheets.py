@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, one_line
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -160,9 +160,8 @@ def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
     except InvalidInput:
         raise
     except Exception as error:  # openpyxl raises whatever its parts raise
-        reason = " ".join(str(error).split())[:100].rstrip(".")
         raise InvalidInput(
-            f"{path} cannot be read as an Excel workbook ({reason}); check that it is complete."
+            f"{path} cannot be read as an Excel workbook ({one_line(error)}); check that it is complete."
         ) from None
     filled = [(number, row) for number, row in rows if any(value is not None for value in row)]
     notes = (
