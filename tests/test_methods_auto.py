@@ -14,6 +14,7 @@ from observal.learners.blend import fit_blend
 from observal.methods import auto as auto_module
 from observal.methods.auto import PRIOR, count_surprises, explore_share
 from observal.methods.draw import REASONS
+from observal.problem.goals import Goals
 from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import blend as slow
@@ -355,7 +356,7 @@ def test_expected_gain_is_never_negative(monkeypatch, objective, many):
     """With an objective a fit with more labels may be wrong more often; with many labels the fits that judge are the blend's own."""
     monkeypatch.setattr(auto_module, "MANY_LABELS", many)
     logged, pool, _, _ = bent()
-    problem = Problem(logged, pool, objective=objective)
+    problem = Problem(logged, pool, Goals(objective=objective))
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
     model = state.model
     rows, odds = np.arange(len(model.left_out)), [1.0, model.odds]

@@ -24,7 +24,7 @@ from observal.journal.sql.store import open_store
 from observal.server.pool_view import PoolView, pixel_grid
 from observal.server.serving import check_host, owner_link
 from observal.server.worker import _Process
-from observal.tables.more_rows import PropensitySource
+from observal.tables.more_rows import PropensityOrigin
 from tests.campaigns import group_options, make_campaign, truth_of
 from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
@@ -494,9 +494,9 @@ def table_campaign(where, columns, n=40, labels=(0, 1), **settings):
 def test_propensities_are_not_shown(tmp_path):
     made = table_campaign(tmp_path / "c.db", {"flag": [0, 1] * 20}, features=["age", "flag"])
     table = pa.table({"id": ["a", "b"], "age": [30.0, 40.0], "flag": [0, 1], "q0": [0.5, 0.1], "q1": [0.2, 1.0]})
-    assert made.settings.propensities == PropensitySource(("q0",))
+    assert made.settings.propensities == PropensityOrigin(("q0",))
     for names, columns in ([("q0", "q1"), []], [("q0",), ["q1"]], [(), ["q0", "q1"]]):
-        view = PoolView(table, replace(made.settings, propensities=PropensitySource(names)))
+        view = PoolView(table, replace(made.settings, propensities=PropensityOrigin(names)))
         assert view.columns == ["age", "flag", *columns]
 
 

@@ -45,9 +45,12 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.problem import Problem
 from observal.session import Session
+from observal.tables.load import Propensity
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from observal.tables.read import TableSource
 
 __all__ = [
     "ANYONE",
@@ -97,11 +100,11 @@ class Campaign(Labelling[SqlTransaction]):
     def create(
         cls,
         where: str | Path,
-        logged: object,
-        pool: object,
+        logged: TableSource | Sequence[TableSource],
+        pool: TableSource,
         *,
         label: str,
-        propensity: object = None,
+        propensity: Propensity = None,
         id: str | None = None,
         label_budget: int | None = None,
         tables: TableOptions | None = None,

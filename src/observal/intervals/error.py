@@ -201,7 +201,7 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     intervals = {name: cells.ratio(*values[name]) for name in names}
     better = (1.0 - intervals["error"].unknown) * judged.better
     intervals["error"] = replace(intervals["error"], low=max(0.0, intervals["error"].low - better))
-    intervals |= measured(cells, codes, predicted, judged.scores, classes, problem.objective)
+    intervals |= measured(cells, codes, predicted, judged.scores, classes, problem.goals.objective)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from observal.errors import InvalidInput
 from observal.journal.settings import Display
-from observal.parquet import ExecutorLike
+from observal.parquet import ExecutorLike, Source
 from observal.problem.problem import Problem
 from observal.tables import LoadedProblem, TableEncoder, TableRoles
-from observal.tables.more_rows import PropensitySource
+from observal.tables.classes import Label, Positive
+from observal.tables.load import Propensity
+from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from observal.tables.read import TableSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +68,8 @@ class TableOptions:
     features: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     cost: str | None = None
-    classes: Sequence[Any] | None = None
-    positive: object = None
+    classes: Sequence[Label] | None = None
+    positive: Positive = None
     propensity_floor: float | None = None
     kept_only_labelled: bool = False
     n_logged_rows: int | None = None
@@ -91,30 +95,35 @@ class CampaignTables(NamedTuple):
     encoder: TableEncoder
     notes: tuple[str, ...]
     files: tuple[str, ...]
-    propensities: PropensitySource
+    propensities: PropensityOrigin
     cost: str | None
     display: Display
 
 
 def load_tables(
-    logs: Sequence[Any], pool: Any, roles: TableRoles, propensity: Any, options: TableOptions, random_state: int
+    logs: Sequence[TableSource],
+    pool: TableSource,
+    roles: TableRoles,
+    propensity: Propensity,
+    options: TableOptions,
+    random_state: int,
 ) -> CampaignTables:
     """Read a campaign's tables, or leave them in place if they are large and allow it."""
     from observal.tables.load_in_place import can_stay, is_large, load_in_place
 
-    given = TableFormat(options.sep, options.decimal, options.encoding, tuple(options.missing))
+    format_ = TableFormat(options.sep, options.decimal, options.encoding, tuple(options.missing))
     has_pictures = any((options.images, options.image_column, options.pixels))
-    simple = not options.kept_only_labelled and not has_pictures and can_stay(logs, propensity, given)
+    simple = not options.kept_only_labelled and not has_pictures and can_stay(logs, propensity, format_)
     if not (options.in_place or (options.in_place is None and simple and is_large([*logs, pool]))):
-        return _copy(logs, pool, roles, propensity, options, given, random_state)
-    if not simple:
+        return _copy(logs, pool, roles, propensity, options, format_, random_state)
+    if not simple or not isinstance(propensity, str):
         raise InvalidInput(
             "Tables that stay in place need one complete log with a propensity column, are used as they are in the files (without "
             "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
         )
     loaded = load_in_place(
-        logs[0],
-        pool,
+        cast(Source, logs[0]),  # what is not Parquet is refused there
+        cast(Source, pool),
         roles,
         executor=options.executor,
         propensity=propensity,
@@ -122,24 +131,24 @@ def load_tables(
         positive=options.positive,
         propensity_floor=options.propensity_floor,
     )
-    source = PropensitySource((propensity,), floor=options.propensity_floor)
+    source = PropensityOrigin((propensity,), floor=options.propensity_floor)
     return _describe(loaded, roles, [*logs, pool], source, loaded.pool.X.names, Display())
 
 
 def _copy(
-    logs: Sequence[Any],
-    pool: Any,
+    logs: Sequence[TableSource],
+    pool: TableSource,
     roles: TableRoles,
-    propensity: Any,
+    propensity: Propensity,
     options: TableOptions,
-    given: TableFormat,
+    format_: TableFormat,
     random_state: int,
 ) -> CampaignTables:
     from observal.tables import load_problem
     from observal.tables.read import read_tables
     from observal.tables.table_format import without_reading
 
-    *tables, rows = read_tables([*logs, pool], roles.id, roles.label, given)
+    *tables, rows = read_tables([*logs, pool], roles.id, roles.label, format_)
     display = _make_display(options, rows)
     column = display.image_column
     unused = [column] if column and column not in (roles.features or ()) else []
@@ -159,7 +168,7 @@ def _copy(
         random_state=random_state,
     )
     sources = propensity if isinstance(propensity, list | tuple) else [propensity]
-    source = PropensitySource(
+    source = PropensityOrigin(
         tuple(name for name in sources if isinstance(name, str) and name in rows.column_names),
         float(propensity) if isinstance(propensity, int | float) else None,
         isinstance(propensity, str) and propensity == "estimate" and not options.kept_only_labelled,
@@ -186,8 +195,8 @@ def _make_display(options: TableOptions, rows: pa.Table) -> Display:
 def _describe(
     loaded: LoadedProblem,
     roles: TableRoles,
-    tables: Sequence[Any],
-    source: PropensitySource,
+    tables: Sequence[TableSource],
+    source: PropensityOrigin,
     columns: Sequence[str],
     display: Display,
 ) -> CampaignTables:

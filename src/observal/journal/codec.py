@@ -38,7 +38,7 @@ from observal.problem.plan import Plan
 from observal.problem.result import Recorded
 from observal.tables.column_format import ColumnFormat
 from observal.tables.encoder import ColumnRule, TableEncoder
-from observal.tables.more_rows import PropensitySource
+from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
@@ -47,7 +47,7 @@ ReadArray = Callable[[int], NDArray[Any]]
 _T = TypeVar("_T")
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
-_SETTINGS = (ColumnGroups, Display, Goals, PropensitySource, Settings, StoredArray)
+_SETTINGS = (ColumnGroups, Display, Goals, PropensityOrigin, Settings, StoredArray)
 _TABLES = (ColumnFormat, ColumnRule, TableEncoder, TableFormat)
 _RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)

@@ -428,7 +428,7 @@ class Engine(Generic[T]):
     def first_measures(self, transaction: T) -> dict[str, Interval]:
         """Return intervals for what the objective is about, with the log alone; they are computed if they are not on record."""
         replay = self.replay(transaction)
-        record, names = self._records(replay)[0], judged_by(replay.problem.objective)
+        record, names = self._records(replay)[0], judged_by(replay.problem.goals.objective)
         intervals = {} if record is None else replay.stretched(0, {"error": record.error, **dict(record.objective)})
         if not intervals.keys() >= set(names):
             intervals = dict(replay.intervals(0))

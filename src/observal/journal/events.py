@@ -23,7 +23,7 @@ Rows are positions in the pool. What comes from a file or database is checked be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,9 +113,10 @@ def _check_extended(payload: Mapping[str, Any], settings: Settings) -> None:
         require(type(row) is int and 0 <= row < rows, f"there is no pool row {row!r:.20}")
 
 
-def check_planned_rows(plan: Any, log_rows: int, pool_rows: int, n_classes: int) -> None:
+def check_planned_rows(plan: object, log_rows: int, pool_rows: int, n_classes: int) -> None:
     """Raise ValueError if a plan names rows or classes that do not exist."""
-    require(isinstance(plan, Plan), "its plan is missing")
+    if not isinstance(plan, Plan):
+        raise ValueError("its plan is missing")
     inside = plan.positions.max(initial=-1) < pool_rows and plan.inferred.max(initial=-1) < n_classes
     require(bool(inside), "its plan names a row or a class that does not exist")
     beyond = plan.near is not None and plan.near.max(initial=-1) >= log_rows + pool_rows
@@ -123,17 +124,18 @@ def check_planned_rows(plan: Any, log_rows: int, pool_rows: int, n_classes: int)
     require(np.unique(plan.positions).size == plan.positions.size, "its plan names a row twice")
 
 
-def _check_recorded(recorded: Any) -> None:
+def _check_recorded(recorded: object) -> None:
     if recorded is None:
         return
-    require(isinstance(recorded, Recorded) and isinstance(recorded.error, Interval), "its record is not valid")
+    if not isinstance(recorded, Recorded) or not isinstance(recorded.error, Interval):
+        raise ValueError("its record is not valid")
     numbers = (recorded.clip, recorded.disagreement, recorded.error.estimate, recorded.error.low, recorded.error.high)
     require(all(isinstance(number, float) for number in numbers), "its record is not valid")
     pairs = all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in recorded.details)
     require(pairs, "its record is not valid")
 
 
-def _check_rows(rows: Any, settings: Settings) -> None:
+def _check_rows(rows: Iterable[object], settings: Settings) -> None:
     for row in rows:
         require(type(row) is int and 0 <= row < settings.pool_rows, f"there is no pool row {row!r:.20}")
 

@@ -13,7 +13,7 @@ from observal.journal.settings import Display, Settings
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.goals import Goals
 from observal.problem.words import count
-from observal.tables.more_rows import PropensitySource
+from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat
 
 _LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
@@ -64,7 +64,7 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         details = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name not in _LONG}
         details = {
             name: asdict(value)
-            if isinstance(value, Goals | ColumnGroups | Display | PropensitySource | TableFormat)
+            if isinstance(value, Goals | ColumnGroups | Display | PropensityOrigin | TableFormat)
             else value
             for name, value in details.items()
         }

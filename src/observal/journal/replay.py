@@ -100,10 +100,10 @@ class Replay:
         goals: Goals | None = None,
         label_budget: int | None = None,
     ) -> None:
-        self.goals, self.label_budget = goals or Goals(), label_budget
+        self.label_budget = label_budget
         if not method.by_parts:
             problem = problem.in_memory()
-        self.problem = replace(problem, population=self.goals.population, objective=self.goals.objective)
+        self.problem = replace(problem, goals=goals or Goals())
         self._method, self._random_state = method, random_state
         self.states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
@@ -208,7 +208,7 @@ class Replay:
         if any(plan.near is None for plan in state.plans()):
             return None
         intervals = self._method.intervals(self.problem, state)
-        names = (name for name in judged_by(self.problem.objective) if name != "error" and name in intervals)
+        names = (name for name in judged_by(self.problem.goals.objective) if name != "error" and name in intervals)
         return Recorded(
             float(round_.clip),
             float(round_.disagreement),
@@ -226,7 +226,7 @@ class Replay:
 
     def stretched(self, k: int, intervals: dict[str, Interval]) -> dict[str, Interval]:
         """Return intervals that hold at all rounds that people may have looked at."""
-        looks = self.goals.looks
+        looks = self.problem.goals.looks
         planned = None if self.label_budget is None else self._labels_at_end
         factor = stretch(looks, [self._labels(j) for j in range(k + 1)], planned)
         if factor == 1.0:

@@ -17,7 +17,7 @@ import numpy as np
 from observal.errors import InvalidInput, ObservalError
 from observal.files import writing
 from observal.journal.archive import Archive, open_archive, seal
-from observal.journal.codec import Arrays, build, decode, encode, unsaved
+from observal.journal.codec import Arrays, Json, build, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
 from observal.journal.settings import Settings, make_settings
@@ -186,9 +186,9 @@ def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
     return dict(record)
 
 
-def _check_same_type(name: str, stored: Any, given: Any) -> None:
+def _check_same_type(name: str, encoded: Json, given: object) -> None:
     kind = type(given).__name__
-    recorded = stored.get("type") if isinstance(stored, dict) else stored
+    recorded = encoded.get("type") if isinstance(encoded, dict) else encoded
     if recorded is not None and recorded != kind:
         raise InvalidInput(
             f"The file was saved with {recorded} as its {name}, but {kind} was given; give the same class."

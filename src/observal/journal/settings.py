@@ -21,7 +21,7 @@ from observal.problem.method import check_method
 from observal.problem.objectives import canonical
 from observal.problem.problem import Problem
 from observal.tables.encoder import TableEncoder
-from observal.tables.more_rows import PropensitySource
+from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Settings:
         Which features came from one column of a table.
     encoder : TableEncoder, optional
         How tables become features; None if it was made from arrays.
-    propensities : PropensitySource
+    propensities : PropensityOrigin
         Where the pool's propensities came from, if it was made from tables.
     cost : str, optional
         The column of what mistakes cost.
@@ -150,7 +150,7 @@ class Settings:
     notes: tuple[str, ...] = ()
     column_groups: ColumnGroups | None = None
     encoder: TableEncoder | None = None
-    propensities: PropensitySource = field(default_factory=PropensitySource)
+    propensities: PropensityOrigin = field(default_factory=PropensityOrigin)
     cost: str | None = None
     files: tuple[str, ...] = ()
     in_place: bool = False

@@ -401,7 +401,7 @@ class AutoModel:
     @property
     def follows(self) -> bool:
         """Whether its threshold is chosen for an objective."""
-        return self.problem.objective != "error" and not self.blend.is_constant
+        return self.problem.goals.objective != "error" and not self.blend.is_constant
 
     @cached_property
     def label_weights(self) -> Floats:
@@ -418,7 +418,7 @@ class AutoModel:
         if not self.follows:
             return 0.5
         codes = self.state.labelled(self.problem)[1]
-        return choose_threshold(self.left_out[:, 1], codes, self.label_weights, self.problem.objective, 0.5)
+        return choose_threshold(self.left_out[:, 1], codes, self.label_weights, self.problem.goals.objective, 0.5)
 
     @property
     def odds(self) -> float:
@@ -458,7 +458,7 @@ class AutoModel:
         if not self.follows:
             return scores, codes
         labels = self.state.labelled(self.problem)[1]
-        return scores, judged_by_others(scores, labels, self.label_weights, self.problem.objective, 0.0, 0.0)
+        return scores, judged_by_others(scores, labels, self.label_weights, self.problem.goals.objective, 0.0, 0.0)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:

@@ -405,14 +405,14 @@ class NewtonModel:
     @property
     def follows(self) -> bool:
         """Whether its threshold is chosen for an objective. Then there is one fit: the second one is for a threshold of ½."""
-        return self.problem.objective != "error"
+        return self.problem.goals.objective != "error"
 
     @cached_property
     def threshold(self) -> float:
         """The margin, in log odds, from which on a row is positive."""
         if not self.follows:
             return 0.0
-        codes, objective = self.labels.codes, self.problem.objective
+        codes, objective = self.labels.codes, self.problem.goals.objective
         return choose_threshold(self.left_out_scores, codes, self._label_weights, objective, 0.0)
 
     @property
@@ -421,7 +421,7 @@ class NewtonModel:
         if not self.follows:
             return self.out_of_fold
         codes, scores = self.labels.codes, self.left_out_scores - self.threshold
-        return scores, judged_by_others(scores, codes, self._label_weights, self.problem.objective, 0.0, 0.0)
+        return scores, judged_by_others(scores, codes, self._label_weights, self.problem.goals.objective, 0.0, 0.0)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:

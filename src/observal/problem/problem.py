@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from observal.parquet import ExecutorLike, Parts, Stacked, executor_of
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference, join
+from observal.problem.goals import Goals
 from observal.problem.rows import Matrix, Rows, as_rows, stack_rows
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ class Problem:
     ----------
     logged, pool : LoggedData, Pool
         The two.
-    population : {"both", "pool", "log"}
-        Whose error intervals are about.
-    objective : str
-        What the classifier is for; see :mod:`observal.problem.objectives`.
+    goals : Goals
+        Whose error intervals are about, and what the classifier is for.
 
     Examples
     --------
@@ -47,8 +46,7 @@ class Problem:
 
     logged: LoggedData
     pool: Pool
-    population: str = "both"
-    objective: str = "error"
+    goals: Goals = field(default_factory=Goals)
 
     def __post_init__(self) -> None:
         log_features, pool_features = self.logged.X.shape[1], self.pool.X.shape[1]
@@ -166,14 +164,18 @@ class Problem:
     def counted(self) -> tuple[int, int]:
         """The first row of the stack that belongs to the population that intervals are about, and the row after the last."""
         return (
-            self.n_logged if self.population == "pool" else 0,
-            self.n_logged if self.population == "log" else self.n_rows,
+            self.n_logged if self.goals.population == "pool" else 0,
+            self.n_logged if self.goals.population == "log" else self.n_rows,
         )
 
     def counts(self, rows: Ints) -> Bools:
         """Return which rows of the stack belong to the population that intervals are about."""
         of_pool = rows >= self.n_logged
-        return np.full(rows.size, True) if self.population == "both" else of_pool == (self.population == "pool")
+        return (
+            np.full(rows.size, True)
+            if self.goals.population == "both"
+            else of_pool == (self.goals.population == "pool")
+        )
 
     def stack(self) -> Rows:
         """Return the features of all rows as one array, CSR matrix or table."""

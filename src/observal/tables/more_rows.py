@@ -30,7 +30,7 @@ _HOW = "name a column of the new rows, or a number for all of them, with --prope
 
 
 @dataclass(frozen=True)
-class PropensitySource:
+class PropensityOrigin:
     """Where the propensities of a campaign's pool came from, so that those of more rows can come from there.
 
     Parameters
@@ -55,7 +55,7 @@ def read_more_rows(
     source: TableSource,
     roles: TableRoles,
     encoder: TableEncoder,
-    propensities: PropensitySource,
+    propensities: PropensityOrigin,
     problem: Problem,
     raw: pa.Table,
     random_state: int = 0,
@@ -70,7 +70,7 @@ def read_more_rows(
         Which columns have labels, ids and costs.
     encoder : TableEncoder
         How the first rows were encoded.
-    propensities : PropensitySource
+    propensities : PropensityOrigin
         Where the propensities come from.
     problem : Problem
         The log and the pool so far.
@@ -92,7 +92,7 @@ def read_more_rows(
     return Pool(X, q, ids, cost), _in_stored_columns(as_text, table, raw.schema, encoder)
 
 
-def _propensities(table: pa.Table, source: PropensitySource, problem: Problem, X: Floats, random_state: int) -> Floats:
+def _propensities(table: pa.Table, source: PropensityOrigin, problem: Problem, X: Floats, random_state: int) -> Floats:
     """Return the propensity of each new row."""
     if len(source.columns) == 1:
         q = check_propensity(read_numbers(table, source.columns[0], "propensity", WHAT), table.num_rows, WHAT)

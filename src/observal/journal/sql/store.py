@@ -164,11 +164,13 @@ def sentences(name: str) -> Iterator[None]:
     except UnicodeDecodeError as error:  # SQLite's messages about a damaged file may not be valid text
         raise NotACampaign(f"{name} is not a campaign, or it is damaged; give the path of one.") from error
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
-        said = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
-        if "not a database" in said or "malformed" in said:
-            raise NotACampaign(f"{name} is not a campaign, or it is damaged ({said}); give the path of one.") from error
+        reason = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
+        if "not a database" in reason or "malformed" in reason:
+            raise NotACampaign(
+                f"{name} is not a campaign, or it is damaged ({reason}); give the path of one."
+            ) from error
         raise CampaignUnavailable(
-            f"The database of {name} failed ({said}) and nothing was stored; try again."
+            f"The database of {name} failed ({reason}) and nothing was stored; try again."
         ) from error
 
 
@@ -241,7 +243,7 @@ def _engine(url: sa.URL, keep: bool = False) -> sa.Engine:
     return engine
 
 
-def _start_sqlite(connection: Any, record: Any) -> None:
+def _start_sqlite(connection: sqlite3.Connection, record: object) -> None:
     connection.execute("PRAGMA synchronous=FULL")
 
 
