@@ -140,7 +140,7 @@ def test_errors_by_group_are_ordered_by_column_use(run):
     check_page(page)
     assert "Errors by group" in page
     assert '<th scope="row" class="words">income ≤' in page
-    groups = sections.model_tables(content)[0].rows
+    groups = sections.groups_and_use(content)[0].rows
     assert groups[0][0].startswith("income ≤")
     assert [row[2] for row in groups[:3]] == ["100%", "0%", "0%"]
     assert "Errors by group" not in render_report(ReportContent("x", logged, pool, result))

@@ -68,6 +68,7 @@ def render_report(content: ReportContent) -> str:
     >>> render_report(ReportContent("<b>", logged, pool, result)).count("<h1>&lt;b&gt;</h1>")
     1
     """
+    groups, use = sections.groups_and_use(content)
     rounds = sections.rounds_table(content)
     return _template().render(
         content=content,
@@ -75,11 +76,10 @@ def render_report(content: ReportContent) -> str:
         headline=sections.headline(content),
         verdicts=[sections.model_verdict(content), sections.log_verdict(content)],
         error_known=is_known(content.error),
-        model_tables=[
-            sections.measures_table(content),
-            sections.confusion_table(content),
-            *sections.model_tables(content),
-        ],
+        measures=sections.measures_table(content),
+        confusion=sections.confusion_table(content),
+        groups=groups,
+        use=use,
         progress=sections.progress_charts(content),
         asked=sections.asked(content),
         annotators=sections.annotators_table(content),
@@ -88,7 +88,8 @@ def render_report(content: ReportContent) -> str:
         weights=sections.weights_table(content),
         rounds=rounds,
         rounds_note=sections.rounds_note(content, rounds),
-        settings=sections.settings_tables(content),
+        settings=sections.settings_table(content),
+        versions=sections.versions_table(content),
     )
 
 

@@ -56,53 +56,23 @@ MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left
 
 # How the cells of a column look; the page's CSS has a rule for each.
 TEXT, NUMBER, WORDS, WIDE, ID, VALUE = "", "n", "words", "wide words", "id", "value"
+Column = tuple[str, str]
+"""The title of a table's column, and how its cells look."""
+Cell = str | tuple[str, str]
+"""A cell of a table: a text, or a text and a note in small print below."""
 
 
-class Column(NamedTuple):
-    """The title of a table's column, and how its cells look."""
+class PageTable(NamedTuple):
+    """A table of the page; without rows it is not shown. The template has its caption, unless there is one here."""
 
-    title: str
-    style: str = TEXT
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
 
 
 def numbers(*titles: str) -> list[Column]:
     """Return columns of numbers."""
-    return [Column(title, NUMBER) for title in titles]
-
-
-class Cell(NamedTuple):
-    """A cell of a table with a note in small print below."""
-
-    text: str
-    note: str
-
-
-@dataclass(frozen=True)
-class PageTable:
-    """A table of the page.
-
-    Parameters
-    ----------
-    label : str
-        Its name for screen readers; also its caption, unless there is another.
-    columns : sequence of Column
-        The columns.
-    rows : sequence of sequences of str or Cell
-        The rows; a table without any is not shown.
-    caption : str
-        The caption.
-    keep : bool
-        Whether it stays in one piece when the page is printed.
-    row_headers : bool
-        Whether the first cell names the row.
-    """
-
-    label: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[str | Cell]]
-    caption: str = ""
-    keep: bool = True
-    row_headers: bool = True
+    return [(title, NUMBER) for title in titles]
 
 
 @dataclass(frozen=True)
@@ -114,19 +84,11 @@ class Verdict:
     sentences: Sequence[str]
 
 
-class Tile(NamedTuple):
-    """A number on top of the page: its name, its value, and a note."""
-
-    name: str
-    value: str
-    note: str
-
-
 # -- in short --------------------------------------------------------------------------------------------------------
 
 
-def tiles(content: ReportContent) -> list[Tile]:
-    """Return the numbers on top of the page."""
+def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
+    """Return the numbers on top of the page: name, value, and a note."""
     objective, classes = content.goals.objective, content.classes
     measures = {measure.name: measure for measure in content.measures}
     titles = {
@@ -134,7 +96,7 @@ def tiles(content: ReportContent) -> list[Tile]:
         "precision": f"Precision of {classes[-1]!r}",
         COST: "Cost of a row",
     }
-    out = [] if is_known(content.error) else [Tile("Error", "not known", "too few labels")]
+    out = [] if is_known(content.error) else [("Error", "not known", "too few labels")]
     for name in dict.fromkeys(("error", BASELINE, measure_of(objective), BASELINE_COST)):
         measure = measures.get(name)
         if measure is None or not is_known(measure.interval):
@@ -142,14 +104,14 @@ def tiles(content: ReportContent) -> list[Tile]:
         if name in (BASELINE, BASELINE_COST):
             always = commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
             what = "error" if name == BASELINE else "cost"
-            out.append(Tile(f"Always {always}", measure.estimate(), f"the baseline's {what}"))
+            out.append((f"Always {always}", measure.estimate(), f"the baseline's {what}"))
         else:
-            out.append(Tile(titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
+            out.append((titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
     revealed = int(content.logged.revealed.sum())
     return [
         *out,
-        Tile("Labels bought", number(len(content.result.queries)), f"plus {number(revealed)} in the log"),
-        Tile("Rounds", number(len(content.result.rounds) - 1), "after the log alone"),
+        ("Labels bought", number(len(content.result.queries)), f"plus {number(revealed)} in the log"),
+        ("Rounds", number(len(content.result.rounds) - 1), "after the log alone"),
     ]
 
 
@@ -273,35 +235,31 @@ def measures_table(content: ReportContent) -> PageTable:
     """Return the intervals, the error first; each row names the class that it is about."""
     measures, goals = content.measures, content.goals.words()
     levels = [f"{100 * measure.interval.confidence:g}%" for measure in measures]
-    same = len(set(levels)) == 1
-    columns = [Column("measure"), *numbers("estimate", "interval", *([] if same else ["confidence"]))]
-    rows: list[list[str | Cell]] = []
-    for measure, level in zip(measures, levels, strict=True):
-        rows.append([Cell(measure.name, measure.about), measure.estimate(), measure.ends(), *([] if same else [level])])
-    caption = f"Intervals at {levels[0]} confidence, {goals}" if same else f"Intervals {goals}"
-    return PageTable("Estimates", columns, rows if len(rows) > 1 else [], caption)
+    rows: list[list[Cell]] = [[(m.name, m.about), m.estimate(), m.ends()] for m in measures]
+    columns = [("measure", TEXT), *numbers("estimate", "interval")]
+    if len(set(levels)) == 1:
+        return PageTable(columns, rows if len(rows) > 1 else [], f"Intervals at {levels[0]} confidence, {goals}")
+    rows = [[*row, level] for row, level in zip(rows, levels, strict=True)]
+    return PageTable([*columns, *numbers("confidence")], rows, f"Intervals {goals}")
 
 
 def confusion_table(content: ReportContent) -> PageTable:
     """Return the confusion matrix, in shares of all rows."""
+    columns = [("actual class", TEXT), *numbers(*(f"predicted {name}" for name in content.classes))]
     matrix = confusion(content.all_intervals, content.classes)
-    rows: list[list[str | Cell]] = []
-    if matrix is not None and is_known(content.error):
-        for i, intervals in enumerate(matrix):
-            cells = [
-                Cell(
-                    f"{'right' if i == j else 'wrong'}: {percent(interval.estimate)}",
-                    f"{percent(interval.low)} to {percent(interval.high)}",
-                )
-                for j, interval in enumerate(intervals)
-            ]
-            rows.append([str(content.classes[i]), *cells])
-    columns = [Column("actual class"), *numbers(*(f"predicted {name}" for name in content.classes))]
-    return PageTable("Confusion matrix", columns, rows, "Confusion matrix: shares of all rows, with intervals")
+    if matrix is None or not is_known(content.error):
+        return PageTable(columns, [])
+    rows: list[list[Cell]] = []
+    for i, intervals in enumerate(matrix):
+        rows.append([str(content.classes[i])])
+        for j, interval in enumerate(intervals):
+            estimate = f"{'right' if i == j else 'wrong'}: {percent(interval.estimate)}"
+            rows[-1].append((estimate, f"{percent(interval.low)} to {percent(interval.high)}"))
+    return PageTable(columns, rows)
 
 
-def model_tables(content: ReportContent) -> list[PageTable]:
-    """Return the errors by group, those by the columns that the model uses most first, and what it uses."""
+def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
+    """Return the errors by group, those by the columns that the model uses most first, and what the model uses."""
     use = column_use(content.result.estimator, content.pool.rows, content.columns)
     groups = []
     if content.judged is not None:
@@ -313,23 +271,13 @@ def model_tables(content: ReportContent) -> list[PageTable]:
             [column for column, _ in use],
             content.value_words,
         )
-    return [
+    rows = [[g.group, number(g.labels), percent(g.error), f"{percent(g.low)} to {percent(g.high)}"] for g in groups]
+    return (
+        PageTable([("rows with", WORDS), *numbers("labels", "error", "about")], rows),
         PageTable(
-            "Errors by group",
-            [Column("rows with", WORDS), *numbers("labels", "error", "about")],
-            [
-                [row.group, number(row.labels), percent(row.error), f"{percent(row.low)} to {percent(row.high)}"]
-                for row in groups
-            ],
-            "Errors by group, from labels that the model had not seen; the ranges are rough",
+            [("column", WORDS), *numbers("moves by")], [[column, percent(move)] for column, move in use[:MOST_SHOWN]]
         ),
-        PageTable(
-            "What the model uses",
-            [Column("column", WORDS), *numbers("moves by")],
-            [[column, percent(move)] for column, move in use[:MOST_SHOWN]],
-            "What the model uses: how far its chances move, on average, if the column is shuffled",
-        ),
-    ]
+    )
 
 
 def progress_charts(content: ReportContent) -> list[charts.Chart]:
@@ -386,11 +334,8 @@ def _reasons_table(content: ReportContent) -> PageTable:
     counts: dict[tuple[str, str], int] = {}
     for key in zip(decisions["action"].tolist(), decisions["reason"].tolist(), strict=True):
         counts[key] = counts.get(key, 0) + 1
-    return PageTable(
-        "Decisions by reason",
-        [Column("decision"), Column("reason", WORDS), *numbers("rows")],
-        [[*key, number(n)] for key, n in sorted(counts.items(), key=lambda item: -item[1])],
-    )
+    rows = [[*key, number(n)] for key, n in sorted(counts.items(), key=lambda item: -item[1])]
+    return PageTable([("decision", TEXT), ("reason", WORDS), *numbers("rows")], rows)
 
 
 def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> PageTable:
@@ -415,13 +360,12 @@ def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) 
             ]
         )
     columns = [
-        Column("row", ID if all(len(row[0]) <= LONGEST_ID for row in rows) else TEXT),
-        Column("answer"),
+        ("row", ID if all(len(row[0]) <= LONGEST_ID for row in rows) else TEXT),
+        ("answer", TEXT),
         *numbers(*names, "propensity", "round", "chance"),
-        Column("reason", WIDE),
+        ("reason", WIDE),
     ]
-    caption = f"The last {len(rows)} rows asked about"
-    return PageTable("The last rows asked about", columns, rows, caption, keep=False)
+    return PageTable(columns, rows, f"The last {len(rows)} rows asked about")
 
 
 def _map(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> charts.Chart | None:
@@ -470,7 +414,7 @@ def annotators_table(content: ReportContent) -> PageTable:
     people = content.annotators or ()
     name, *others = people[0] if people else ("",)
     rows = [[cell_text(value) for value in person.values()] for person in people]
-    return PageTable("Annotators", [Column(name), *numbers(*others)], rows, "Who answered")
+    return PageTable([(name, TEXT), *numbers(*others)], rows)
 
 
 # -- the log ---------------------------------------------------------------------------------------------------------
@@ -501,13 +445,8 @@ def weights_table(content: ReportContent) -> PageTable:
     """Return the quantiles of the weights of the log's labels."""
     quantiles = () if content.diagnosis is None else content.diagnosis.weights.quantiles
     ends = {0.0: "smallest", 1.0: "largest"}
-    return PageTable(
-        "Weights of the labels",
-        numbers(*(ends.get(share) or percent(share) for share, _ in quantiles)),
-        [[cell_text(weight) for _, weight in quantiles]] if quantiles else [],
-        "Quantiles of the weights",
-        row_headers=False,
-    )
+    columns = numbers(*(ends.get(share) or percent(share) for share, _ in quantiles))
+    return PageTable(columns, [[cell_text(weight) for _, weight in quantiles]] if quantiles else [])
 
 
 # -- rounds, and how the report was made -------------------------------------------------------------------------------
@@ -540,10 +479,9 @@ def rounds_table(content: ReportContent) -> PageTable:
     columns = []
     for name in (*fields, *details):
         is_text = any(isinstance(r.details.get(name), str) for r in rounds)
-        columns.append(Column(ROUND_TITLES.get(name, name.replace("_", " ")), WIDE if is_text else NUMBER))
+        columns.append((ROUND_TITLES.get(name, name.replace("_", " ")), WIDE if is_text else NUMBER))
     rows = [_round_row(rounds[i], fields, details) for i in shown.tolist()]
-    caption = "A selection of rounds" if len(rows) < len(rounds) else "All rounds"
-    return PageTable("Rounds", columns, rows, caption, keep=False)
+    return PageTable(columns, rows, "A selection of rounds" if len(rows) < len(rounds) else "All rounds")
 
 
 def _round_row(r: Round, fields: Sequence[str], details: Sequence[str]) -> list[str]:
@@ -559,25 +497,23 @@ def rounds_note(content: ReportContent, table: PageTable) -> str:
     sentences = [
         "Round 0 is the log alone. “Still undecided” is the share of the pool on which plausible classifiers disagree."
     ]
-    if any(column.title == ROUND_TITLES["least_chance"] for column in table.columns):
+    if any(title == ROUND_TITLES["least_chance"] for title, _ in table.columns):
         sentences.append("“Smallest chance”: in the next round, every row that can be picked has at least this chance.")
     if omitted := len(content.result.rounds) - len(table.rows):
         sentences.append(f"{number(omitted)} of the rounds, evenly spaced, are not shown.")
     return " ".join(sentences)
 
 
-def settings_tables(content: ReportContent) -> list[PageTable]:
-    """Return the settings with the seed, and the versions of packages."""
+def settings_table(content: ReportContent) -> PageTable:
+    """Return the settings with the seed."""
     seed = {} if content.random_state is None else {"seed": content.random_state}
-    settings = {**content.settings, **seed}
-    return [
-        PageTable(
-            "Settings",
-            [Column("setting"), Column("value", VALUE)],
-            [[str(name), str(value)] for name, value in settings.items()],
-        ),
-        PageTable("Versions", [Column("package"), Column("version")], list(content.versions.items())),
-    ]
+    rows = [[str(name), str(value)] for name, value in {**content.settings, **seed}.items()]
+    return PageTable([("setting", TEXT), ("value", VALUE)], rows)
+
+
+def versions_table(content: ReportContent) -> PageTable:
+    """Return the versions of packages."""
+    return PageTable([("package", TEXT), ("version", TEXT)], list(content.versions.items()))
 
 
 def cell_text(value: object) -> str:
