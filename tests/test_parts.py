@@ -298,7 +298,7 @@ def test_shift_warning_names_the_column(tmp_path):
 
 def test_campaign_from_arrays_refuses_parts(made, tmp_path):
     folder, tables = made
-    refused = pytest.raises(InvalidInput, match=r"use Campaign.create\(..., in_place=True\)")
+    refused = pytest.raises(InvalidInput, match=r"use Campaign.create\(..., tables=TableOptions\(in_place=True\)\)")
     with refused:
         ob.Campaign.create_from_arrays(tmp_path / "a.db", *in_parts(folder))
     campaign = ob.Campaign.create_from_arrays(tmp_path / "a.db", *in_memory(tables), method=NEWTON)
