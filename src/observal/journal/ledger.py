@@ -42,7 +42,7 @@ class Ledger:
     round_of : dict
         Pool position → the number of the round that asked about it.
     times : dict
-        Pool position → annotator → when their answer was told.
+        Pool position → annotator → when they answered.
     answer_times : list of str
         When each answer was given, in order.
     decisions : dict
@@ -50,14 +50,16 @@ class Ledger:
 
     Examples
     --------
-    >>> ledger = Ledger()
-    >>> ledger.settings, ledger.ids = {"overlap": 2}, {7: "L7"}
-    >>> ledger.follow([Event(1, "", "ann", "answered", {"answers": [[7, 1]]})])
-    >>> ledger.labels
-    {}
-    >>> ledger.follow([Event(2, "", "bob", "answered", {"answers": [[7, 1]]})])
-    >>> ledger.labels
-    {7: 1}
+    >>> import numpy as np, observal as ob
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> session = ob.Session(ob.LoggedData(X, X[:, 0] > 0, 0.5), ob.Pool(X, 0.5), label_budget=5, overlap=2)
+    >>> ids = session.ask(1, "ann").ids
+    >>> print(session.tell(ids, [True], "ann"), session.engine.read().labels)  # the other annotator has not answered yet
+    1 label stored. {}
+    >>> session.ask(1, "bob").ids == ids
+    array([ True])
+    >>> print(session.tell(ids, [True], "bob"), list(session.engine.read().labels.values()))
+    1 label stored. [1]
     """
 
     def __init__(self) -> None:
@@ -82,9 +84,8 @@ class Ledger:
         self.corrections = 0
         self.stop_reason = ""
         self.to_gain: float | None = None  # when the last round was opened
-        self.records: dict[
-            int, Recorded
-        ] = {}  # of closed rounds, when the next one was planned; empty once a label changed
+        # What was known of a closed round when the next one was planned; empty once a label of theirs was changed.
+        self.records: dict[int, Recorded] = {}
         # Kept along the way, so that no verb goes through all rows: dictionaries as sets that keep their order.
         self._open: dict[int, None] = {}  # rows of the open rounds
         self._reopened: dict[int, None] = {}  # rows whose answer was undone, in the order of undoing
