@@ -137,6 +137,15 @@ class Frame(Rows):
         table = nw.from_native(self.native, eager_only=True)[rows]
         return Frame(table.to_native(), self.what)
 
+    def stack(self, bottom: Rows) -> Rows:
+        """Return the table followed by another with the same columns, as one table."""
+        if not isinstance(bottom, Frame):
+            return super().stack(bottom)
+        import narwhals as nw
+
+        tables = [nw.from_native(frame.native, eager_only=True) for frame in (self, bottom)]
+        return Frame(nw.concat(tables, how="vertical").to_native(), self.what)
+
     def for_estimator(self) -> IntoDataFrame:
         """Return the table as the user gave it."""
         native: IntoDataFrame = self.native
@@ -188,14 +197,6 @@ def read_features(X: Features, what: str) -> tuple[Matrix | Rows, Frame | None]:
         return check_features(frame.native, what), frame
     except InvalidInput:
         return frame, frame
-
-
-def join(top: Frame, bottom: Frame) -> Frame:
-    """Return the rows of two tables with the same columns as one table."""
-    import narwhals as nw
-
-    tables = [nw.from_native(frame.native, eager_only=True) for frame in (top, bottom)]
-    return Frame(nw.concat(tables, how="vertical").to_native(), top.what)
 
 
 def difference(log: Frame | None, pool: Frame | None) -> str | None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
-from observal.parquet import ExecutorLike, Parts, Stacked, executor_of
+from observal.parquet import Executor, ExecutorLike, Parts, Stacked, executor_of
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
-from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference, join
+from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference
 from observal.problem.goals import Goals
-from observal.problem.rows import Matrix, Rows, as_rows, stack_rows
+from observal.problem.rows import Matrix, Rows, stack_rows
 
 if TYPE_CHECKING:
     from observal.problem.method import Method
+
+TableT = TypeVar("TableT", LoggedData, Pool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +70,9 @@ class Problem:
 
     def for_method(self, method: Method) -> Problem:
         """Return the problem as a method takes it: with the user's own tables if it says `takes_frames`, else with numbers."""
-        frames = self.logged.frame, self.pool.frame
-        if method.takes_frames and None not in frames and difference(*frames) is None:
-            logged, pool = copy(self.logged), copy(self.pool)
-            for table in (logged, pool):
-                object.__setattr__(table, "X", table.frame)
-            return replace(self, logged=logged, pool=pool)
+        log, pool = self.logged.frame, self.pool.frame
+        if method.takes_frames and log is not None and pool is not None and difference(log, pool) is None:
+            return replace(self, logged=_with_rows(self.logged, log), pool=_with_rows(self.pool, pool))
         self.require_numbers(type(method).__name__)
         return self
 
@@ -126,20 +125,12 @@ class Problem:
         """Whether log or pool stay in their files."""
         return self.logged.rows.in_files or self.pool.rows.in_files
 
-    @property
-    def in_frames(self) -> bool:
-        """Whether log and pool are the user's own tables; see :meth:`for_method`."""
-        return self.logged.rows.is_table and self.pool.rows.is_table
-
     def using(self, executor: ExecutorLike) -> Problem:
         """Return the problem with rows that are read and computed on by another executor; rows in memory stay as they are."""
         if executor is None or not self.in_parts:
             return self
-        logged, pool, computing = copy(self.logged), copy(self.pool), executor_of(executor)
-        for table in (logged, pool):
-            if isinstance(table.X, Parts):
-                object.__setattr__(table, "X", table.X.using(computing))
-        return replace(self, logged=logged, pool=pool)
+        computing = executor_of(executor)
+        return replace(self, logged=_using(self.logged, computing), pool=_using(self.pool, computing))
 
     def in_memory(self) -> Problem:
         """Return the problem with all rows in memory, for methods that cannot go part by part."""
@@ -148,16 +139,8 @@ class Problem:
         logged, pool = self.logged, self.pool
         return replace(
             self,
-            logged=LoggedData(
-                logged.rows.to_matrix(),
-                logged.y,
-                logged.propensity,
-                np.asarray(logged.ids),
-                logged.classes,
-                logged.cost,
-                logged.column_groups,
-            ),
-            pool=Pool(pool.rows.to_matrix(), pool.propensity, np.asarray(pool.ids), pool.cost, pool.column_groups),
+            logged=replace(logged, X=logged.rows.to_matrix(), ids=np.asarray(logged.ids)),
+            pool=replace(pool, X=pool.rows.to_matrix(), ids=np.asarray(pool.ids)),
         )
 
     @property
@@ -179,10 +162,7 @@ class Problem:
 
     def stack(self) -> Rows:
         """Return the features of all rows as one array, CSR matrix or table."""
-        log, pool = self.logged.rows, self.pool.rows
-        if isinstance(log, Frame) and isinstance(pool, Frame):
-            return join(log, pool)
-        return as_rows(stack_rows(log.to_matrix(), pool.to_matrix()))
+        return self.logged.rows.stack(self.pool.rows)
 
     def blocks(self, stream: bool = False) -> tuple[Rows, Rows]:
         """Return the features of log and pool; of a pool that is a stream no row, only whether its rows are sparse."""
@@ -197,26 +177,20 @@ class Problem:
         of_log = rows < self.n_logged
         return rows[of_log], rows[~of_log] - self.n_logged
 
-    def take_for_ranks(self, rows: Ints) -> Matrix:
-        """Return what :meth:`take` does, but a user's own tables as numbers whose ranks can be compared."""
-        log, pool = self.logged.rows, self.pool.rows
-        if not (isinstance(log, Frame) and isinstance(pool, Frame)):
-            return self.take(rows)
-        first, then = self._split(rows)
-        return np.concatenate([log.ranks(first), pool.ranks(then)])
-
     def take(self, rows: Ints) -> Matrix:
         """Return the features of some rows of the stack as numbers; rows of the log must come first in `rows`."""
-        first, then = self._split(rows)
-        return stack_rows(self.logged.rows.take(first), self.pool.rows.take(then))
+        of_log, of_pool = self._split(rows)
+        return stack_rows(self.logged.rows.take(of_log), self.pool.rows.take(of_pool))
+
+    def take_for_ranks(self, rows: Ints) -> Matrix:
+        """Return what :meth:`take` does, but a user's own tables as numbers whose ranks can be compared."""
+        of_log, of_pool = self._split(rows)
+        return stack_rows(self.logged.rows.ranks(of_log), self.pool.rows.ranks(of_pool))
 
     def select(self, rows: Ints) -> Rows:
-        """Return some rows of the stack as :meth:`take` does; those of a user's own tables stay a table."""
-        log, pool = self.logged.rows, self.pool.rows
-        if not (isinstance(log, Frame) and isinstance(pool, Frame)):
-            return as_rows(self.take(rows))
-        first, then = self._split(rows)
-        return join(log.select(first), pool.select(then))
+        """Return what :meth:`take` does as Rows; those of a user's own tables stay a table."""
+        of_log, of_pool = self._split(rows)
+        return self.logged.rows.select(of_log).stack(self.pool.rows.select(of_pool))
 
     def labelled(self, bought: Ints, codes: Ints) -> tuple[Ints, Ints]:
         """Return the rows of the stack that have a label and their class codes.
@@ -239,3 +213,15 @@ class Problem:
                 f"{method} needs exactly two classes, but the log has {self.logged.classes.tolist()}; "
                 "merge classes into two."
             )
+
+
+def _using(table: TableT, executor: Executor) -> TableT:
+    rows = table.rows
+    return _with_rows(table, rows.using(executor)) if isinstance(rows, Parts) else table
+
+
+def _with_rows(table: TableT, X: Rows) -> TableT:
+    """Return a log or pool with other rows for the same data, which need not be checked again."""
+    other = copy(table)
+    object.__setattr__(other, "X", X)
+    return other

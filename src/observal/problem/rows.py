@@ -97,6 +97,14 @@ class Rows(ABC):
         """Return one feature of all rows."""
         return column_of(self.to_matrix(), k)
 
+    def ranks(self, rows: Ints) -> Matrix:
+        """Return some rows as numbers that can be ranked, even if the rows hold more than numbers."""
+        return self.take(rows)
+
+    def stack(self, bottom: Rows) -> Rows:
+        """Return these rows followed by others with the same features, in memory."""
+        return as_rows(stack_rows(self.to_matrix(), bottom.to_matrix()))
+
     @property
     def feature_names(self) -> list[str]:
         """The names under which features are shown if nothing else names them."""
