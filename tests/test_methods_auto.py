@@ -145,7 +145,7 @@ def test_choices_are_kept_until_labels_grow_by_half():
     anchors = [None if state.fit.anchor is None else state.fit.anchor.bought.size for state in found]
     assert anchors == [None, None, None, None, 12, None, 20]
     kept = found[4]
-    assert kept.model.chosen == found[3].model.chosen
+    assert kept.model.choices == found[3].model.choices
     assert kept.model.blend.theta.tolist() == found[3].model.blend.theta.tolist()
 
 
@@ -324,7 +324,7 @@ def test_interval_labels_are_judged_by_out_of_fold_blends():
     fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % 10
     train, test = fold_of != 3, fold_of == 3
     weights = state.importance(problem, rows, 4.0)[0] ** 0.5
-    X, population, kept = problem.take(rows), state.fit.population, state.model.chosen
+    X, population, kept = problem.take(rows), state.fit.population, state.model.choices
     blend = fit_blend(population, X[train], codes[train], weights[train], logged.classes, FAST, kept).blend
     np.testing.assert_allclose(found[test], blend.predict_proba(X[test]))
     judged = state.model.judged_labels

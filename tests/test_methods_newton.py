@@ -292,7 +292,7 @@ def test_settings_are_chosen_again_when_labels_grow_by_half():
     assert expected[:9] == [True, True, True, True, False, True, False, False, True]
     for state in states:
         if state.fit.anchor is not None:
-            assert state.model.chosen == state.fit.anchor.model.chosen
+            assert state.model.choices == state.fit.anchor.model.choices
 
 
 def test_skipped_rounds_keep_settings():
@@ -313,7 +313,7 @@ def test_same_labels_give_same_model_whatever_the_generator():
         order = np.flatnonzero(state.plan.action == 0)
         answers = Answers(world.pool_y[state.plan.positions[order]], np.ones(order.size, dtype=bool))
         again = method.advance(problem, again, state.plan, answers, np.random.default_rng(54321))
-    assert again.model.chosen == states[-1].model.chosen
+    assert again.model.choices == states[-1].model.choices
     assert again.model.query_fit.fit.coef.tolist() == states[-1].model.query_fit.fit.coef.tolist()
     assert again.model.output_fit.fit.coef.tolist() == states[-1].model.output_fit.fit.coef.tolist()
 

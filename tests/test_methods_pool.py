@@ -141,7 +141,7 @@ def test_drawn_plan_is_full_repeatable_and_gives_reasons(situation, seed):
 @given(situations())
 def test_weights_match_slow_twin(situation):
     problem, state, _, _ = situation
-    strata = Strata.of(problem.propensity, known=problem.propensity)
+    strata = Strata.of(problem.propensity, reference=problem.propensity)
     propensity = np.concatenate([problem.logged.propensity, problem.pool.propensity])
     of_row = twin.strata(propensity.tolist())
     # Strata that nobody is in need no number of their own: the two must group rows alike, in the same order.

@@ -55,9 +55,9 @@ class Strata:
     count: int
 
     @classmethod
-    def of(cls, propensity: Floats, known: Floats) -> Self:
-        """Group `propensity` at the quantiles of `known`; equal propensities stay together."""
-        cuts = stratum_cuts(known)
+    def of(cls, propensity: Floats, reference: Floats) -> Self:
+        """Group `propensity` at the quantiles of `reference`; equal propensities stay together."""
+        cuts = stratum_cuts(reference)
         of_row = [np.searchsorted(cuts, part, side="left").astype(np.int8) for part in pieces_of(propensity)]
         return cls(np.concatenate(of_row), cuts.size + 1)
 
@@ -101,7 +101,7 @@ class PoolState:
     @classmethod
     def start(cls, problem: Problem, fit: Callable[[Any], Any]) -> Self:
         """Return the initial state."""
-        return cls(fit, Strata.of(problem.propensity, known=problem.propensity))
+        return cls(fit, Strata.of(problem.propensity, reference=problem.propensity))
 
     def n_seen(self, problem: Problem) -> int:
         """Return how many rows of log and pool are known: all of them."""

@@ -45,10 +45,10 @@ ONE_CLASS = "constant"
 
 
 class Judged(NamedTuple):
-    """What a blend says of rows.
+    """A blend's predictions for rows.
 
     The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, and the weight of
-    the learners that say another class.
+    the learners that predict another class.
     """
 
     codes: Ints
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """A fitted blend: the chance of a class is the weighted mean of what its learners say.
+    """A fitted blend: the chance of a class is the weighted mean of its learners' chances.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Blend:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all labels were the same, so that it says the same of every row."""
+        """Whether all labels were the same, so that it predicts the same for every row."""
         return self.names == (ONE_CLASS,)
 
     def predict_proba(self, X: Features) -> Floats:
@@ -112,11 +112,11 @@ class Blend:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def judge(self, X: Features, odds: float = 1.0) -> Judged:
-        """Return what it says of each row, and how much its learners differ; see :meth:`judge_block`."""
+        """Return its prediction for each row, and how much its learners differ; see :meth:`judge_block`."""
         return Judged(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
 
     def judge_block(self, block: Matrix, odds: float = 1.0) -> Judged:
-        """Return what it says of a block of rows that were checked.
+        """Return its predictions for a block of rows that were checked.
 
         `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
         wrong does not change.
@@ -208,7 +208,7 @@ def mixture(likelihoods: Floats, weights: Floats) -> Floats:
     return np.asarray(theta)
 
 
-class Chosen(NamedTuple):
+class Choices(NamedTuple):
     """What was chosen from labels, to be kept while few more come in: each learner's weight and settings, by name."""
 
     theta: Mapping[str, float]
@@ -220,11 +220,11 @@ class BlendFit(NamedTuple):
 
     blend: Blend
     out_of_fold: Floats
-    chosen: Chosen | None
+    choices: Choices | None
 
 
 def check_learners(learners: object) -> None:
-    """Refuse what names no learners.
+    """Refuse anything but learners by name, or pairs of a name and a classifier.
 
     Examples
     --------
@@ -265,14 +265,14 @@ def fit_blend(
     weights: Floats,
     classes: NDArray[Any],
     learners: Sequence[Any] = LEARNERS,
-    kept: Chosen | None = None,
+    choices: Choices | None = None,
 ) -> BlendFit:
     """Fit the learners and blend them.
 
     Parameters
     ----------
     population : Population
-        What all rows say without labels.
+        What learners read from all rows.
     X : array or CSR matrix of shape (rows, features)
         The labelled rows, as they came.
     codes : int array
@@ -283,7 +283,7 @@ def fit_blend(
         The label values; some may have no label yet.
     learners : sequence
         Names, or pairs of a name and a scikit-learn classifier. On sparse rows only the linear learner is used.
-    kept : Chosen, optional
+    choices : Choices, optional
         Weights and settings to keep; without them they are chosen.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
@@ -298,37 +298,37 @@ def fit_blend(
         classes.size,
         spread_folds(codes[used], COARSE_FOLDS),
     )
-    fitters = _fitters(population, learners, kept)
+    fitters = _fitters(population, learners, choices)
     with one_thread():
         fits = dict(zip(fitters, in_threads(lambda fit: fit(labelled), fitters.values()), strict=True))
     fitted = {name: fit for name, fit in fits.items() if fit is not None}
     if not fitted:  # two labels of two classes, and trees alone
         return _one_class(population, codes[used], classes, out_of_fold)
     own = {name: bounded(fit.out_of_fold) for name, fit in fitted.items()}
-    theta = _weights(own, labelled) if kept is None or not kept.theta.keys() & own.keys() else kept.theta
+    theta = _weights(own, labelled) if choices is None or not choices.theta.keys() & own.keys() else choices.theta
     names = tuple(name for name in own if theta.get(name, 0.0) > 0.0)
     shares = np.array([theta[name] for name in names])
-    if abs(shares.sum() - 1.0) > 1e-12:  # what is kept stays the same to the last digit
+    if abs(shares.sum() - 1.0) > 1e-12:  # weights that are kept stay the same to the last digit
         shares = shares / shares.sum()
     blend = Blend(population.feature_map, names, tuple(fitted[name].chances for name in names), shares, classes)
     unused = np.setdiff1d(np.arange(codes.size), used)
     if unused.size:  # no fit has seen these
         out_of_fold[unused] = blend.predict_proba(X[unused])
     out_of_fold[used] = sum(share * own[name] for share, name in zip(shares, names, strict=True))
-    chosen = Chosen(dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names})
-    return BlendFit(blend, out_of_fold, chosen)
+    new_choices = Choices(dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names})
+    return BlendFit(blend, out_of_fold, new_choices)
 
 
 def _fitters(
-    population: Population, learners: Sequence[Any], kept: Chosen | None
+    population: Population, learners: Sequence[Any], choices: Choices | None
 ) -> dict[str, Callable[[Labelled], Any]]:
     """Return a function from labels to a fit for each learner that may have a weight."""
     if population.is_sparse:
         learners = ("linear",)
     pairs = [(item, None) if isinstance(item, str) else tuple(item) for item in learners]
-    if kept is not None and any(name in kept.theta for name, _ in pairs):
-        pairs = [(name, estimator) for name, estimator in pairs if name in kept.theta]
-    tuned = {} if kept is None else kept.tuned
+    if choices is not None and any(name in choices.theta for name, _ in pairs):
+        pairs = [(name, estimator) for name, estimator in pairs if name in choices.theta]
+    tuned = {} if choices is None else choices.tuned
 
     def fitter(name: str, estimator: object | None) -> Callable[[Labelled], Any]:
         if estimator is None:
@@ -347,7 +347,7 @@ def _weights(out_of_fold: Mapping[str, Floats], labelled: Labelled) -> dict[str,
 
 
 def _one_class(population: Population, codes: Ints, classes: NDArray[Any], out_of_fold: Floats) -> BlendFit:
-    """Return a blend that says the same of every row: the likeliest label, or nothing where there is none."""
+    """Return a blend that predicts the same for every row: the likeliest label, or equal chances where there is none."""
     shift = np.log(np.maximum(np.bincount(codes, minlength=classes.size), 1e-12) / max(1, codes.size))
     n_features = population.feature_map.mean.size
     constant = LinearChances(np.zeros((n_features, classes.size)), shift)

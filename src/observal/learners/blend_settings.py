@@ -15,7 +15,7 @@ TYPICAL_ROWS = 2000
 KNOTS = 128
 """Points of the map from a feature to normal scores, equally far apart in the scores: straight between them."""
 KERNEL_LIMIT = 5.0
-"""Standard deviations at which the kernel sees a value cut: beyond, a row would be far from every other."""
+"""Standard deviations at which values are cut for the kernel: beyond, a row would be far from every other."""
 
 # -- the kernel
 LANDMARKS = 200

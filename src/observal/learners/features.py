@@ -1,4 +1,4 @@
-"""What a linear model sees of a row: standardised features, or a nonlinear expansion of them."""
+"""The inputs of a linear model: standardised features, or a nonlinear expansion of them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class FeatureMap:
     random cosines that approximate a Gaussian kernel. Both keep the linear features. Sparse rows are scaled but not
     centred, and cannot be expanded.
 
-    Wild values are cut: those further outside of the middle 99.8 % of a feature than three times its width. A few slips of a
-    sensor would else set the scale for everybody, and be asked about first.
+    Outliers are cut: values further outside the middle 99.8 % of a feature than three times its width. A few sensor glitches would
+    otherwise set the scale for all rows, and be asked about first.
 
     Parameters
     ----------
     mean, scale : arrays
-        Of the features, wild values cut, on the rows it was made for.
+        Of the features, outliers cut, on the rows it was made for.
     low, high : arrays
         Where a feature is cut.
     transformers : tuple
@@ -88,12 +88,12 @@ class FeatureMap:
         if expansion == "splines":
             from sklearn.preprocessing import SplineTransformer
 
-            made: Any = SplineTransformer(n_knots=N_KNOTS, knots="quantile", include_bias=True)
+            transformer: Any = SplineTransformer(n_knots=N_KNOTS, knots="quantile", include_bias=True)
         else:
             from sklearn.kernel_approximation import RBFSampler
 
-            made = RBFSampler(gamma=0.5 / mean.size, n_components=N_FOURIER, random_state=random_state)
-        return cls(mean, scale, low, high, (made.fit(standard),))
+            transformer = RBFSampler(gamma=0.5 / mean.size, n_components=N_FOURIER, random_state=random_state)
+        return cls(mean, scale, low, high, (transformer.fit(standard),))
 
     @overload
     def __call__(self, X: NDArray[Any]) -> Floats: ...
@@ -115,7 +115,7 @@ class FeatureMap:
             return standard
         if standard.shape[0] == 0:  # scikit-learn transforms no fewer than one row
             return self(self.mean[None, :])[:0]
-        return np.hstack([standard, *(made.transform(standard) for made in self.transformers)])
+        return np.hstack([standard, *(transformer.transform(standard) for transformer in self.transformers)])
 
     def mapped(self, function: Callable[[Any], Floats], X: Matrix | Rows) -> Floats:
         """Return what a function makes of rows as the linear model sees them, a block at a time: no copy of all is made."""
@@ -127,7 +127,7 @@ def _of_block(feature_map: FeatureMap, function: Callable[[Matrix], Floats], blo
 
 
 def _sparse(block: Matrix) -> Sparse:
-    """Return the rows as a csr_array, values of no sensible size cut."""
+    """Return the rows as a csr_array, with huge values cut."""
     from scipy.sparse import csr_array
 
     rows = csr_array(block)

@@ -1,4 +1,4 @@
-"""What every learner of the blend takes and returns: labelled rows, and chances that are as sure as labels out of fold say."""
+"""What every learner of the blend takes and returns: labelled rows, and chances calibrated on labels out of fold."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Labelled(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What a learner makes of labels: a function from standardised rows to chances, chances out of fold, its settings."""
+    """A learner's fit: a function from standardised rows to chances, chances out of fold, its settings."""
 
     chances: Any
     out_of_fold: Floats
@@ -104,7 +104,7 @@ def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
     Parameters
     ----------
     chances : array of shape (rows, classes)
-        By a fit that has not seen the row.
+        Out of fold.
     codes : int array
         The classes.
     weights : array

@@ -180,10 +180,10 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, labels, chance, counts = rows[present], labels[present], chance[present], counts[present]
         revealed = ~missing_mask(labels)
         _check_chances(revealed, chance)
-        known = _check_labels(labels[revealed])
-        self.classes_ = distinct_labels(known)
+        revealed_labels = _check_labels(labels[revealed])
+        self.classes_ = distinct_labels(revealed_labels)
         signs = np.zeros(labels.size)
-        signs[revealed] = 2.0 * encode_labels(known, self.classes_, "A label of the log") - 1.0
+        signs[revealed] = 2.0 * encode_labels(revealed_labels, self.classes_, "A label of the log") - 1.0
         self._weigh_and_solve(rows, signs, chance, counts)
         return self
 
@@ -301,15 +301,15 @@ def _check_chances(revealed: Bools, chance: Floats) -> None:
         )
 
 
-def _check_labels(known: NDArray[Any]) -> NDArray[Any]:
+def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the revealed labels, numbers that stood beside None as numbers; they must be of two classes."""
-    if known.size == 0:
+    if labels.size == 0:
         raise InvalidLabel("The log must reveal labels of two classes, but every label is NaN or None; buy some first.")
-    if known.dtype.kind == "O":
-        tight = np.array(known.tolist())
-        known = tight if tight.ndim == 1 and tight.dtype.kind in "biuf" else known
-    check_classification_targets(known)
-    classes = distinct_labels(known).tolist()
+    if labels.dtype.kind == "O":
+        tight = np.array(labels.tolist())
+        labels = tight if tight.ndim == 1 and tight.dtype.kind in "biuf" else labels
+    check_classification_targets(labels)
+    classes = distinct_labels(labels).tolist()
     if len(classes) > 2:
         raise InvalidLabel(
             f"Only binary classification is supported. The log shows {len(classes)} classes; merge them into two."
@@ -319,7 +319,7 @@ def _check_labels(known: NDArray[Any]) -> NDArray[Any]:
             f"A classifier needs two classes, but the log reveals one class, {classes[0]!r}; "
             "buy labels of the other one first."
         )
-    return known
+    return labels
 
 
 def _most_effective_clip(importance: Floats, counts: Floats, revealed: Bools, lightest: float) -> float:

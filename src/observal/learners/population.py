@@ -1,4 +1,4 @@
-"""What all rows of log and pool say without their labels: scales, ranks, and landmarks for a kernel."""
+"""What learners read from all rows of log and pool, labelled or not: scales, ranks, and landmarks for a kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLAT = 1e-9  # a standardised feature with a smaller standard deviation is const
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where the kernel measures distances: standardised features, wild values cut, or their ranks as normal scores.
+    """Where the kernel measures distances: standardised features, outliers cut, or their ranks as normal scores.
 
     Parameters
     ----------
@@ -119,13 +119,13 @@ class KernelMap:
         points = np.unique(space(landmarks), axis=0)
         gamma = width / max(1, n_varying)
         values, directions = np.linalg.eigh(gaussian(points, points, gamma))
-        kept = values > RANK_LOST * values[-1]
-        return cls(space, points, gamma, directions[:, kept] / np.sqrt(values[kept]))
+        nonzero = values > RANK_LOST * values[-1]
+        return cls(space, points, gamma, directions[:, nonzero] / np.sqrt(values[nonzero]))
 
     def __call__(self, Z: Floats) -> Floats:
         """Return the features of standardised rows; the last is the constant."""
-        made = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.whiten
-        return np.column_stack([made, np.full(len(made), CONSTANT)])
+        features = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.whiten
+        return np.column_stack([features, np.full(len(features), CONSTANT)])
 
 
 def gaussian(A: Floats, B: Floats, gamma: float) -> Floats:
@@ -186,13 +186,13 @@ class Population:
         feature_map = FeatureMap.of(*blocks)
         n_rows = sum(len(block) for block in blocks)
         most = min(POPULATION_ROWS, max(TYPICAL_ROWS, POPULATION_NUMBERS // max(1, blocks[0].shape[1])))
-        chosen = take(blocks, np.sort(first_of_order(n_rows, most, rng)))
-        if is_sparse(chosen):
-            return cls(feature_map, feature_map(chosen), feature_map(chosen[:0]))
-        varies = feature_map(chosen).std(axis=0) > FLAT
+        rows = take(blocks, np.sort(first_of_order(n_rows, most, rng)))
+        if is_sparse(rows):
+            return cls(feature_map, feature_map(rows), feature_map(rows[:0]))
+        varies = feature_map(rows).std(axis=0) > FLAT
         low, high = (np.where(varies, end, feature_map.mean) for end in (feature_map.low, feature_map.high))
         feature_map = replace(feature_map, low=low, high=high)
-        sample = feature_map(chosen)
+        sample = feature_map(rows)
         return cls(feature_map, sample, sample[rng.permutation(len(sample))[:LANDMARKS]], groups)
 
     @property
@@ -202,7 +202,7 @@ class Population:
 
     @property
     def typical(self) -> Matrix:
-        """Some standardised rows that stand for all."""
+        """A sample of standardised rows."""
         return self.sample[:: 1 + (self.sample.shape[0] - 1) // TYPICAL_ROWS]
 
     @cached_property

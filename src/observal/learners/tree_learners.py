@@ -78,7 +78,7 @@ class TreeChances:
             raise InvalidInput("The trees of a learner do not fit together; use an undamaged copy.")
 
     def _is_sound(self) -> bool:
-        """Tell whether every link leads to a later node, every feature exists and every leaf has a place to add to."""
+        """Return whether every link leads to a later node, every feature exists and every leaf has a place to add to."""
         n = self.feature.size
         of_node = (self.threshold, self.left, self.right)
         if (
@@ -215,7 +215,7 @@ def _weights(labelled: Labelled, which: Bools) -> Floats | None:
 
 
 def _join_folds(parts: Mapping[int, TreeChances], labelled: Labelled) -> Fitted | None:
-    """Return the mean of each fold's trees, as sure as the rows that they have not seen say."""
+    """Return the mean of each fold's trees, with the sharpness that suits rows they have not seen."""
     if not parts:
         return None
     rows, out_of_fold = np.asarray(labelled.rows, dtype=np.float32), labelled.undecided()
@@ -327,8 +327,8 @@ CATEGORY, _DEFAULT_LEFT, _MISSING, _GAPS = 1, 2, 12, 8  # bits of LightGBM's dec
 
 def plain_nodes(feature: Ints, threshold: Floats) -> Nodes:
     """Return splits of numbers that are never missing, each of which is one node."""
-    ones = np.ones(feature.size, dtype=np.int64)
-    return Nodes(ones, feature, threshold, LEFT * ones, RIGHT * ones)
+    unit = np.ones(feature.size, dtype=np.int64)
+    return Nodes(unit, feature, threshold, LEFT * unit, RIGHT * unit)
 
 
 def as_nodes(splits: Splits, view: TreeView) -> Nodes:

@@ -1,6 +1,6 @@
 """AutoVC: few labels for a good classifier of whatever kind, chosen from a pool; nothing to tune.
 
-The method's settings and decisions come first, then its fit: the blend after a round, and what it says of the pool.
+The method's settings and decisions come first, then its fit: the blend after a round, and its predictions for the pool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from observal.intervals.thresholds import (
     label_weights,
     odds_at,
 )
-from observal.learners.blend import Blend, BlendFit, Chosen, check_learners, fit_blend, lead, leaning
+from observal.learners.blend import Blend, BlendFit, Choices, check_learners, fit_blend, lead, leaning
 from observal.learners.blend_settings import LEARNERS
 from observal.learners.folds import INTERVAL_FOLDS, dealt_folds
 from observal.learners.population import Population
@@ -292,7 +292,7 @@ def explore_share(surprises: Surprises, least: float, most: float) -> float:
 
 
 class Pooled(NamedTuple):
-    """What a blend says of all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
+    """A blend's predictions for all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
 
     margins: Floats
     doubt: Floats | None
@@ -310,11 +310,11 @@ class AutoFitter:
     problem : Problem
         Log and pool.
     population : Population
-        What their rows say without labels.
+        What learners read from all their rows.
     anchor : PoolState, optional
         The earlier state whose weights and settings still hold; without one they are chosen again.
     judge_pool : callable
-        From a model to what it says of the pool. It remembers one answer, of the model asked last: one for each round would need too
+        From a model to its predictions for the pool. It remembers one answer, of the model asked last: one for each round would need too
         much memory with a large pool.
     """
 
@@ -328,7 +328,7 @@ class AutoFitter:
 
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
-        """Learn what log and pool say without labels; on a stream, the log alone."""
+        """Read scales, ranks and landmarks from log and pool; on a stream, from the log alone."""
         blocks = problem.blocks(method.order == "stream")
         return cls(method, problem, Population.of(*blocks, groups=problem.column_groups))
 
@@ -338,11 +338,13 @@ class AutoFitter:
 
     def __call__(self, state: PoolState) -> AutoModel:
         """Fit on all labels."""
-        choices: Chosen | None = None if self.anchor is None else self.anchor.model.chosen
+        choices: Choices | None = None if self.anchor is None else self.anchor.model.choices
         labels = self._labels(state)
         X, weights = self.problem.take(labels.rows), labels.weights(self.method.tempering)
-        blend, out_of_fold, chosen = self._fit(X, labels.codes, weights, choices)
-        return AutoModel(self.problem, self.method, blend, chosen, out_of_fold, labels.clip, state, self.judge_pool)
+        blend, out_of_fold, new_choices = self._fit(X, labels.codes, weights, choices)
+        return AutoModel(
+            self.problem, self.method, blend, new_choices, out_of_fold, labels.clip, state, self.judge_pool
+        )
 
     def refit(self, state: PoolState) -> Floats:
         """Return the chances of each labelled row by whole blends fitted without its tenth of the labels.
@@ -351,7 +353,7 @@ class AutoFitter:
         """
         labels = self._labels(state)
         X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
-        choices: Chosen | None = state.model.chosen
+        choices: Choices | None = state.model.choices
         fold_of, chances = dealt_folds(codes, INTERVAL_FOLDS), np.empty((codes.size, self.problem.logged.classes.size))
         for fold in np.unique(fold_of):
             train, test = fold_of != fold, fold_of == fold
@@ -361,7 +363,7 @@ class AutoFitter:
     def _labels(self, state: PoolState) -> Labels:
         return Labels.of(self.problem, state, self.method.clip_constant if self.method.clip else None)
 
-    def _fit(self, X: Matrix, codes: Ints, weights: Floats, choices: Chosen | None) -> BlendFit:
+    def _fit(self, X: Matrix, codes: Ints, weights: Floats, choices: Choices | None) -> BlendFit:
         return fit_blend(self.population, X, codes, weights, self.problem.logged.classes, self.method.learners, choices)
 
 
@@ -377,7 +379,7 @@ class AutoModel:
         The settings.
     blend : Blend
         The fit.
-    chosen : Chosen, optional
+    choices : Choices, optional
         Weights and settings; None while all labels are the same.
     left_out : array of shape (labelled rows, classes)
         The chances of each labelled row by fits that have not seen it.
@@ -386,13 +388,13 @@ class AutoModel:
     state : PoolState
         The labels that it is fitted on.
     judge_pool : callable
-        Returns what the model says of the pool; see :class:`AutoFitter`.
+        Returns the model's predictions for the pool; see :class:`AutoFitter`.
     """
 
     problem: Problem = field(repr=False)
     method: AutoVC
     blend: Blend
-    chosen: Chosen | None
+    choices: Choices | None
     left_out: Floats = field(repr=False)
     clip: float
     state: PoolState = field(repr=False)
@@ -473,7 +475,7 @@ class AutoModel:
 
     @property
     def pooled(self) -> Pooled:
-        """What the blend says of each pool row; on a stream, of each row of the log."""
+        """The predictions for each pool row; on a stream, for each row of the log."""
         return self.judge_pool(self)
 
     @property
@@ -528,7 +530,7 @@ def signed_leads(codes: Ints, margins: Floats, n_classes: int) -> Scores:
 
 
 def judge_pool(model: AutoModel) -> Pooled:
-    """Return what a model says of all pool rows; on a stream, of the log's."""
+    """Return a model's predictions for all pool rows; on a stream, for the log's."""
     rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
     margins = np.empty(len(rows))
     doubt = np.empty(len(rows) if model.method.priority != "accuracy" else 0)

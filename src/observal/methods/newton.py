@@ -240,7 +240,7 @@ class NewtonVC(Method[PoolState]):
             clip=model.labels.clip,
             disagreement=model.flips,
             least_chance=self.explore_share if self.order == "stream" else least_chance(problem, state, self.choice),
-            **model.chosen._asdict(),
+            **model.choices._asdict(),
             **({} if earlier is None else {RETURNED: earlier}),
         )
 
@@ -294,7 +294,7 @@ class NewtonClassifier(TwoClassPredictions):
 # -- the fits ----------------------------------------------------------------------------------------------------
 
 
-class Chosen(NamedTuple):
+class Choices(NamedTuple):
     """What cross-validation chose."""
 
     features: str
@@ -347,28 +347,28 @@ class NewtonFitter:
         """Fit on all labels."""
         labels = Labels.of(self.problem, state, self.method.fixed.clip_constant)
         with one_thread():  # hundreds of small products: more threads would mostly wait for each other
-            chosen: Chosen = self._choose(labels) if self.anchor is None else self.anchor.model.chosen
-            feature_map = self.maps[chosen.features]
-            X, weights = feature_map(self.problem.take(labels.rows)), labels.weights(chosen.tempering)
-            fit = fit_logistic(X, labels.signs, weights, chosen.ridge, self.method.fixed.penalty)
+            choices: Choices = self._choose(labels) if self.anchor is None else self.anchor.model.choices
+            feature_map = self.maps[choices.features]
+            X, weights = feature_map(self.problem.take(labels.rows)), labels.weights(choices.tempering)
+            fit = fit_logistic(X, labels.signs, weights, choices.ridge, self.method.fixed.penalty)
         weighted = Weighted(fit, weights)
-        return NewtonModel(self.method, self.problem, feature_map, chosen, labels, weighted, state, self.judge_pool)
+        return NewtonModel(self.method, self.problem, feature_map, choices, labels, weighted, state, self.judge_pool)
 
-    def _choose(self, labels: Labels) -> Chosen:
+    def _choose(self, labels: Labels) -> Choices:
         """Choose features, ridge and tempering by weighted cross-validation."""
         some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         rows = self.problem.take(labels.rows)
         inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
 
-        def best(tempering: float) -> tuple[Chosen, Tuned]:
+        def best(tempering: float) -> tuple[Choices, Tuned]:
             weights = labels.weights(tempering)[some]
             tuned = {
                 name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty)
                 for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
-            return Chosen(name, tuned[name].ridge, tempering), tuned[name]
+            return Choices(name, tuned[name].ridge, tempering), tuned[name]
 
         if self.method.tempering != "auto":
             return best(self.method.tempering)[0]
@@ -396,7 +396,7 @@ class NewtonModel:
     method: NewtonVC = field(repr=False)
     problem: Problem = field(repr=False)
     feature_map: FeatureMap = field(repr=False)
-    chosen: Chosen
+    choices: Choices
     labels: Labels = field(repr=False)
     query_fit: Weighted = field(repr=False)
     state: PoolState = field(repr=False)
@@ -477,7 +477,7 @@ class NewtonModel:
         """Return the output fit for `first`, a query fit on the same rows."""
         if self.follows or not self.method.refit_near_boundary:
             return first
-        settings = self.chosen.ridge, self.method.fixed.penalty
+        settings = self.choices.ridge, self.method.fixed.penalty
         return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
 
     @property
@@ -530,7 +530,7 @@ class NewtonModel:
         """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
         start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
-        fit = fit_logistic(X, signs, weights, self.chosen.ridge, self.method.fixed.penalty, start)
+        fit = fit_logistic(X, signs, weights, self.choices.ridge, self.method.fixed.penalty, start)
         output = self._refit(Weighted(fit, weights), X, signs)
         scores = (
             self.labelled[test] @ output.fit.coef + output.fit.intercept

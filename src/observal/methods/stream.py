@@ -44,7 +44,7 @@ class StreamState(PoolState):
     @classmethod
     def start(cls, problem: Problem, fit: Callable[[Any], Any]) -> Self:
         """Return the initial state; strata are cut by the log's propensities alone."""
-        return cls(fit, Strata.of(problem.propensity, known=problem.logged.propensity))
+        return cls(fit, Strata.of(problem.propensity, reference=problem.logged.propensity))
 
     def n_seen(self, problem: Problem) -> int:
         """Return how many rows of log and pool are known: the log, and the rows that have arrived."""

@@ -92,12 +92,12 @@ def grow_trees(
                 tried, left_over = 0, d
                 while left_over > 0 and tried < n_tried:
                     pick = int(uniform(state) * left_over)
-                    one = features[pick]
+                    column = features[pick]
                     left_over -= 1
-                    features[pick], features[left_over] = features[left_over], one
-                    low, high = X[order[begin], one], X[order[begin], one]
+                    features[pick], features[left_over] = features[left_over], column
+                    low, high = X[order[begin], column], X[order[begin], column]
                     for i in range(begin + 1, end):
-                        low, high = min(low, X[order[i], one]), max(high, X[order[i], one])
+                        low, high = min(low, X[order[i], column]), max(high, X[order[i], column])
                     if high <= low + NO_SPREAD:
                         continue
                     tried += 1
@@ -106,15 +106,15 @@ def grow_trees(
                         cut = float(low)
                     on_left[:] = 0.0
                     for i in range(begin, end):
-                        if X[order[i], one] <= cut:
+                        if X[order[i], column] <= cut:
                             on_left[codes[order[i]]] += weights[order[i]]
-                    weight, squares, others = on_left.sum(), 0.0, 0.0
+                    weight, squares, right_squares = on_left.sum(), 0.0, 0.0
                     for k in range(n_classes):
                         squares += on_left[k] ** 2
-                        others += (total[k] - on_left[k]) ** 2
-                    score = squares / weight + others / (whole - weight)
+                        right_squares += (total[k] - on_left[k]) ** 2
+                    score = squares / weight + right_squares / (whole - weight)
                     if score > best_score + ROUNDING * whole:
-                        best_score, best_feature, best_cut = score, one, cut
+                        best_score, best_feature, best_cut = score, column, cut
             if best_feature < 0:
                 for k in range(n_classes):
                     value[node, k] = total[k] / whole / n_trees
