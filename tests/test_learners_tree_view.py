@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
 
 import observal as ob
-from observal.errors import InvalidInput
-from observal.journal.events import check_payload
+from observal.errors import InvalidInput, NotACampaign
+from observal.journal.codec import decode_settings, encode_entry
 from observal.journal.sql.stored_problem import add_rows
 from observal.learners.blend import fit_blend
 from observal.learners.blend_settings import BOOSTED, CATEGORIES
@@ -153,8 +155,11 @@ def test_impossible_groups_raise():
     with pytest.raises(InvalidInput, match="among the 2 features, but one has column 2"):
         ob.Problem(ob.LoggedData(X, [0, 1, 0, 1], 0.5, column_groups=beyond), ob.Pool(X, 0.5, column_groups=beyond))
     settings = ob.Session(ob.LoggedData(X, [0, 1, 0, 1], 0.5), ob.Pool(X, 0.5)).settings
-    settings = {**settings, "data": "", "arrays": {}}
-    check_payload("created", settings, {})
-    for groups in ({"categories": [], "gaps": [[0, 5]]}, {"gaps": []}, {"categories": [[0, 0]], "gaps": []}, 7):
-        with pytest.raises(ValueError, match="group"):
-            check_payload("created", {**settings, "column_groups": groups}, {})
+    with pytest.raises(InvalidInput, match="A group names a column that does not exist"):
+        replace(settings, column_groups=beyond)
+    encoded = encode_entry(settings)
+    assert decode_settings(encoded) == settings
+    for gaps in ([[0, 5]], [[0, 0]], [[-1, 1]], 7):
+        groups = {"type": "ColumnGroups", "fields": {"categories": {"tuple": []}, "gaps": gaps}}
+        with pytest.raises(NotACampaign, match="settings cannot be read"):
+            decode_settings({**encoded, "fields": {**encoded["fields"], "column_groups": groups}})
