@@ -85,14 +85,14 @@ def trial(method: ExactDBAL, seed: int) -> tuple[int, float]:
     x = rng.random(N_LOGGED + N_POOL)
     y = np.where(rng.random(x.size) < chance_of_positive(x), 1, -1)
     q = propensity(x)
-    shown = rng.random(N_LOGGED) < q[:N_LOGGED]
-    logged = LoggedData(x[:N_LOGGED, None], np.where(shown, y[:N_LOGGED], np.nan), q[:N_LOGGED], classes=(-1, 1))
+    revealed = rng.random(N_LOGGED) < q[:N_LOGGED]
+    logged = LoggedData(x[:N_LOGGED, None], np.where(revealed, y[:N_LOGGED], np.nan), q[:N_LOGGED], classes=(-1, 1))
     pool = Pool(x[N_LOGGED:, None], q[N_LOGGED:])
     every = predictions(x)
     result = run(logged, pool, lambda ids: y[N_LOGGED:][ids], replace(method, hypotheses=FiniteClass(every)))
-    chosen = int(np.argmax((every == result.estimator.member.predictions).all(axis=1)))
+    output = int(np.argmax((every == result.estimator.member.predictions).all(axis=1)))
     errors = exact_errors()
-    return len(result.queries), float(errors[chosen] - errors.min())
+    return len(result.queries), float(errors[output] - errors.min())
 
 
 @dataclass(frozen=True)

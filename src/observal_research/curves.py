@@ -17,7 +17,7 @@ from observal.errors import InvalidInput
 from observal.paper.linear_methods import LinearClassifier, growing_epochs
 from observal.problem.data import Pool
 from observal.problem.labels import encode_labels
-from observal.problem.method import Method
+from observal.problem.method import Method, StateT
 from observal.problem.plan import Answers, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -169,22 +169,27 @@ class Streams:
 
     def __init__(self, random_state: int) -> None:
         self.random_state = random_state
-        self._made: dict[tuple[int, int], tuple[np.random.Generator, Any]] = {}
+        self._generators: dict[tuple[int, int], tuple[np.random.Generator, Any]] = {}
 
     def __call__(self, round_: int, purpose: int) -> np.random.Generator:
         """Return the generator that a session uses in this round: purpose 0 to plan, 1 to advance."""
         key = (round_, purpose)
-        if key not in self._made:
-            made = np.random.default_rng([self.random_state, *key])
-            self._made[key] = made, made.bit_generator.state
-        rng, start = self._made[key]
+        if key not in self._generators:
+            rng = np.random.default_rng([self.random_state, *key])
+            self._generators[key] = rng, rng.bit_generator.state
+        rng, start = self._generators[key]
         rng.bit_generator.state = start
         return rng
 
 
 def replay(
-    method: Method, problem: Problem, codes: Ints, streams: Streams, max_labels: float = inf, begun: Any = None
-) -> Iterator[Any]:
+    method: Method[StateT],
+    problem: Problem,
+    codes: Ints,
+    streams: Streams,
+    max_labels: float = inf,
+    start: StateT | None = None,
+) -> Iterator[StateT]:
     """Yield the method's state after round 0, 1, … when every answer is known in advance.
 
     Decisions, answers and random numbers are those of :func:`observal.run` without a label budget, but nothing is recorded. This is
@@ -201,11 +206,11 @@ def replay(
     max_labels : float
         Once this many labels are bought, stop before the next round that would buy more. No round is cut, and rounds that buy
         none are still run, so the curve up to `max_labels` is that of the whole run.
-    begun : state, optional
-        What the method's `begin` returns, where it is known.
+    start : state, optional
+        What the method's `begin` returns, if it was computed before.
     """
     bought = 0
-    state = method.begin(problem, streams(0, 0)) if begun is None else begun
+    state = method.begin(problem, streams(0, 0)) if start is None else start
     yield state
     for round_ in count(1):
         plan = method.plan(problem, state, streams(round_, 0))
@@ -255,24 +260,24 @@ class Course:
         return np.asarray(encode_labels(self.world.y_test, self.world.logged.classes, "A label of the test") == 1)
 
     def rounds(
-        self, method: Method, max_labels: int, streams: Streams, begun: dict[Any, Any] | None = None
+        self, method: Method, max_labels: int, streams: Streams, starts: dict[Any, Any] | None = None
     ) -> Iterator[Round]:
         """Yield the rounds of the method's curve that are needed up to `max_labels`.
 
         If one run does not give the whole curve, the method is run again for each online size, and the last round of each run is
-        used. All sizes are run, because a larger one may buy fewer labels. `begun` keeps the states that runs begin with, for
+        used. All sizes are run, because a larger one may buy fewer labels. `starts` holds the states that runs begin with, for
         methods that differ only in settings which `begin` does not use.
         """
-        begun = {} if begun is None else begun
+        starts = {} if starts is None else starts
         if method.curve_from_one_run:
             for state in replay(method, self.problem, self.codes, streams, max_labels):
                 yield method.describe(self.problem, state)
             return
         common: Any = replace(method, **dict.fromkeys(method.begins_without, 1.0))  # type: ignore[type-var]
         for number, problem in enumerate(self.starts):
-            if (common, number) not in begun:
-                begun[common, number] = method.begin(problem, streams(0, 0))
-            first, *_, last = replay(method, problem, self.codes, streams, begun=begun[common, number])
+            if (common, number) not in starts:
+                starts[common, number] = method.begin(problem, streams(0, 0))
+            first, *_, last = replay(method, problem, self.codes, streams, start=starts[common, number])
             if number == 0:
                 yield method.describe(problem, first)
             yield method.describe(problem, last)
@@ -280,8 +285,8 @@ class Course:
     def curves(self, methods: Iterable[Method], max_labels: int, random_state: int) -> list[Curve]:
         """Return each method's test error against labels bought; all linear classifiers are tested at once."""
         streams = Streams(random_state)
-        begun: dict[Any, Any] = {}
-        runs = [list(self.rounds(method, max_labels, streams, begun)) for method in methods]
+        starts: dict[Any, Any] = {}
+        runs = [list(self.rounds(method, max_labels, streams, starts)) for method in methods]
         errors = self.test_errors([round_.estimator for run in runs for round_ in run])
         ends = np.cumsum([len(run) for run in runs])[:-1]
         return [

@@ -38,7 +38,7 @@ class Partial:
         # This drops a last line that was cut off.
         write_text(path, "".join(json.dumps(line) + "\n" for line in lines), force=True)
 
-    def add(self, key: tuple[Any, ...], value: Any) -> None:
+    def add(self, key: tuple[Any, ...], value: object) -> None:
         """Add a finished part; it is in the file when this returns."""
         self.finished[key] = value
         with self.path.open("a", encoding="utf-8") as file:
@@ -67,21 +67,21 @@ def run_parts(
     progress : callable, optional
         Called with (done, total).
     """
-    stored = {} if partial is None else partial.finished
-    finished = {key: stored[key] for key in parts if key in stored}
+    earlier = {} if partial is None else partial.finished
+    finished = {key: earlier[key] for key in parts if key in earlier}
     todo = [key for key in parts if key not in finished]
     if progress is not None and todo:
         progress(len(finished), len(parts))
-    for key, found in zip(todo, stream_all(function, [parts[key] for key in todo], jobs), strict=True):
-        finished[key] = found
+    for key, value in zip(todo, stream_all(function, [parts[key] for key in todo], jobs), strict=True):
+        finished[key] = value
         if partial is not None:
-            partial.add(key, found)
+            partial.add(key, value)
         if progress is not None:
             progress(len(finished), len(parts))
     return finished
 
 
-def _line(key: tuple[Any, ...], value: Any) -> dict[str, Any]:
+def _line(key: tuple[Any, ...], value: object) -> dict[str, Any]:
     return {"key": key, "value": value}
 
 

@@ -7,6 +7,7 @@ on test error, and the caption of the figure says so.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -21,7 +22,6 @@ from observal.files import write_text
 from observal.paper.active18 import Active18
 from observal.paper.active_vc import ActiveVC
 from observal.paper.passive import Passive
-from observal.problem.method import Method
 from observal.tables.spreadsheets import csv_text
 from observal_research.curves import Best, Course, Curve, Estimate
 from observal_research.datasets import fit_policy, make_linear, simulate
@@ -110,7 +110,7 @@ class Specification:
         """All units of work."""
         return [(p, t, v) for t, p, v in product(range(self.trials), self.policies, self.variants)]
 
-    def settings(self, variant: str) -> list[Method]:
+    def settings(self, variant: str) -> Sequence[Passive | Active18 | ActiveVC]:
         """Return the method at every setting of its grid, without an intercept, because the true boundary has none."""
         if variant == "passive":
             return [Passive(learning_rate=eta, fit_intercept=False) for eta in self.learning_rates]
@@ -173,25 +173,25 @@ class Reproduction:
         trials = [self.curves[policy, trial, variant] for trial in range(self.spec.trials)]
         areas = np.array([[curve.area(end) for curve in settings] for settings in trials])
         means = areas.mean(axis=0)
-        chosen = int(np.argmin(means))
-        every = [_params(method) for method in self.spec.settings(variant)]
-        errors = np.array([settings[chosen].at(np.arange(end + 1)) for settings in trials])
-        bought = np.array([min(int(settings[chosen].labels.max()), end) for settings in trials])
-        return Best(every[chosen], areas[:, chosen], errors, bought, list(zip(every, means.tolist(), strict=True)))
+        best = int(np.argmin(means))
+        grid = [_params(method) for method in self.spec.settings(variant)]
+        errors = np.array([settings[best].at(np.arange(end + 1)) for settings in trials])
+        bought = np.array([min(int(settings[best].labels.max()), end) for settings in trials])
+        return Best(grid[best], areas[:, best], errors, bought, list(zip(grid, means.tolist(), strict=True)))
 
     def comparisons(self, policy: str) -> dict[str, Estimate]:
         """Return differences of ActiveVC from the others, paired over trials; empty if it was not run.
 
         A difference in area below 0, and a lead above 0, is in favour of ActiveVC.
         """
-        found, end = self.best[policy], self.spec.max_labels
+        variants, end = self.best[policy], self.spec.max_labels
         out: dict[str, Estimate] = {}
-        if "activevc" not in found:
+        if "activevc" not in variants:
             return out
-        for other in [v for v in found if v != "activevc"]:
-            out[f"auc: activevc − {other}"] = Estimate.of(found["activevc"].areas - found[other].areas)
-        if "passive" in found:
-            lead = found["passive"].errors - found["activevc"].errors
+        for rival in [v for v in variants if v != "activevc"]:
+            out[f"auc: activevc − {rival}"] = Estimate.of(variants["activevc"].areas - variants[rival].areas)
+        if "passive" in variants:
+            lead = variants["passive"].errors - variants["activevc"].errors
             early = min(EARLY_LABELS, end)
             out[f"lead over passive at {early} labels"] = Estimate.of(lead[:, early])
             out[f"lead over passive at {end} labels"] = Estimate.of(lead[:, end])
@@ -203,13 +203,13 @@ class Reproduction:
         """The paper's claims under each policy, each true or false of the means over trials."""
         facts: dict[str, dict[str, bool]] = {}
         for policy in self.spec.policies:
-            found = self.comparisons(policy)
+            comparisons = self.comparisons(policy)
             facts[policy] = {
-                f"activevc below {other}": found[f"auc: activevc − {other}"].mean < 0.0
-                for other in ("active18", "passive")
-                if f"auc: activevc − {other}" in found
+                f"activevc below {rival}": comparisons[f"auc: activevc − {rival}"].mean < 0.0
+                for rival in ("active18", "passive")
+                if f"auc: activevc − {rival}" in comparisons
             }
-            for growth in [estimate for name, estimate in found.items() if name.startswith("growth")]:
+            for growth in [estimate for name, estimate in comparisons.items() if name.startswith("growth")]:
                 facts[policy]["lead over passive grows"] = growth.mean > 0.0
         return facts
 
@@ -234,17 +234,17 @@ class Reproduction:
                     "params": best.params,
                     "curve": [[labels, error] for labels, error in enumerate(best.mean.tolist())],
                 }
-                for variant, best in found.items()
+                for variant, best in variants.items()
             }
-            for policy, found in self.best.items()
+            for policy, variants in self.best.items()
         }
         return {"policies": policies, "seconds": self.seconds}
 
     def details(self) -> dict[str, Any]:
         """Return the content of ``results.json``: :meth:`to_dict` and more."""
         out = self.to_dict()
-        for policy, found in self.best.items():
-            for variant, best in found.items():
+        for policy, variants in self.best.items():
+            for variant, best in variants.items():
                 out["policies"][policy][variant] |= {
                     "auc_by_trial": best.areas.tolist(),
                     "labels_bought_by_trial": best.bought.tolist(),
@@ -271,8 +271,8 @@ class Reproduction:
                 ", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in best.params.items()),
                 *("not reached" if (n := best.labels_to_reach(t)) is None else f"{n:.0f}" for t in TARGETS),
             )
-            for policy, found in self.best.items()
-            for variant, best in found.items()
+            for policy, variants in self.best.items()
+            for variant, best in variants.items()
         ]
 
     @property
@@ -327,21 +327,22 @@ def write_files(outcome: Reproduction, folder: Path) -> None:
 
     write_text(folder / "results.json", json.dumps(outcome.details(), indent=1, ensure_ascii=False), force=True)
     rows: list[tuple[Any, ...]] = [("policy", "method", "labels", "error", "error_se")]
-    for policy, found in outcome.best.items():
-        for variant, best in found.items():
+    for policy, variants in outcome.best.items():
+        for variant, best in variants.items():
             pairs = zip(best.mean.tolist(), best.se.tolist(), strict=True)
             rows += [(policy, variant, labels, *pair) for labels, pair in enumerate(pairs)]
     write_text(folder / "curves.csv", csv_text(rows), force=True)
     labels = np.arange(outcome.spec.max_labels + 1)
     panels = {
         f"{policy.capitalize()} policy": [
-            Line(TITLES[name], labels, found[name].mean, found[name].se) for name in reversed(outcome.spec.methods)
+            Line(TITLES[name], labels, variants[name].mean, variants[name].se)
+            for name in reversed(outcome.spec.methods)
         ]
-        for policy, found in outcome.best.items()
+        for policy, variants in outcome.best.items()
     }
     draw_curves(panels, [folder / "figure.png", folder / "figure.svg"], caption=outcome.caption)
 
 
-def _params(method: Any) -> dict[str, float]:
+def _params(method: Passive | Active18 | ActiveVC) -> dict[str, float]:
     settings = asdict(method)
     return {name: float(settings[name]) for name in SYMBOLS if name in settings}

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from observal.checks import check_whole
+from observal.parquet.executors import Executor
 
-_executor: ContextVar[Any] = ContextVar("executor", default=None)
+_executor: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
 @contextmanager
-def computed_by(executor: Any) -> Iterator[None]:
+def computed_by(executor: Executor | None) -> Iterator[None]:
     """Let an executor run all trials inside a ``with`` block; None leaves them to processes on this machine.
 
     Examples

@@ -53,7 +53,7 @@ def benchmark(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> BenchmarkReport:
-    """Run every contestant in every trial of every cell and, where `out` is given, write what was found there.
+    """Run every contestant in every trial of every cell and, where `out` is given, write the results there.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ def benchmark(
     partial = None if out is None else Partial(Path(out) / "partial.jsonl", spec.fixed(), resume)
     parts = {spec.key(unit): (spec, *unit) for unit in spec.units}
     finished = run_parts(run_unit, parts, partial, jobs, progress)
-    found_by_name = {key[:3]: finished[key] for key in parts}
+    runs = {key[:3]: finished[key] for key in parts}
     report = BenchmarkReport(
         spec,
-        {name: Curve(found["labels"], found["errors"]) for name, found in found_by_name.items()},
-        {name: found["seconds"] for name, found in found_by_name.items()},
+        {name: Curve(run["labels"], run["errors"]) for name, run in runs.items()},
+        {name: run["seconds"] for name, run in runs.items()},
     )
     if out is not None:
         write_files(report, Path(out))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from observal.report.charts import STYLES, figure_style
 from observal_research.benchmark.cells import Cell
 from observal_research.benchmark.report import BenchmarkReport
 from observal_research.figures import save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = 4
 """Panels in a row: one for each logging policy."""
@@ -23,7 +26,7 @@ MARKS = 6
 PANEL = (3.1, 2.15)
 
 
-def shown(report: BenchmarkReport) -> list[str]:
+def list_shown(report: BenchmarkReport) -> list[str]:
     """Return our methods and the peers with the least mean errors, in that order."""
     means = {peer: report.mean_error(peer, report.cells_of(peer)) for peer in report.spec.peers or ()}
     return [*report.spec.methods, *sorted(means, key=means.__getitem__)[:SHOWN_PEERS]]
@@ -35,7 +38,7 @@ def draw_benchmark(report: BenchmarkReport, paths: Sequence[str | Path]) -> None
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    cells, names = report.spec.cells, shown(report)
+    cells, names = report.spec.cells, list_shown(report)
     columns = min(COLUMNS, len(cells))
     rows = ceil(len(cells) / columns)
     with mpl.rc_context(figure_style(8)):
@@ -72,9 +75,9 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
         figure = Figure(figsize=(2.6 + 2.3 * len(report.groups), 0.8 + 0.28 * len(names)), layout="constrained")
         axes = figure.subplots(1, len(report.groups), sharey=True, squeeze=False)[0]
         for axis, (group, cells) in zip(axes, report.groups.items(), strict=True):
-            found = report.differences(cells)
-            means = [100 * found[name][0] for name in names]
-            bars = [196 * found[name][1] for name in names]
+            differences = report.differences(cells)
+            means = [100 * differences[name][0] for name in names]
+            bars = [196 * differences[name][1] for name in names]
             axis.axvline(0.0, color="#888888", linewidth=0.9)
             axis.errorbar(means, range(len(names)), xerr=bars, fmt="o", color=STYLES[0][0], markersize=4, capsize=2)
             axis.set_yticks(range(len(names)), names)
@@ -87,7 +90,7 @@ def draw_ingredients(report: BenchmarkReport, paths: Sequence[str | Path]) -> No
             save_figure(figure, path, dpi=150)
 
 
-def _draw_panel(axis: Any, report: BenchmarkReport, cell: Cell, names: list[str]) -> None:
+def _draw_panel(axis: Axes, report: BenchmarkReport, cell: Cell, names: list[str]) -> None:
     where = np.arange(report.spec.label_budget + 1)
     axis.axhline(100 * report.all_labels(cell).mean(), color="#888888", linewidth=0.9)
     for name in (name for name in reversed(names) if report.spec.runs(cell, name)):  # ours on top

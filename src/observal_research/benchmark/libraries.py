@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from observal.checks import Floats, Ints
+from observal.checks import Bools, Floats, Ints
+from observal.problem.rows import to_dense
 from observal_research.benchmark.rows import FOLDS, REFRESH, Rows, boosted_trees, choose_strength, logistic
 from observal_research.curves import Curve
 from observal_research.datasets import World
+
+if TYPE_CHECKING:
+    from skactiveml.classifier import SklearnClassifier
+    from vowpalwabbit import Workspace
 
 VW_PASSES = (1, 3, 10)
 """Passes over the log's labels, of which Vowpal Wabbit's own hold-out chooses."""
@@ -25,7 +30,7 @@ VW_CURVE_STEP = 10
 
 # -- scikit-activeml --------------------------------------------------------------------------------------------------
 
-Ask = Callable[[Rows, Floats, Ints, int, Any], Ints]
+Ask: TypeAlias = "Callable[[Rows, Floats, Ints, int, SklearnClassifier], Ints]"
 """From rows, labels, candidates, batch size and the fitted classifier to the positions of the rows to ask about."""
 
 
@@ -34,9 +39,9 @@ def _margin(seed: int) -> Ask:
 
     strategy = UncertaintySampling(method="margin_sampling", random_state=seed)
 
-    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: Any) -> Ints:
-        chosen: Ints = strategy.query(rows.X, y, model, fit_clf=False, candidates=candidates, batch_size=batch)
-        return chosen
+    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
+        positions: Ints = strategy.query(rows.X, y, model, fit_clf=False, candidates=candidates, batch_size=batch)
+        return positions
 
     return ask
 
@@ -47,9 +52,9 @@ def _discriminative(seed: int) -> Ask:
 
     strategy, judge = DiscriminativeAL(random_state=seed), SklearnClassifier(logistic(1.0), random_state=seed)
 
-    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: Any) -> Ints:
-        chosen: Ints = strategy.query(rows.X, y, judge, candidates=candidates, batch_size=batch)
-        return chosen
+    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
+        positions: Ints = strategy.query(rows.X, y, judge, candidates=candidates, batch_size=batch)
+        return positions
 
     return ask
 
@@ -60,9 +65,9 @@ def _by_name(name: str) -> Callable[[int], Ask]:
 
         strategy = getattr(pool, name)(random_state=seed)
 
-        def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: Any) -> Ints:
-            chosen: Ints = strategy.query(rows.X, y, candidates=candidates, batch_size=batch)
-            return chosen
+        def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
+            positions: Ints = strategy.query(rows.X, y, candidates=candidates, batch_size=batch)
+            return positions
 
         return ask
 
@@ -103,9 +108,9 @@ class ActiveML:
             size = min(batch, label_budget - labels[-1], candidates.size)
             if size <= 0:
                 return Curve(labels, errors)
-            chosen = ask(rows, y, candidates, size, fitted)
-            y[chosen] = rows.answers[chosen - rows.pool[0]]
-            labels.append(labels[-1] + len(chosen))
+            positions = ask(rows, y, candidates, size, fitted)
+            y[positions] = rows.answers[positions - rows.pool[0]]
+            labels.append(labels[-1] + len(positions))
 
 
 # -- Vowpal Wabbit ----------------------------------------------------------------------------------------------------
@@ -127,11 +132,11 @@ class VowpalWabbit:
         """Learn the log, take the pool row by row, and return the test error every few labels."""
         del batch  # a stream has none
         rows, rng = Rows(world), np.random.default_rng(seed)
-        lines, test = [_features(x) for x in rows.X], [_features(x) for x in world.X_test]
+        lines, test = [_features(x) for x in rows.X], [_features(x) for x in to_dense(world.X_test)]
         revealed = np.flatnonzero(~np.isnan(rows.known))
         log = [_example(int(rows.known[i]), 1.0, lines[i]) for i in revealed]
         signs = rows.known[revealed] == 1
-        vw = self._trained(log, self._passes(log, signs, rng, seed), rng, seed)
+        vw = self._train(log, self._passes(log, signs, rng, seed), rng, seed)
 
         def error() -> float:
             return float(np.mean(_positive(vw, test) != (rows.test == 1)))
@@ -151,21 +156,21 @@ class VowpalWabbit:
         vw.finish()
         return Curve(labels, errors)
 
-    def _passes(self, log: list[str], signs: Any, rng: np.random.Generator, seed: int) -> int:
+    def _passes(self, log: list[str], signs: Bools, rng: np.random.Generator, seed: int) -> int:
         """Return the number of passes that is best on a fifth of the log's labels, held out."""
         if len(log) < 2 * FOLDS:
             return VW_PASSES[0]
         order = rng.permutation(len(log))
-        held, kept = order[: len(log) // FOLDS], [log[i] for i in order[len(log) // FOLDS :]]
-        bare = [log[i][log[i].index("row|") + len("row") :] for i in held]
+        held_out, train = order[: len(log) // FOLDS], [log[i] for i in order[len(log) // FOLDS :]]
+        features = [log[i][log[i].index("row|") + len("row") :] for i in held_out]
         errors = []
         for passes in VW_PASSES:
-            vw = self._trained(kept, passes, rng, seed)
-            errors.append(float(np.mean(_positive(vw, bare) != signs[held])))
+            vw = self._train(train, passes, rng, seed)
+            errors.append(float(np.mean(_positive(vw, features) != signs[held_out])))
             vw.finish()
         return VW_PASSES[int(np.argmin(errors))]
 
-    def _trained(self, log: list[str], passes: int, rng: np.random.Generator, seed: int) -> Any:
+    def _train(self, log: list[str], passes: int, rng: np.random.Generator, seed: int) -> Workspace:
         from vowpalwabbit import Workspace
 
         vw = Workspace(f"--active --direct --no_daemon --loss_function logistic --quiet --random_seed {seed % 2**31}")
@@ -184,7 +189,7 @@ def _example(code: int, weight: float, features: str) -> str:
     return f"{2 * code - 1} {weight:.7g} row{features}"
 
 
-def _positive(vw: Any, features: list[str]) -> Any:
+def _positive(vw: Workspace, features: list[str]) -> Bools:
     return np.array([vw.predict(f"row{line}") > 0.0 for line in features])
 
 

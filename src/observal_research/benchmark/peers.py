@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from observal_research.benchmark.libraries import LIBRARY_PEERS
 from observal_research.benchmark.rows import REFRESH, Rows, choose_strength, logistic
 from observal_research.curves import Curve
 from observal_research.datasets import World
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 
 def _forest(seed: int, strength: float) -> Any:
@@ -85,7 +88,7 @@ def fit(family: Family, X: Floats, y: Ints, seed: int, strength: float) -> Any:
     return family.make(seed % 2**31, strength).fit(X, y)
 
 
-def margins(model: Any, X: Floats) -> Floats:
+def margins(model: BaseEstimator, X: Floats) -> Floats:
     """Return how much likelier the likeliest class of each row is than the next; 0 for a model that knows one class."""
     chances = np.sort(np.asarray(model.predict_proba(X)), axis=1)
     return np.asarray(chances[:, -1] - chances[:, -2]) if chances.shape[1] > 1 else np.zeros(len(chances))

@@ -1,8 +1,8 @@
 """What a finished benchmark says: test errors by cell, ours against the best single peer, tables, and a summary.
 
 A contestant's error in a trial is its mean test error over 0…`label_budget` labels. The best single peer is the one with the
-lowest mean error over all cells, whatever its model family; the peer that happens to be best in a cell is not used, as
-nobody could know which that is.
+lowest mean error over all cells, whatever its model family; the peer that happens to be best in a cell is not used,
+because it is not known beforehand.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class BenchmarkReport:
 
     def all_labels(self, cell: Cell) -> Floats:
         """Return, for each trial, the error that all labels give in the model family for which that is lowest."""
-        found = [[c.errors[0] for c in self.trials(cell, ALL_LABELS + family)] for family in self.spec.families]
-        return np.array(min(found, key=lambda errors: float(np.mean(errors))))
+        by_family = [[c.errors[0] for c in self.trials(cell, ALL_LABELS + family)] for family in self.spec.families]
+        return np.array(min(by_family, key=lambda errors: float(np.mean(errors))))
 
     def areas(self, cell: Cell, contestant: str) -> Floats:
-        """Return the area between test error and all-labels error, one a trial; the latter is the same for everybody."""
+        """Return the area between test error and all-labels error, one a trial; the latter is the same for all contestants."""
         return self.errors(cell, contestant) - self.all_labels(cell)
 
     def cells_of(self, contestant: str) -> list[Cell]:
@@ -116,7 +116,7 @@ class BenchmarkReport:
 
     def worse(self, ours: str) -> list[Cell]:
         """Return the cells in which we are worse than the best peer by more than the tolerance, as far as can be told."""
-        return [cell for cell in self.spec.cells if (found := self.excess(cell, ours)) is not None and found.worse]
+        return [cell for cell in self.spec.cells if (excess := self.excess(cell, ours)) is not None and excess.worse]
 
     def generated_ratio(self, ours: str) -> tuple[str, Ratio] | None:
         """Return the best peer over the generated cells, and our area over its area; None without either."""
@@ -132,9 +132,9 @@ class BenchmarkReport:
 
         Pairs are of the same trial; with one trial the standard error is NaN.
         """
-        first, *others = self.spec.methods
+        first, *variants = self.spec.methods
         out = {}
-        for name in others:
+        for name in variants:
             pairs = np.array([self.errors(cell, name) - self.errors(cell, first) for cell in cells])
             n = pairs.shape[1]
             variance = pairs.var(axis=1, ddof=1).sum() / n if n > 1 else np.nan
@@ -145,12 +145,12 @@ class BenchmarkReport:
     def groups(self) -> dict[str, list[Cell]]:
         """The generated cells and the real ones in which all of our methods ran, where there are some."""
         cells = [cell for cell in self.spec.cells if all(self.spec.runs(cell, name) for name in self.spec.methods)]
-        found = {
+        groups = {
             "generated": [cell for cell in cells if not cell.real],
             "real, without a blind spot": [cell for cell in cells if cell.plain],
             "real, blind spot": [cell for cell in cells if cell.real and not cell.plain],
         }
-        return {name: cells for name, cells in found.items() if cells}
+        return {name: cells for name, cells in groups.items() if cells}
 
     # -- tables, made in :mod:`observal_research.benchmark.tables` ----------------------------------------------------
 
@@ -160,7 +160,7 @@ class BenchmarkReport:
         return tables.header(self)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return, for each cell, everybody's error ± standard error and what ours has more than the best peer; then means."""
+        """Return, for each cell, every contestant's error ± standard error and what ours has more than the best peer; then means."""
         return tables.rows(self)
 
     def overall_rows(self, ours: str) -> list[tuple[str, ...]]:
@@ -208,19 +208,20 @@ class BenchmarkReport:
                 "over_data_sets": self.difference(ours, peer, cells, by_data=True).to_dict(),
                 "worse": [cell.name for cell in self.worse(ours)],
             }
-        if (found := self.generated_ratio(ours)) is not None:
-            out["generated"] = {"peer": found[0], **found[1].to_dict()}
+        if (comparison := self.generated_ratio(ours)) is not None:
+            peer, ratio = comparison
+            out["generated"] = {"peer": peer, **ratio.to_dict()}
         return out
 
     def _cell(self, cell: Cell) -> dict[str, Any]:
         names = [name for name in self.spec.contestants if self.spec.runs(cell, name)]
-        found = {ours: self.excess(cell, ours) for ours in self.spec.methods}
+        excesses = {ours: self.excess(cell, ours) for ours in self.spec.methods}
         families = {name: self.trials(cell, ALL_LABELS + name) for name in self.spec.families}
         return {
             "classes": cell.classes,
             "all_labels": {name: float(np.mean([c.errors[0] for c in curves])) for name, curves in families.items()},
             "contestants": {name: self._contestant(cell, name) for name in names},
-            "excess": {ours: excess.to_dict() for ours, excess in found.items() if excess is not None},
+            "excess": {ours: excess.to_dict() for ours, excess in excesses.items() if excess is not None},
         }
 
     def _contestant(self, cell: Cell, name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from observal.learners.folds import sklearn_folds
 from observal.problem.labels import encode_labels
 from observal.problem.problem import Problem
 from observal_research.datasets import World
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-3, 3, 7))
 """The grid of scikit-learn's C, the inverse of the ridge."""
@@ -58,7 +61,7 @@ class Rows:
         """The label of each test row."""
         return encode_labels(self.world.y_test, self.world.logged.classes, "A label of the test")
 
-    def error(self, model: Any) -> float:
+    def error(self, model: BaseEstimator) -> float:
         """Return the share of test rows that a fitted model gets wrong."""
         return float(np.mean(np.asarray(model.predict(self.world.X_test)).ravel() != self.test))
 
@@ -87,9 +90,9 @@ def choose_strength(X: Floats, y: Ints, seed: int) -> float:
     counts = np.bincount(y.astype(np.int64), minlength=2)
     if int((counts >= FOLDS).sum()) < 2:
         return 1.0
-    kept = counts[y.astype(np.int64)] >= FOLDS
+    frequent = counts[y.astype(np.int64)] >= FOLDS
     folds = sklearn_folds(FOLDS, seed)
-    X, y, losses = X[kept], y[kept], np.zeros(len(STRENGTHS))
+    X, y, losses = X[frequent], y[frequent], np.zeros(len(STRENGTHS))
     for train, left_out in folds.split(X, y):
         model = logistic(1.0).set_params(warm_start=True)  # each C starts from the last one's coefficients
         for i, strength in enumerate(STRENGTHS):

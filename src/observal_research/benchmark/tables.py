@@ -37,10 +37,11 @@ def overall_rows(report: BenchmarkReport, ours: str) -> list[tuple[str, ...]]:
     for name in sorted(names, key=lambda name: report.mean_error(name, cells)):
         row = [f"{100 * report.mean_error(name, cells):.2f}", name, "", "", "", "", f"{seconds[name]:.1f}"]
         if name != ours:
-            found = report.difference(ours, name, cells)
+            difference = report.difference(ours, name, cells)
             worse = [paired_excess(report.errors(cell, ours), report.errors(cell, name)).worse for cell in cells]
-            interval = _interval(found) if found.groups > 1 else ""
-            row[2:6] = f"{100 * found.mean:+.2f}", interval, f"{found.won} of {found.groups}", str(sum(worse))
+            interval = _interval(difference) if difference.groups > 1 else ""
+            won = f"{difference.won} of {difference.groups}"
+            row[2:6] = f"{100 * difference.mean:+.2f}", interval, won, str(sum(worse))
         out.append(tuple(row))
     return out
 
@@ -51,12 +52,12 @@ def header(report: BenchmarkReport) -> list[str]:
 
 
 def _against(report: BenchmarkReport) -> list[str]:
-    found = {ours: report.best_peer(report.cells_of(ours)) for ours in report.spec.methods}
-    return [f"{ours} − {peer}" for ours, peer in found.items() if peer is not None]
+    peers = {ours: report.best_peer(report.cells_of(ours)) for ours in report.spec.methods}
+    return [f"{ours} − {peer}" for ours, peer in peers.items() if peer is not None]
 
 
 def rows(report: BenchmarkReport) -> list[tuple[str, ...]]:
-    """Return, for each cell, everybody's error and what ours has more than the best peer; then means."""
+    """Return, for each cell, every contestant's error and what ours has more than the best peer; then means."""
     body = [(cell.name, *_cell_errors(report, cell), *_cell_excess(report, cell)) for cell in report.spec.cells]
     cells_of = {name: report.cells_of(name) for name in report.spec.contestants}
     means = [f"{100 * report.mean_error(name, cells):.2f}" if cells else "—" for name, cells in cells_of.items()]
@@ -71,21 +72,21 @@ def rows(report: BenchmarkReport) -> list[tuple[str, ...]]:
 
 def _cell_errors(report: BenchmarkReport, cell: Cell) -> list[str]:
     names = report.spec.contestants
-    found = [_points(report.errors(cell, name)) if report.spec.runs(cell, name) else "—" for name in names]
-    return [*found, f"{100 * report.all_labels(cell).mean():.2f}"]
+    errors = [_points(report.errors(cell, name)) if report.spec.runs(cell, name) else "—" for name in names]
+    return [*errors, f"{100 * report.all_labels(cell).mean():.2f}"]
 
 
 def _cell_excess(report: BenchmarkReport, cell: Cell) -> list[str]:
     compared = [ours for ours in report.spec.methods if report.best_peer(report.cells_of(ours)) is not None]
-    found = [report.excess(cell, ours) for ours in compared]
-    return ["—" if f is None else f"{_difference(f.mean, f.se)}{' worse' if f.worse else ''}" for f in found]
+    excesses = [report.excess(cell, ours) for ours in compared]
+    return ["—" if e is None else f"{_difference(e.mean, e.se)}{' worse' if e.worse else ''}" for e in excesses]
 
 
 def difference_rows(report: BenchmarkReport) -> list[tuple[str, ...]]:
     """Return how much more error each of our methods has than the first, in points, by group of cells and over all."""
     groups = [*report.groups.values(), [cell for cells in report.groups.values() for cell in cells]]
-    found = [report.differences(cells) for cells in groups]
-    return [(name, *(_difference(*f[name]) for f in found)) for name in found[0]]
+    differences = [report.differences(cells) for cells in groups]
+    return [(name, *(_difference(*group[name]) for group in differences)) for name in differences[0]]
 
 
 def verdict(report: BenchmarkReport, ours: str) -> list[str]:
@@ -98,13 +99,13 @@ def verdict(report: BenchmarkReport, ours: str) -> list[str]:
         return lines
     if peer is None:
         return [*lines, f"No peer was run to compare {ours} with; pip install 'observal[bench]'."]
-    found, by_data = (report.difference(ours, peer, cells, by_data) for by_data in (False, True))
+    by_cell, by_data = (report.difference(ours, peer, cells, by_data) for by_data in (False, True))
     ours_mean, peer_mean = (100 * report.mean_error(name, cells) for name in (ours, peer))
     lines.append(
         f"{ours}: mean test error {ours_mean:.2f} % over {count(len(cells), 'cell')}. The best single peer of any family, {peer}, "
-        f"has {peer_mean:.2f} %. Difference {100 * found.mean:+.2f} points (95 % interval over cells "
-        f"{_interval(found)}, over {count(by_data.groups, 'data set')} {_interval(by_data)}); lower in {found.won} of "
-        f"{count(found.groups, 'cell')}."
+        f"has {peer_mean:.2f} %. Difference {100 * by_cell.mean:+.2f} points (95 % interval over cells "
+        f"{_interval(by_cell)}, over {count(by_data.groups, 'data set')} {_interval(by_data)}); lower in {by_cell.won} of "
+        f"{count(by_cell.groups, 'cell')}."
     )
     worse = [cell.name for cell in report.worse(ours)]
     lines.append(
@@ -115,9 +116,9 @@ def verdict(report: BenchmarkReport, ours: str) -> list[str]:
 
 
 def _generated_lines(report: BenchmarkReport, ours: str) -> list[str]:
-    if (found := report.generated_ratio(ours)) is None:
+    if (comparison := report.generated_ratio(ours)) is None:
         return []
-    peer, r = found
+    peer, r = comparison
     return [
         f"Generated scenarios ({count(r.cells, 'cell')}): {ours}'s area above the all-labels error is {100 * r.ours:.2f} points, "
         f"that of {peer}, the best peer there, {100 * r.theirs:.2f}; ratio {r.estimate:.2f} (95 % interval "
@@ -172,5 +173,7 @@ def _difference(mean: float, se: float) -> str:
     return f"{100 * mean:+.2f}" + (f" ± {100 * se:.2f}" if np.isfinite(se) else "")
 
 
-def _interval(found: Difference) -> str:
-    return f"{100 * found.low:+.2f} to {100 * found.high:+.2f}" if found.groups > 1 else "unknown"
+def _interval(difference: Difference) -> str:
+    if difference.groups < 2:
+        return "unknown"
+    return f"{100 * difference.low:+.2f} to {100 * difference.high:+.2f}"

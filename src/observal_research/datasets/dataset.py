@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from observal.checks import Bools, check_generator, check_whole, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.labels import distinct_labels, missing_mask
-from observal.problem.rows import check_features
+from observal.problem.rows import Features, Matrix, check_features, to_dense
 
 RandomState = int | np.random.Generator | None
 
 
-def dense_column(X: Any, feature: int) -> NDArray[Any]:
-    """Return one column of a dense or sparse matrix as a flat array."""
-    column = X[:, [feature]]
-    return np.asarray(column.toarray() if hasattr(column, "toarray") else column).ravel()
+def dense_column(X: Matrix, feature: int) -> NDArray[Any]:
+    """Return one column of a dense or sparse matrix as a flat array of its own type."""
+    return to_dense(X[:, [feature]]).ravel()
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,17 @@ class Region:
             )
         object.__setattr__(self, "conditions", conditions)
 
-    def __call__(self, X: Any) -> Bools:
-        """Tell for each row whether it lies inside."""
-        X = check_features(X, "The features")
+    def __call__(self, X: Features) -> Bools:
+        """Return which rows lie inside."""
+        rows = check_features(X, "The features")
         last = max(feature for feature, _, _ in self.conditions)
-        if last >= X.shape[1]:
+        if last >= rows.shape[1]:
             raise InvalidInput(
-                f"{self} reads feature {last}, but the rows have {X.shape[1]} features; give the rows it was made for."
+                f"{self} reads feature {last}, but the rows have {rows.shape[1]} features; give the rows it was made for."
             )
-        inside = np.ones(X.shape[0], dtype=bool)
+        inside = np.ones(rows.shape[0], dtype=bool)
         for feature, side, bound in self.conditions:
-            inside &= (dense_column(X, feature) > bound) == (side == 1)
+            inside &= (dense_column(rows, feature) > bound) == (side == 1)
         return inside
 
     def __repr__(self) -> str:

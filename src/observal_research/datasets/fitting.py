@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, check_generator
 from observal.errors import InvalidInput
 from observal.problem.labels import encode_labels
-from observal.problem.rows import check_features
+from observal.problem.rows import Features, Matrix, check_features, is_sparse, to_dense
 from observal_research.datasets.dataset import RandomState, Region, dense_column, two_classes
 
 
-def distance(X: Any, normal: tuple[float, ...], offset: float) -> Floats:
+def distance(X: Features, normal: tuple[float, ...], offset: float) -> Floats:
     """Return |u·x − b| for each row."""
-    X = check_features(X, "The features")
-    if X.shape[1] != len(normal):
+    rows = check_features(X, "The features")
+    if rows.shape[1] != len(normal):
         raise InvalidInput(
-            f"This policy was made for {len(normal)} features, but the rows have {X.shape[1]}; "
+            f"This policy was made for {len(normal)} features, but the rows have {rows.shape[1]}; "
             "give the rows it was made for."
         )
-    return np.abs(np.asarray(X @ np.asarray(normal)) - offset)
+    return np.abs(np.asarray(rows @ np.asarray(normal)) - offset)
 
 
 def one_pass_normal(X: Floats, signs: Floats, eta: float = 1.0) -> Floats:
@@ -44,19 +42,20 @@ def one_pass_normal(X: Floats, signs: Floats, eta: float = 1.0) -> Floats:
 
 
 def fit_plane(
-    X: Any, y: ArrayLike, random_state: RandomState, standardise: bool, *, quantile: float, share: float
+    X: Features, y: ArrayLike, random_state: RandomState, standardise: bool, *, quantile: float, share: float
 ) -> tuple[tuple[float, ...], float, float]:
     """Return normal, scale and offset: the plane of one pass on a tenth of the rows, and c = `share`/d².
 
     d is the given quantile of the distance from it, over all rows.
     """
-    X, signs = check_rows(X, y)
-    centre, spread = moments(X) if standardise else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
-    rows = check_generator(random_state).permutation(X.shape[0])[: max(1, X.shape[0] // 10)]
-    unit = one_pass_normal((dense(X[rows]) - centre) / spread, signs[rows])
+    rows, signs = check_rows(X, y)
+    n_rows, n_features = rows.shape
+    centre, spread = moments(rows) if standardise else (np.zeros(n_features), np.ones(n_features))
+    tenth = check_generator(random_state).permutation(n_rows)[: max(1, n_rows // 10)]
+    unit = one_pass_normal((dense(rows[tenth]) - centre) / spread, signs[tenth])
     normal = tuple((unit / spread).tolist())
     offset = float(unit @ (centre / spread))
-    d = float(np.quantile(distance(X, normal, offset), quantile))
+    d = float(np.quantile(distance(rows, normal, offset), quantile))
     if not d > 0.0:
         raise InvalidInput(
             f"The policy needs rows at a distance from its plane, but {quantile:.0%} of them lie on it; "
@@ -65,26 +64,26 @@ def fit_plane(
     return normal, share / d**2, offset
 
 
-def dense(X: Any) -> Floats:
+def dense(X: Matrix) -> Floats:
     """Return rows as a dense float64 array."""
-    return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    return to_dense(X).astype(np.float64, copy=False)
 
 
-def check_rows(X: Any, y: ArrayLike) -> tuple[Any, Floats]:
+def check_rows(X: Features, y: ArrayLike) -> tuple[Matrix, Floats]:
     """Return clean rows and labels −1 and +1 to fit a policy on."""
-    X = check_features(X, "The rows to fit a policy on")
+    rows = check_features(X, "The rows to fit a policy on")
     labels = np.asarray(y)
-    if labels.shape != (X.shape[0],):
+    if labels.shape != (rows.shape[0],):
         raise InvalidInput(
-            f"A policy is fitted on one label for each of its {X.shape[0]} rows, but got shape {labels.shape}."
+            f"A policy is fitted on one label for each of its {rows.shape[0]} rows, but got shape {labels.shape}."
         )
     codes = encode_labels(labels, two_classes(labels, "The data to fit a policy on"), "A label")
-    return X, np.where(codes == 1, 1.0, -1.0)
+    return rows, np.where(codes == 1, 1.0, -1.0)
 
 
-def moments(X: Any) -> tuple[Floats, Floats]:
+def moments(X: Matrix) -> tuple[Floats, Floats]:
     """Return each column's mean and standard deviation, the latter 1 where the column is constant."""
-    if hasattr(X, "tocsr"):
+    if is_sparse(X):
         mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
         square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
         deviation = np.sqrt(np.maximum(0.0, square - mean**2))
@@ -95,7 +94,7 @@ def moments(X: Any) -> tuple[Floats, Floats]:
     return mean, np.where(constant, 1.0, deviation)
 
 
-def random_region(X: Any, share: float, pair: bool, rng: np.random.Generator) -> Region:
+def random_region(X: Matrix, share: float, pair: bool, rng: np.random.Generator) -> Region:
     """Return two random features cut at their medians, or one cut at its quantile 1 − `share`."""
     pair = pair and X.shape[1] > 1
     features = rng.choice(X.shape[1], size=2 if pair else 1, replace=False)
@@ -109,10 +108,10 @@ def random_region(X: Any, share: float, pair: bool, rng: np.random.Generator) ->
     )
 
 
-def hash_rows(X: Any, random_state: int) -> NDArray[np.uint64]:
+def hash_rows(X: Matrix, random_state: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each row: mix(Σ_j mix(bits of x_j xor key_j)) over the entries that are not 0."""
     keys = mix(np.arange(1, X.shape[1] + 1, dtype=np.uint64) + mix(np.array([random_state], dtype=np.uint64)))
-    if hasattr(X, "tocsr"):
+    if is_sparse(X):
         entries = X.tocoo(copy=True)
         entries.sum_duplicates()
         values, total = entries.data.astype(np.float64), np.zeros(X.shape[0], dtype=np.uint64)

@@ -68,12 +68,12 @@ def list_npz(folder: str | Path | None = None) -> tuple[str, ...]:
 
 def data_folder(folder: str | Path | None) -> Path:
     """Return the folder given, or the one that the environment names."""
-    chosen = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
-    if not chosen:
+    location = folder if folder is not None else os.environ.get(FOLDER_VARIABLE)
+    if not location:
         raise InvalidInput(
             f"No data folder was given, and {FOLDER_VARIABLE} is not set; pass folder= or set that variable."
         )
-    path = Path(chosen)
+    path = Path(location)
     if not path.is_dir():
         raise InvalidInput(f"The data folder {path} is not a folder; pass one that holds NAME.npz files.")
     return path
@@ -81,10 +81,10 @@ def data_folder(folder: str | Path | None) -> Path:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays that are used, without ever unpickling anything."""
-    wanted = ("X", "y", "names", "label_observed")
+    names = ("X", "y", "names", "label_observed")
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in wanted if key in file.files}
+            arrays = {key: file[key] for key in names if key in file.files}
     except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise InvalidInput(
             f"{path} could not be read as plain arrays ({error}); save it with np.savez and no object arrays."
@@ -115,8 +115,8 @@ def load_shipped(name: str) -> Dataset:
 
     source, description, keep, positive = SHIPPED[name]
     bunch = getattr(datasets, f"load_{source}")()
-    kept = keep(bunch.target)
-    X, y = bunch.data[kept], positive(bunch.target[kept]).astype(np.int64)
+    rows = keep(bunch.target)
+    X, y = bunch.data[rows], positive(bunch.target[rows]).astype(np.int64)
     return Dataset(X, y, name, description, None, tuple(bunch.feature_names))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from observal.checks import Floats, check_generator, check_number, check_whole, keep
 from observal.errors import InvalidInput, InvalidPropensity
-from observal.problem.rows import check_features
+from observal.problem.rows import Features, check_features
 from observal_research.datasets.dataset import Dataset, RandomState, Region
 from observal_research.datasets.fitting import check_rows, dense, distance, fit_plane, hash_rows, moments, random_region
 
@@ -22,7 +22,7 @@ from observal_research.datasets.fitting import check_rows, dense, distance, fit_
 class Policy(Protocol):
     """What a logging policy promises."""
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) in [0, 1] for each row."""
         ...
 
@@ -60,14 +60,14 @@ class Certainty:
         check_plane(self)
 
     @classmethod
-    def fit(cls, X: Any, y: ArrayLike, random_state: RandomState = None, *, standardise: bool = False) -> Self:
+    def fit(cls, X: Features, y: ArrayLike, random_state: RandomState = None, *, standardise: bool = False) -> Self:
         """Find the plane on a tenth of the rows; c = 0.3/d², d the median distance of all rows from it.
 
         `standardise` centres and scales the features first, which real data need and the paper's did not.
         """
         return cls(*fit_plane(X, y, random_state, standardise, quantile=1 / 2, share=0.3))
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) for each row."""
         return np.clip(self.scale * distance(X, self.normal, self.offset) ** 2, self.propensity_floor, 1.0)
 
@@ -97,11 +97,11 @@ class Uncertainty:
         check_plane(self)
 
     @classmethod
-    def fit(cls, X: Any, y: ArrayLike, random_state: RandomState = None, *, standardise: bool = False) -> Self:
+    def fit(cls, X: Features, y: ArrayLike, random_state: RandomState = None, *, standardise: bool = False) -> Self:
         """Find the plane on a tenth of the rows; c = 0.4/d², d the distance that one row in six exceeds."""
         return cls(*fit_plane(X, y, random_state, standardise, quantile=5 / 6, share=0.4))
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) for each row."""
         return np.clip(1.0 - self.scale * distance(X, self.normal, self.offset) ** 2, self.propensity_floor, 1.0)
 
@@ -125,11 +125,11 @@ class Identical:
         check_chances(self, self.propensity)
 
     @classmethod
-    def fit(cls, X: Any, y: ArrayLike, random_state: RandomState = None, *, propensity: float = 0.005) -> Self:
+    def fit(cls, X: Features, y: ArrayLike, random_state: RandomState = None, *, propensity: float = 0.005) -> Self:
         """Return the policy; nothing is learnt."""
         return cls(propensity)
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) for each row."""
         return np.full(check_features(X, "The features").shape[0], float(self.propensity))
 
@@ -168,11 +168,11 @@ class Uniform:
             raise InvalidInput("Uniform needs a chance for at least one group, but got none; give one.")
 
     @classmethod
-    def fit(cls, X: Any, y: ArrayLike, random_state: RandomState = None) -> Self:
+    def fit(cls, X: Features, y: ArrayLike, random_state: RandomState = None) -> Self:
         """Return the policy with a seed drawn from `random_state`."""
         return cls(random_state=int(check_generator(random_state).integers(2**32)))
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) for each row."""
         group = hash_rows(check_features(X, "The features"), self.random_state) % np.uint64(len(self.propensities))
         return np.asarray(self.propensities, dtype=np.float64)[group.astype(np.intp)]
@@ -219,7 +219,7 @@ class Scorecard:
 
     @classmethod
     def fit(
-        cls, X: Any, y: ArrayLike, random_state: RandomState = None, *, seen: float = 0.3, steepness: float = 4.0
+        cls, X: Features, y: ArrayLike, random_state: RandomState = None, *, seen: float = 0.3, steepness: float = 4.0
     ) -> Self:
         """Fit a logistic regression on a random half of the features and a tenth of the rows of each class.
 
@@ -228,16 +228,16 @@ class Scorecard:
         """
         from sklearn.linear_model import LogisticRegression  # heavy, and needed by no other policy
 
-        X, signs = check_rows(X, y)
+        rows, signs = check_rows(X, y)
         rng = check_generator(random_state)
-        features = np.sort(rng.choice(X.shape[1], size=max(1, X.shape[1] // 2), replace=False))
+        features = np.sort(rng.choice(rows.shape[1], size=max(1, rows.shape[1] // 2), replace=False))
         old = [rng.permutation(np.flatnonzero(signs == sign)) for sign in (-1.0, 1.0)]
-        rows = np.concatenate([members[: max(2, round(members.size / 10))] for members in old])
-        centre, spread = moments(X[:, features])
-        half = dense(X[rows][:, features])
-        model = LogisticRegression(max_iter=1000).fit((half - centre) / spread, signs[rows])
+        history = np.concatenate([members[: max(2, round(members.size / 10))] for members in old])
+        centre, spread = moments(rows[:, features])
+        half = dense(rows[history][:, features])
+        model = LogisticRegression(max_iter=1000).fit((half - centre) / spread, signs[history])
         weights = model.coef_.ravel() / spread
-        scores = np.asarray(X[:, features] @ weights)
+        scores = np.asarray(rows[:, features] @ weights)
         deviation = float(scores.std())
         if not deviation > 0.0:
             raise InvalidInput(
@@ -248,15 +248,15 @@ class Scorecard:
         offset = float(np.quantile(scores * (steepness / deviation), 1.0 - seen))
         return cls(tuple(features.tolist()), tuple(weights.tolist()), offset)
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) for each row."""
-        X = check_features(X, "The features")
-        if max(self.features) >= X.shape[1]:
+        rows = check_features(X, "The features")
+        if max(self.features) >= rows.shape[1]:
             raise InvalidInput(
-                f"This scorecard reads feature {max(self.features)}, but the rows have {X.shape[1]} features; "
+                f"This scorecard reads feature {max(self.features)}, but the rows have {rows.shape[1]} features; "
                 "give the rows it was made for."
             )
-        exponent = np.asarray(X[:, list(self.features)] @ np.asarray(self.weights)) - self.offset
+        exponent = np.asarray(rows[:, list(self.features)] @ np.asarray(self.weights)) - self.offset
         # tanh never overflows, whatever the exponent.
         return np.maximum(self.propensity_floor, 0.5 * (1.0 + np.tanh(0.5 * exponent)))
 
@@ -296,7 +296,7 @@ class BlindSpot:
     @classmethod
     def fit(
         cls,
-        X: Any,
+        X: Features,
         y: ArrayLike,
         random_state: RandomState = None,
         *,
@@ -309,10 +309,10 @@ class BlindSpot:
         Of 64 pairs of features, drawn at random and each cut at its median on a random side, and of 64 single
         features cut at their quantile 1 − `share`, the one whose share is nearest is taken.
         """
-        X, _ = check_rows(X, y)
+        rows, _ = check_rows(X, y)
         rng = check_generator(random_state)
-        candidates = [random_region(X, share, pair, rng) for pair in [True, False] * 64]
-        shares = np.array([region(X).mean() for region in candidates])
+        candidates = [random_region(rows, share, pair, rng) for pair in [True, False] * 64]
+        shares = np.array([region(rows).mean() for region in candidates])
         best = int(np.argmin(np.abs(shares - share)))
         if shares[best] in (0.0, 1.0):
             raise InvalidInput(
@@ -320,11 +320,11 @@ class BlindSpot:
             )
         return cls(candidates[best], inside, outside)
 
-    def __call__(self, X: Any) -> Floats:
+    def __call__(self, X: Features) -> Floats:
         """Return Q0(x) for each row."""
-        X = check_features(X, "The features")
-        outside = self.outside(X) if callable(self.outside) else self.outside
-        return np.where(self.region(X), self.inside, outside)
+        rows = check_features(X, "The features")
+        outside = self.outside(rows) if callable(self.outside) else self.outside
+        return np.where(self.region(rows), self.inside, outside)
 
 
 POLICIES: dict[str, Any] = {

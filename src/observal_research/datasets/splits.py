@@ -12,6 +12,7 @@ from observal.checks import check_generator, check_ids, check_number, check_prop
 from observal.errors import InvalidInput, UnknownRow
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
+from observal.problem.rows import Features, Matrix
 from observal_research.datasets.dataset import Dataset, RandomState
 from observal_research.datasets.policies import Policy
 
@@ -19,11 +20,11 @@ from observal_research.datasets.policies import Policy
 class Classifier(Protocol):
     """A fitted classifier with scikit-learn's names."""
 
-    def predict(self, X: Any, /) -> NDArray[Any]:
+    def predict(self, X: Matrix, /) -> NDArray[Any]:
         """Return a class for each row."""
         ...
 
-    def score(self, X: Any, y: Any, /) -> float:
+    def score(self, X: Matrix, y: NDArray[Any], /) -> float:
         """Return the share of rows predicted right."""
         ...
 
@@ -86,7 +87,7 @@ class World:
     pool: Pool
     oracle: TableOracle
     log_labels: NDArray[Any]
-    X_test: Any
+    X_test: Matrix
     y_test: NDArray[Any]
     policy: Policy | None = None
     seed: int = 0
@@ -100,7 +101,7 @@ class World:
 
 
 def simulate(
-    data: Dataset | tuple[Any, ArrayLike],
+    data: Dataset | tuple[Features, ArrayLike],
     policy: Policy,
     random_state: RandomState = None,
     *,
@@ -138,7 +139,7 @@ def simulate(
 
 
 def simulate_rows(
-    X: Any,
+    X: Matrix,
     y: NDArray[Any],
     policy: Policy,
     random_state: RandomState = None,

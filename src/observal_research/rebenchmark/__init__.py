@@ -114,8 +114,8 @@ def run_unit(spec: Rebenchmark, variant: str, table: str, seed: int, contestant:
             split = protocol.by_scorecard(split, seed)
         started = perf_counter()
         if contestant.startswith(MARGIN):
-            found = {"own": protocol.aubc(protocol.margin_run(split, contestant.removeprefix(MARGIN), seed))}
-            return found | {"seconds": round(perf_counter() - started, 3)}
+            scores = {"own": protocol.aubc(protocol.margin_run(split, contestant.removeprefix(MARGIN), seed))}
+            return scores | {"seconds": round(perf_counter() - started, 3)}
         run = protocol.our_run(split, spec.methods[contestant], seed)
         seconds = round(perf_counter() - started, 3)
         theirs = protocol.aubc(protocol.score_order(split, run.order, "rbf_svm", seed))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from observal.methods.draw import systematic
 from observal.problem.data import LoggedData, Pool
 from observal.problem.method import Method
 from observal_research.datasets.fitting import moments
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 FIRST = 20
 """Labels at the start."""
@@ -89,7 +92,7 @@ def by_scorecard(split: Split, seed: int) -> Split:
     """Return the split with the twenty first labels drawn by an old scorecard in place of at random.
 
     The scorecard reads a random half of the features. It adds them up, each with the sign of its correlation with the class
-    in a random tenth of the training rows (twenty at least), a history that nobody is given. With z the sum, standardised
+    in a random tenth of the training rows (twenty at least), a history that no contestant is given. With z the sum, standardised
     over the training rows, and q the value that 30 % of them exceed, a row's chance is in proportion to
     max(0.005, 1 / (1 + exp(−4·(z − q)))); all chances add up to twenty. Exactly these chances are used to draw, and are known.
 
@@ -168,17 +171,17 @@ MODELS: dict[str, Callable[[int], Any]] = {"rbf_svm": _svm, "forest": _forest, "
 """The published scorers; the forest's seed was not published."""
 
 
-def fit(model: str, split: Split, have: Bools, seed: int) -> Any:
+def fit(model: str, split: Split, have: Bools, seed: int) -> BaseEstimator | None:
     """Return the model fitted on the labelled rows, in the order of the training rows; None where they show one class."""
     if np.unique(split.y[have]).size < 2:
         return None
     return MODELS[model](seed).fit(split.X[have], split.y[have])
 
 
-def accuracy(model: Any, split: Split, have: Bools) -> float:
+def accuracy(model: BaseEstimator | None, split: Split, have: Bools) -> float:
     """Return the share of test rows that are right; of a model that is not there, the labelled rows' one class."""
-    said = split.y[have][0] if model is None else model.predict(split.X_test)
-    return float(np.mean(said == split.y_test))
+    predictions = split.y[have][0] if model is None else model.predict(split.X_test)
+    return float(np.mean(predictions == split.y_test))
 
 
 def margin_run(split: Split, model: str, seed: int) -> list[float]:
@@ -197,10 +200,12 @@ def margin_run(split: Split, model: str, seed: int) -> list[float]:
     return out
 
 
-def _distance(model: Any, X: Floats) -> Floats:
+def _distance(model: BaseEstimator | None, X: Floats) -> Floats:
+    from sklearn.ensemble import RandomForestClassifier
+
     if model is None:
         return np.zeros(len(X))
-    is_forest = not hasattr(model, "decision_function")
+    is_forest = isinstance(model, RandomForestClassifier)
     signed = model.predict_proba(X)[:, 1] - 0.5 if is_forest else model.decision_function(X)
     return np.abs(np.asarray(signed, dtype=np.float64))
 
@@ -249,7 +254,7 @@ def our_run(split: Split, method: Method, seed: int) -> OurRun:
 
 
 def score_order(split: Split, order: Ints, model: str, seed: int) -> list[float]:
-    """Return the accuracies of a published scorer on rows that somebody else chose, after each purchase."""
+    """Return the accuracies of a published scorer on rows that another model chose, after each purchase."""
     have, out = split.first.copy(), []
     for row in order:
         have[row] = True

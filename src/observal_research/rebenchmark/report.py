@@ -81,12 +81,12 @@ class RebenchmarkReport:
         out = {}
         for model in MODELS:
             if variant == SCORECARD:
-                found = [self.scores[variant, table, seed, MARGIN + model]["own"] for seed in range(self.seeds)]
+                values = [self.scores[variant, table, seed, MARGIN + model]["own"] for seed in range(self.seeds)]
             else:
                 keys = [(table, seed, model) for seed in range(self.seeds)]
-                found = [self.published[key] for key in keys if key in self.published]
-            if len(found) == self.seeds:
-                out[model] = np.array(found)
+                values = [self.published[key] for key in keys if key in self.published]
+            if len(values) == self.seeds:
+                out[model] = np.array(values)
         return out
 
     def best_margin(self, variant: str, table: str) -> tuple[str, Floats]:
@@ -100,8 +100,8 @@ class RebenchmarkReport:
         mine = [self.ours(variant, table, method, scorer) for table in self.tables]
         best = [self.best_margin(variant, table)[1] for table in self.tables]
         by_seed = [list(np.mean(values, axis=0)[:, np.newaxis]) for values in (mine, best)]
-        found = paired_difference(by_seed[0], by_seed[1])
-        return found.mean, found.low, found.high
+        difference = paired_difference(by_seed[0], by_seed[1])
+        return difference.mean, difference.low, difference.high
 
     # -- tables ----------------------------------------------------------------------------------------------------------
 

@@ -124,26 +124,26 @@ def verify(
     if jobs is not None and jobs < 1:
         raise InvalidInput(f"verify needs at least 1 process, but got {jobs}; leave it out for one per core.")
     names = [claim.name for claim in claims]
-    wanted = names if only is None else [only] if isinstance(only, str) else list(only)
-    unknown = [name for name in wanted if name not in names]
-    if unknown or not wanted:
+    requested = names if only is None else [only] if isinstance(only, str) else list(only)
+    unknown = [name for name in requested if name not in names]
+    if unknown or not requested:
         raise InvalidInput(f"There is no claim {unknown}; choose from {', '.join(names)}.")
-    chosen = [claim for claim in claims if claim.name in wanted]
+    selection = [claim for claim in claims if claim.name in requested]
     processes = jobs if jobs is not None else os.cpu_count() or 1
     cache: dict[tuple[str, int], Results] = {}
     outcomes, seconds = [], []
-    for done, claim in enumerate(chosen):
-        tell = _teller(progress, done, len(chosen), claim.name)
+    for done, claim in enumerate(selection):
+        tell = _report_blocks(progress, done, len(selection), claim.name)
         tell(0, 0)
         start = time.perf_counter()
-        outcomes.append(_checked(claim, Lab(claim.name, trials, random_state, processes, tell, cache)))
+        outcomes.append(_run_check(claim, Lab(claim.name, trials, random_state, processes, tell, cache)))
         seconds.append(time.perf_counter() - start)
     if progress is not None:
-        progress(len(chosen), len(chosen), "done")
+        progress(len(selection), len(selection), "done")
     return Report(tuple(outcomes), trials, random_state, tuple(seconds))
 
 
-def _teller(
+def _report_blocks(
     progress: Callable[[int, int, str], None] | None, done: int, total: int, name: str
 ) -> Callable[[int, int], None]:
     def tell(blocks: int, of: int) -> None:
@@ -153,7 +153,7 @@ def _teller(
     return tell
 
 
-def _checked(claim: Claim, lab: Lab) -> Outcome:
+def _run_check(claim: Claim, lab: Lab) -> Outcome:
     """Run a check; an exception counts as a failure and does not stop the other checks."""
     try:
         return claim.check(lab)

@@ -58,9 +58,9 @@ def inferred_runs(rng: np.random.Generator, count: int) -> Results:
             for clip in (state.clip, np.inf):
                 ours, truth = (risk_sums(signs, labels, weights, clip) for labels in (have, real))
                 _compare(out, t, ours, truth, whole)
-                for one in signs:
+                for prediction in signs:
                     pair, pair_truth = (
-                        pair_sums(signs, one, labels, weights, clip).second_moment for labels in (have, real)
+                        pair_sums(signs, prediction, labels, weights, clip).second_moment for labels in (have, real)
                     )
                     out["pair"][t] = max(out["pair"][t], float(np.abs(pair - pair_truth).max()))
     return out

@@ -61,39 +61,39 @@ def radius(n_hypotheses: int, k: int, clip: float, n_rows: int, noise: float) ->
 
 
 def certified_runs(rng: np.random.Generator, count: int) -> Results:
-    """Run ExactDBAL to its end; say whether h* stayed, how much of the class left, and how bad the worst left is."""
+    """Run ExactDBAL to its end; return whether h* stayed, how much of the class survived, and how bad the worst survivor is."""
     world, n_class = LADDER, len(LADDER.signs)
-    kept, lost_small = np.ones(count, dtype=bool), np.empty(count, dtype=bool)
-    left, labels, ratio = np.empty(count), np.empty(count), np.zeros(count)
+    best_stays, lost_small = np.ones(count, dtype=bool), np.empty(count, dtype=bool)
+    surviving_share, labels, ratio = np.empty(count), np.empty(count), np.zeros(count)
     excess = world.errors - world.noise
     for t in range(count):
         trial = world.trial(rng, LADDER_LOGGED, sum(LADDER_EPOCHS))
         for k, state in enumerate(trial.states(confidence=1.0 - DELTA, epochs=LADDER_EPOCHS)):
             survivors = state.candidates[state.kept]
-            kept[t] &= bool((survivors == world.best).any())
+            best_stays[t] &= bool((survivors == world.best).any())
             n_rows = LADDER_LOGGED + sum(state.epochs)
             bound, _ = radius(n_class, k, state.clip, n_rows, world.noise)
             ratio[t] = max(ratio[t], float(excess[survivors].max()) / bound)
-            left[t], labels[t] = survivors.size / n_class, state.labels
+            surviving_share[t], labels[t] = survivors.size / n_class, state.labels
         small = next(trial.states(confidence=1.0 - DELTA, epochs=LADDER_EPOCHS, gamma=SMALL_GAMMA))
         lost_small[t] = world.best not in small.candidates[small.kept]
-    return {"kept": kept, "left": left, "labels": labels, "lost_small": lost_small, "radius": ratio}
+    return {"kept": best_stays, "left": surviving_share, "labels": labels, "lost_small": lost_small, "radius": ratio}
 
 
 def check_best_kept(lab: Lab) -> Outcome:
     """Test the frequency by the binomial law, and that every run rules out half of the class."""
     runs = lab.simulate(certified_runs)
-    kept, lost_small = int(runs["kept"].sum()), int(runs["lost_small"].sum())
-    gone = 1.0 - runs["left"]
+    hits, lost_small = int(runs["kept"].sum()), int(runs["lost_small"].sum())
+    excluded_share = 1.0 - runs["left"]
     passed = (
-        at_least(kept, lab.trials, 1.0 - DELTA)
-        and float(gone.min()) >= 0.5
+        at_least(hits, lab.trials, 1.0 - DELTA)
+        and float(excluded_share.min()) >= 0.5
         and lost_small > 0
         and float(runs["labels"].mean()) < sum(LADDER_EPOCHS)
     )
     return lab.outcome(
         f"h* in every candidate set with frequency ≥ {1.0 - DELTA:g}; half of H ruled out",
-        f"{share(kept, lab.trials)}; ruled out {100 * gone.min():.0f} % to {100 * gone.max():.0f} % of H",
+        f"{share(hits, lab.trials)}; ruled out {100 * excluded_share.min():.0f} % to {100 * excluded_share.max():.0f} % of H",
         trials=lab.trials,
         passed=passed,
         error_rate=LEVEL,
@@ -112,8 +112,8 @@ def shown_counts(
     """Return how many labels −1 and +1 are shown at each point, by the log and by online rows under `policy`."""
     joint = np.stack([1.0 - world.positive, world.positive]) * world.mass
     total = np.zeros(joint.shape)
-    seen = joint * world.propensity
-    total += rng.multinomial(n_logged, np.append(seen.ravel(), 1.0 - seen.sum()))[:-1].reshape(joint.shape)
+    revealed = joint * world.propensity
+    total += rng.multinomial(n_logged, np.append(revealed.ravel(), 1.0 - revealed.sum()))[:-1].reshape(joint.shape)
     if online and policy is not None:
         total += rng.multinomial(online, joint.ravel() / joint.sum()).reshape(joint.shape) * policy
     return total
@@ -126,10 +126,12 @@ def count_sums(world: Distribution, counts: Floats, weight: Floats, clip: float,
     return RiskSums(n_rows, mistakes @ used, mistakes @ used**2)
 
 
-def count_pairs(world: Distribution, other: int, counts: Floats, weight: Floats, clip: float, n_rows: int) -> Floats:
-    """Return V̂(h, other) that rows with these counts would give."""
+def count_pairs(
+    world: Distribution, reference: int, counts: Floats, weight: Floats, clip: float, n_rows: int
+) -> Floats:
+    """Return V̂(h, reference) that rows with these counts would give."""
     used = np.where(weight <= clip, weight, 0.0)
-    return np.asarray((world.signs != world.signs[other]) @ (counts.sum(axis=0) * used**2) / n_rows)
+    return np.asarray((world.signs != world.signs[reference]) @ (counts.sum(axis=0) * used**2) / n_rows)
 
 
 def survivors(loss: Floats, pair_moment: Floats, alive: Bools, clip: float, n_rows: int, k: int, n_class: int) -> Bools:
@@ -176,15 +178,15 @@ def big_radius(rng: np.random.Generator, count: int) -> Results:
 def check_radius(lab: Lab) -> Outcome:
     """Test the frequency by the binomial law, where the bound is far below 1 and in runs of the real algorithm."""
     big, real = lab.simulate(big_radius), lab.simulate(certified_runs)
-    held = int((np.maximum(np.maximum(big["gamma2"], big["terms"]), real["radius"]) <= 1.0).sum())
+    hits = int((np.maximum(np.maximum(big["gamma2"], big["terms"]), real["radius"]) <= 1.0).sum())
     delta = epoch_confidence(DELTA, 0)
     gamma = certified_gamma(len(LADDER.signs), delta)
     bound = float(big["bound"].max())
     return lab.outcome(
         f"l(h)−l(h*) ≤ γ2·σ1 + γ2·sqrt(σ2·M·ν) for all survivors, frequency ≥ {1.0 - DELTA:g}",
-        f"{share(held, lab.trials)}; excess at most {float(big['terms'].max()):.3f} of the bound",
+        f"{share(hits, lab.trials)}; excess at most {float(big['terms'].max()):.3f} of the bound",
         trials=lab.trials,
-        passed=at_least(held, lab.trials, 1.0 - DELTA) and bound < 0.5 and float(big["terms"].max()) > 0.005,
+        passed=at_least(hits, lab.trials, 1.0 - DELTA) and bound < 0.5 and float(big["terms"].max()) > 0.005,
         error_rate=LEVEL,
         detail=f"γ2 = {max(radius_constants(16, delta, gamma)):.0f} at γ1 = {gamma:.1f}, from the proof, and the proof's sharper three "
         f"factors; up to {BIG_LOGGED + sum(BIG_EPOCHS):,} rows as counts (bound {bound:.3f}) and the ExactDBAL runs of best-kept (too short for a bound below 1)",
@@ -239,16 +241,16 @@ def regularised_cuts(rng: np.random.Generator, count: int) -> Results:
 def check_regularised_cut(lab: Lab) -> Outcome:
     """Test our frequency against 1−δ, and theirs against losing h* in 50 % and 10 % of the runs."""
     runs = lab.simulate(regularised_cuts)
-    kept = int(runs["ours"].sum())
+    hits = int(runs["ours"].sum())
     lost, lost_counts = int((~runs["theirs"]).sum()), int((~runs["theirs_counts"]).sum())
     passed = (
-        at_least(kept, lab.trials, 1.0 - DELTA, LEVEL / 3)
+        at_least(hits, lab.trials, 1.0 - DELTA, LEVEL / 3)
         and at_least(lost, lab.trials, 0.5, LEVEL / 3)
         and at_least(lost_counts, lab.trials, 0.1, LEVEL / 3)
     )
     return lab.outcome(
         f"ours keeps h* with frequency ≥ {1.0 - DELTA:g}; a regularised cut loses it",
-        f"kept in {share(kept, lab.trials)}; lost in {share(lost, lab.trials)}, with our slack in {share(lost_counts, lab.trials)}",
+        f"kept in {share(hits, lab.trials)}; lost in {share(lost, lab.trials)}, with our slack in {share(lost_counts, lab.trials)}",
         trials=lab.trials,
         passed=passed,
         error_rate=LEVEL,

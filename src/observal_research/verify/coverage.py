@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from observal.checks import Floats
 from observal.problem.method import Method
 from observal.problem.objectives import BALANCED, measure_of
+from observal.problem.rows import Matrix
 from observal.threads import one_thread
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
 from observal_research.verify.worlds import (
@@ -65,7 +66,7 @@ class MethodMaker(Protocol):
 class Predictor(Protocol):
     """A classifier."""
 
-    def predict(self, X: Any, /) -> NDArray[Any]:
+    def predict(self, X: Matrix, /) -> NDArray[Any]:
         """Return a class for each row."""
         ...
 
@@ -152,7 +153,7 @@ def campaign(kind: Kind, method: Method, rng: np.random.Generator, objective: st
     }
 
 
-def true_measures(estimator: Predictor, X: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
+def true_measures(estimator: Predictor, X: Matrix, y: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return each measure on rows never seen, and the variance of its estimate from one uniformly drawn label."""
     predicted = estimator.predict(X)
     alarm, positive = predicted == 1.0, y == 1

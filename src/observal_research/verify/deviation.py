@@ -82,14 +82,14 @@ def deviations(rng: np.random.Generator, count: int, setting: Setting) -> Result
         points, labels, weights = world.sample(rng, setting.n_logged, setting.epochs)
         signs = world.signs[:, points]
         sums = risk_sums(signs, labels, weights, clip)
-        pair = np.stack([pair_sums(signs, one, labels, weights, clip).second_moment for one in signs])
+        pair = np.stack([pair_sums(signs, row, labels, weights, clip).second_moment for row in signs])
         off = np.abs(sums.loss[:, None] - sums.loss[None, :] - error_gap)
         out["gen_pair"][t] = ratio(off, deviation_bound(clip, n_rows, n_class, delta, pair_moment).total)
         out["gen_one"][t] = ratio(
             np.abs(sums.loss - world.errors), deviation_bound(clip, n_rows, n_class, delta, moment).total
         )
         whole = risk_sums(signs, labels, weights, largest).second_moment
-        pairs = np.stack([pair_sums(signs, one, labels, weights, largest).second_moment for one in signs])
+        pairs = np.stack([pair_sums(signs, row, labels, weights, largest).second_moment for row in signs])
         bound = float(second_moment_deviation(largest, n_rows, n_class, delta))
         out["var"][t] = max(
             ratio(np.abs(np.sqrt(whole) - np.sqrt(world.moments(weight, largest))), bound),
@@ -117,10 +117,10 @@ def _check(lab: Lab, lines: tuple[str, ...], least_ratio: float, note: str) -> O
     for simulation, setting in ((tight, TIGHT), (clipped, CLIPPED)):
         runs = lab.simulate(simulation)
         worst = np.max([runs[line] for line in lines], axis=0)
-        held = int((worst <= 1.0).sum())
-        passed &= at_least(held, lab.trials, 1.0 - setting.delta, LEVEL / 2)
+        hits = int((worst <= 1.0).sum())
+        passed &= at_least(hits, lab.trials, 1.0 - setting.delta, LEVEL / 2)
         tightest = max(tightest, float(worst.max()))
-        parts.append(f"{share(held, lab.trials)} at 1−δ={1.0 - setting.delta:g}")
+        parts.append(f"{share(hits, lab.trials)} at 1−δ={1.0 - setting.delta:g}")
     return lab.outcome(
         "holds for all of H with frequency ≥ 1−δ",
         "; ".join(parts),
@@ -150,9 +150,9 @@ def hidden_mass(setting: Setting) -> tuple[float, float]:
 
 def check_gen(lab: Lab) -> Outcome:
     """Both lines of ``thm:gen``, at the least M that it allows, with and without something to clip."""
-    (clip, hidden), (other, _) = hidden_mass(CLIPPED), hidden_mass(TIGHT)
+    (clip, hidden), (tight_clip, _) = hidden_mass(CLIPPED), hidden_mass(TIGHT)
     outcome = _check(lab, ("gen_pair", "gen_one"), 0.5, f"clipping at {clip:.2f} hides {hidden:.2g} of the mass")
-    return replace(outcome, passed=outcome.passed and hidden > 0.0 and clip >= 1.0 and other >= 1.0)
+    return replace(outcome, passed=outcome.passed and hidden > 0.0 and clip >= 1.0 and tight_clip >= 1.0)
 
 
 def check_var_gen(lab: Lab) -> Outcome:
