@@ -23,6 +23,18 @@ def percent(share: float) -> str:
     return f"{100 * share:.{digits}f}".removesuffix(".0") + "%"
 
 
+def points(share: float) -> str:
+    """Return a difference between shares in percentage points, with two digits that count.
+
+    Examples
+    --------
+    >>> points(0.0123), points(0.01)
+    ('1.2 points', '1 point')
+    """
+    text = number(float(f"{100 * share:.2g}"))
+    return f"{text} point" if text == "1" else f"{text} points"
+
+
 def number(value: float) -> str:
     """Return a number with thousands separated: whole where large, three digits that count where small.
 

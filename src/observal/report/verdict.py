@@ -10,7 +10,7 @@ import numpy as np
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of, target_of
-from observal.problem.words import count, number, percent
+from observal.problem.words import count, number, percent, points
 
 MORE_LABELS = 50  # labels that the outlook is about
 Intervals = Mapping[str, Interval]
@@ -302,15 +302,17 @@ def outlook(now: Measure, to_gain: float | None, involved: float = 1.0) -> str:
     """
     sentences = []
     if to_gain is not None:
-        sentences.append(f"The next {MORE_LABELS} labels may lower it by at most about {100 * to_gain:.2g} points.")
+        sentences.append(f"The next {MORE_LABELS} labels may lower it by at most about {points(to_gain)}.")
     if is_known(now.interval) and involved > 0.0:
-        unit, scale = (" points", 100.0) if now.value(0.0) == "0%" else ("", 1.0)
-        widths = [width_after(now.interval, more * involved) for more in (MORE_LABELS, 0)]
-        then, current = (number(float(f"{scale * width:.2g}")) for width in widths)
+        then, current = (width_after(now.interval, more * involved) for more in (MORE_LABELS, 0))
+        if now.value(0.0) == "0%":
+            wide = f"{points(then)} wide instead of {number(float(f'{100 * current:.2g}'))}"
+        else:
+            wide = f"{number(float(f'{then:.2g}'))} wide instead of {number(float(f'{current:.2g}'))}"
         name = "the error" if now.name == "error" else now.name
         subject = f"With {MORE_LABELS} more labels the interval for {name} may be"
         subject = "Its interval may then be" if sentences else subject
-        sentences.append(f"{subject} about {then}{unit} wide instead of {current}; this is a rough guess.")
+        sentences.append(f"{subject} about {wide}; this is a rough guess.")
     return " ".join(sentences) or f"It is too early to say what {MORE_LABELS} more labels may bring."
 
 
