@@ -121,14 +121,13 @@ class Cluster:
 
     def _next(self, completed: as_completed) -> Future[Any]:
         """Return the next future that is finished; raise if there is no progress."""
-        for check in range(1, 1 + MOST_CHECKS):
-            end = time.monotonic() + self.check_seconds
-            while time.monotonic() < end:
-                if completed.has_ready():
-                    return next(completed)
-                time.sleep(0.01)
-            self._check_progress(check)
-        raise AssertionError("unreachable: the last check raises")
+        end, checks = time.monotonic() + self.check_seconds, 0
+        while not completed.has_ready():
+            if time.monotonic() > end:
+                checks, end = checks + 1, end + self.check_seconds
+                self._check_progress(checks)
+            time.sleep(0.01)
+        return next(completed)
 
     def _check_progress(self, checks: int) -> None:
         """Raise if the cluster has no workers, or if no part was finished during so many checks."""

@@ -28,14 +28,13 @@ from observal.parquet.row_groups import (
     schema_of,
     with_checksum,
 )
-from observal.problem.rows import BLOCK_ROWS, Rows, T
+from observal.problem.rows import BLOCK_ROWS, Rows, T, column_of
 from observal.threads import one_thread
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RowIndex: TypeAlias = int | slice | Sequence[int] | Ints | Bools
-ColumnIndex: TypeAlias = int | slice | list[int] | Ints
 PAUSE = 1.0  # seconds between two times that a pass gives memory back
 _CACHE_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
 
@@ -127,11 +126,6 @@ class Parts(Rows):
         """Rows and features."""
         return int(self.edges[-1]), self.width
 
-    @property
-    def ndim(self) -> int:
-        """Two."""
-        return 2
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns that every file has, features or not."""
@@ -163,12 +157,7 @@ class Parts(Rows):
         """Return all rows in memory."""
         return self.collect(_as_tuple)[0]
 
-    def __getitem__(self, which: RowIndex | tuple[RowIndex, ColumnIndex]) -> NDArray[Any]:
-        if isinstance(which, tuple):
-            rows, columns = which
-            return (
-                self._of_columns(columns) if isinstance(rows, slice) and rows == slice(None) else self[rows][:, columns]
-            )
+    def __getitem__(self, which: RowIndex) -> NDArray[Any]:
         if isinstance(which, slice):
             begin, end, step = which.indices(len(self))
             if step == 1 and end - begin == len(self):
@@ -224,10 +213,7 @@ class Parts(Rows):
 
     def column(self, k: int) -> Floats:
         """Return one feature of all rows."""
-        return np.asarray(self._of_columns(k), dtype=np.float64)
-
-    def _of_columns(self, columns: ColumnIndex) -> NDArray[Any]:
-        return np.concatenate(list(self.map(partial(_columns, columns=columns))))
+        return np.concatenate(list(self.map(partial(column_of, k=k))))
 
     # -- part by part -------------------------------------------------------------------------------------------
 
@@ -327,10 +313,6 @@ def _map_part(X: Parts, function: Callable[[Any], T], k: int) -> list[T]:
 
 def _as_tuple(block: NDArray[Any]) -> tuple[NDArray[Any]]:
     return (block,)
-
-
-def _columns(block: NDArray[Any], columns: ColumnIndex) -> NDArray[Any]:
-    return block[:, columns]
 
 
 def _count_not_finite(block: NDArray[Any]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.problem.labels import is_missing
 from observal.problem.rows import Features, Matrix, Rows, T, as_rows, check_features
@@ -118,9 +118,6 @@ class Frame(Rows):
     def take(self, rows: Ints) -> Matrix:
         """Return some rows as numbers, if there is nothing else in the table."""
         return self.to_matrix()[rows]
-
-    def __getitem__(self, rows: Ints | Bools | slice) -> NDArray[Any]:
-        return np.asarray(np.asarray(self)[rows])
 
     def map(self, function: Callable[[Any], T]) -> Iterable[T]:
         """Yield what a function makes of each block of numbers, if there is nothing else in the table."""
