@@ -217,7 +217,7 @@ def _test_features(
     names: Sequence[str],
     rng: np.random.Generator | None,
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """Return the smallest p-value of the features' score tests, and the features that tell most.
+    """Return the smallest p-value of the features' score tests, and the most telling features.
 
     `q` and `is_revealed` are of the uncertain rows of X, in their order.
     """

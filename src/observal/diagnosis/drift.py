@@ -40,7 +40,7 @@ SURE = 0.001
 
 @dataclass(frozen=True)
 class Drift:
-    """Whether log and pool can be told apart.
+    """Whether log and pool differ by more than chance.
 
     Parameters
     ----------

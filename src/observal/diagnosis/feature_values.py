@@ -43,7 +43,7 @@ def scale_to_one(X: Matrix) -> Matrix:
 
 
 def standardise(X: Matrix) -> Matrix:
-    """Return features of mean 0 and spread 1, constant ones as 0; sparse ones keep their zeros.
+    """Return features with mean 0 and standard deviation 1, constant ones as 0; sparse ones keep their zeros.
 
     Examples
     --------
@@ -64,9 +64,9 @@ def standardise(X: Matrix) -> Matrix:
 
 
 def standardised_difference(X: Matrix, group: Bools) -> Floats:
-    """Return how far the mean of each feature inside the group is from that outside, in spreads within the two.
+    """Return each feature's mean inside the group minus that outside, in standard deviations within the two.
 
-    Both groups have rows. A feature that is constant in each group is measured in spreads of all rows.
+    Both groups have rows. A feature that is constant in each group is measured in standard deviations of all rows.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def scaled_ranks(X: Matrix) -> Matrix:
 
 
 def sidak(p: Floats | float, n_tests: int) -> Floats:
-    """Return p-values as if each were the smallest of so many independent tests.
+    """Return p-values with Šidák's correction: each as the smallest of so many independent tests.
 
     Examples
     --------

@@ -213,7 +213,7 @@ def _measure_curve(X: Matrix, codes: Ints, weights: Floats, rng: np.random.Gener
 
 
 def fit_curve(sizes: Floats, errors: Floats, target: float) -> tuple[Floats, Floats]:
-    """Fit ``a + b·n^(−c)`` to each row of errors; return a, and the n at which the curve comes down to the target.
+    """Fit ``a + b·n^(−c)`` to each row of errors; return a, and the n at which the curve reaches the target.
 
     Larger sizes count more, in proportion, because the future looks more like them. n is infinite if a ≥ target.
 

@@ -64,7 +64,7 @@ Predictor = Callable[[Any], Floats]
 
 
 def known(values: ArrayLike, n_rows: int | None = None) -> Floats:
-    """Return propensities that are written down, checked: one number in [0, 1] per row.
+    """Check propensities that are on record, and return them: one number in [0, 1] per row.
 
     A propensity is the chance that a row's label was revealed.
 
@@ -254,7 +254,7 @@ class EstimatedPropensity:
     method : str
         The model and how it was calibrated.
     calibration_error : float
-        The mean distance, out of fold, between chances and revealed shares over ten groups of like chances.
+        The mean distance, out of fold, between chances and revealed shares over ten groups of rows with similar chances.
     log_loss, constant_log_loss : float
         The mean log loss out of fold, and that of one chance for all rows.
     folds : int
@@ -345,7 +345,7 @@ def estimate(
 
 
 def calibration_error(propensity: ArrayLike, revealed: ArrayLike, groups: int = 10) -> float:
-    """Return the mean distance between propensities and revealed shares, over groups of like propensities.
+    """Return the mean distance between propensities and revealed shares, over groups of rows with similar propensities.
 
     With groups b of n_b rows, as equal in size as can be: Σ_b (n_b/n)·|mean Q0 in b − share revealed in b|. Even true
     chances have an error of about 0.8·sqrt(groups·Q0·(1 − Q0)/n), from chance alone.
@@ -421,7 +421,7 @@ def _fit_calibrated(model: str, X: Matrix, is_revealed: Bools, random_state: int
     inner = sklearn_folds(_INNER_FOLDS, random_state)
     scores = cross_val_predict(estimator, X, is_revealed, cv=inner, method="decision_function")
     fitted = clone(estimator).fit(X, is_revealed)
-    # From n rows no chance below about 1/n can be told from 0, and a chance of 0 would be an infinite weight.
+    # From n rows no chance below about 1/n can be distinguished from 0, and a chance of 0 would be an infinite weight.
     least = 1.0 / (is_revealed.size + 2.0)
     isotonic = IsotonicRegression(y_min=least, y_max=1.0 - least, out_of_bounds="clip").fit(scores, is_revealed)
     sigmoid = LogisticRegression(C=1e6).fit(scores[:, None], is_revealed)

@@ -72,7 +72,7 @@ class ReportContent:
     judged : tuple of arrays, optional
         Labelled rows as fits that have not seen them judge them; see :class:`observal.report.inspection.Judged`.
     sources : sequence of str, optional
-        The column of the table that each feature comes from; by default, told by the features' names.
+        The column of the table that each feature comes from; taken from the features' names by default.
     """
 
     title: str

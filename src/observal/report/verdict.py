@@ -193,7 +193,7 @@ def baseline_sentence(intervals: Intervals, classes: Classes, objective: str = "
 
 
 def threshold_sentence(estimator: object, classes: Classes) -> str:
-    """Return the chance from which on the positive class is predicted; empty if that is one half or unknown.
+    """Return the smallest chance at which the positive class is predicted; empty if that is one half or unknown.
 
     Examples
     --------
