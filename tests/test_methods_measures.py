@@ -24,7 +24,6 @@ from observal.intervals.measures import (
     measured,
 )
 from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others
-from observal.journal.events import goals_of
 from observal.problem.interval import CONFIDENCE
 from observal.problem.objectives import canonical, costs_of
 from observal.report.verdict import advice, baseline_sentence, confusion, measures_of
@@ -213,7 +212,7 @@ def test_objective_survives_session_and_model_files(tmp_path):
     while batch := campaign.ask():
         campaign.tell(batch.ids, [y[i] for i in batch.ids])
     opened = Campaign.open(tmp_path / "c.db")
-    assert goals_of(opened.settings).objective == "cost=1,10"
+    assert opened.settings.goals.objective == "cost=1,10"
     assert ("objective", "the lowest cost: missing 'default' costs 10, missing 'paid' 1") in opened.status().lines()
     cost = opened.result().intervals["cost"]
     assert 0.0 < cost.low < cost.high < 10.0 == cost.most
