@@ -173,23 +173,23 @@ def _parse_csv(path: Path, detected: CsvFormat, id: str | None) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    format = detected.format
+    layout = detected.format
     text_columns = (*detected.text_columns, *(() if id is None else (id,)))
     try:
         return csv.read_csv(
             path,
-            read_options=csv.ReadOptions(encoding=format.encoding, skip_rows=detected.skip),
-            parse_options=csv.ParseOptions(delimiter=format.sep, newlines_in_values=True),
+            read_options=csv.ReadOptions(encoding=layout.encoding, skip_rows=detected.skip),
+            parse_options=csv.ParseOptions(delimiter=layout.sep, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 strings_can_be_null=True,
-                null_values=list(format.missing_words),
+                null_values=list(layout.missing_words),
                 column_types={name: pa.string() for name in text_columns},
-                decimal_point=format.decimal or ".",
+                decimal_point=layout.decimal or ".",
             ),
         )
     except UnicodeError:
         raise InvalidInput(
-            f"File {str(path)!r} is not text in {format.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
+            f"File {str(path)!r} is not text in {layout.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
         ) from None
 
 

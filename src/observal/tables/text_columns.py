@@ -6,11 +6,20 @@ The whole column decides on the format; if it is ambiguous, the other columns an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from observal.errors import InvalidInput
-from observal.tables.column_format import MISSING, PLACEHOLDERS, ColumnFormat, Guess, Order, guess_format, number_of
+from observal.tables.column_format import (
+    MISSING,
+    PLACEHOLDERS,
+    ColumnFormat,
+    Decimal,
+    Guess,
+    Order,
+    guess_format,
+    number_of,
+)
 from observal.tables.table_format import Reading, TableFormat, reading_of, with_reading
 
 if TYPE_CHECKING:
@@ -74,8 +83,8 @@ def replace_missing(table: pa.Table, missing: Sequence[str]) -> pa.Table:
     return with_reading(table, replace(reading, format=replace(reading.format, missing=tuple(missing))))
 
 
-def parse_column(column: pa.ChunkedArray, format: ColumnFormat, name: str) -> pa.ChunkedArray:
-    """Return a text column as numbers or dates; refuse a value that is not written in its format.
+def parse_column(column: pa.ChunkedArray, layout: ColumnFormat, name: str) -> pa.ChunkedArray:
+    """Return a text column as numbers or dates; refuse a value that is not written in its layout.
 
     Examples
     --------
@@ -90,22 +99,23 @@ def parse_column(column: pa.ChunkedArray, format: ColumnFormat, name: str) -> pa
     values: list[object] = []
     for text in codes.dictionary.to_pylist():
         is_missing = text is None or text.strip() in MISSING
-        values.append(None if is_missing else format.read(text))
+        values.append(None if is_missing else layout.read(text))
         if values[-1] is None and not is_missing:
-            kind = "numbers" if format.date is None else "dates"
+            kind = "numbers" if layout.date is None else "dates"
             raise InvalidInput(
                 f"Column {name!r} must hold {kind}, but {text!r:.40} was seen; correct it, or name it as a missing value "
                 "(--missing, missing=)."
             )
-    type_ = pa.float64() if format.date is None else pa.timestamp("s") if format.has_time else pa.date32()
+    type_ = pa.float64() if layout.date is None else pa.timestamp("s") if layout.has_time else pa.date32()
     return pa.chunked_array([pa.array(values, type_).take(codes.indices)])
 
 
+@dataclass(frozen=True)
 class _Evidence:
-    """What one table says about the formats of its columns: what is known of them, and what their values say."""
+    """What one table says about the formats of its columns: what was settled before, and what their values say."""
 
-    def __init__(self, format: TableFormat, guesses: Mapping[str, Guess]) -> None:
-        self.format, self.guesses = format, guesses
+    format: TableFormat
+    guesses: Mapping[str, Guess]
 
     def column(self, name: str) -> ColumnFormat | None:
         """Return the format of a column, if this table leaves no doubt about it."""
@@ -140,9 +150,9 @@ def _guess_column(column: pa.ChunkedArray, is_file: bool) -> Guess:
         # A column of numbers but for a word such as "?": the user is told about the word.
         return Guess((), words[0]) if is_file and words and guess_format(others).formats else Guess()
     guess = guess_format(_distinct_texts(column))
-    return (
-        Guess() if guess.plain and not is_file else guess
-    )  # plain numbers are text in a frame because its owner wants it so
+    if guess.plain and not is_file:  # plain numbers are text in a frame because its owner wants it so
+        return Guess()
+    return guess
 
 
 def _distinct_texts(column: pa.ChunkedArray) -> list[str]:
@@ -160,14 +170,14 @@ def _convert_table(table: pa.Table, reading: Reading, own: _Evidence, others: Se
                     f"--missing {guess.example!r} (missing=)."
                 )
             continue
-        format = _choose_format(name, own, others)
-        if format is None and guess.formats[0].date is None:
+        layout = _choose_format(name, own, others)
+        if layout is None and guess.formats[0].date is None:
             small, large = sorted(number_of(guess.example, f.decimal) or 0.0 for f in guess.formats)
             raise InvalidInput(
                 f"Column {name!r} has ambiguous numbers such as {guess.example}, which may mean {small:g} or {large:g}; choose with "
                 "--decimal . or --decimal , (decimal=)."
             )
-        if format is None:
+        if layout is None:
             undecided.append(name)
             notes.append(
                 f"Column {name!r} was left as text: the day or the month may come first in dates such as {guess.example}; write "
@@ -175,17 +185,17 @@ def _convert_table(table: pa.Table, reading: Reading, own: _Evidence, others: Se
             )
             continue
         place = table.column_names.index(name)
-        table = table.set_column(place, name, parse_column(table.column(place), format, name))
-        columns[name] = format
-        if format.date is not None or not _is_ordinary(guess.example, reading.format):
-            notes.append(f"Column {name!r} {format.describe(guess.example)}.")
-    format_now = replace(reading.format, columns=columns)
-    return with_reading(table, Reading(format_now, tuple(dict.fromkeys(notes)), tuple(undecided)))
+        table = table.set_column(place, name, parse_column(table.column(place), layout, name))
+        columns[name] = layout
+        if layout.date is not None or not _is_ordinary(guess.example, reading.format.decimal):
+            notes.append(f"Column {name!r} {layout.describe(guess.example)}.")
+    reading = Reading(replace(reading.format, columns=columns), tuple(dict.fromkeys(notes)), tuple(undecided))
+    return with_reading(table, reading)
 
 
-def _is_ordinary(example: str, format: TableFormat) -> bool:
+def _is_ordinary(example: str, decimal: Decimal | None) -> bool:
     """Tell whether a number needs no note: it has only digits and the file's decimal separator."""
-    return all(c.isdigit() or c in "+-" or c == format.decimal for c in example)
+    return all(c.isdigit() or c in "+-" or c == decimal for c in example)
 
 
 def _choose_format(name: str, own: _Evidence, others: Sequence[_Evidence]) -> ColumnFormat | None:
@@ -200,7 +210,7 @@ def _choose_format(name: str, own: _Evidence, others: Sequence[_Evidence]) -> Co
             *(column.order for column in elsewhere),
             *(order for other in others for order in other.orders()),
         ]
-        return next((format for order in orders for format in formats if format.order == order), None)
+        return next((layout for order in orders for layout in formats if layout.order == order), None)
     neighbours = {guess.decimal for guess in own.guesses.values()} - {None}  # what other columns of the table prove
     decimals = [
         own.format.decimal,
@@ -208,4 +218,4 @@ def _choose_format(name: str, own: _Evidence, others: Sequence[_Evidence]) -> Co
         *(other.format.decimal for other in others),
         *(neighbours if len(neighbours) == 1 else ()),
     ]
-    return next((format for decimal in decimals for format in formats if format.decimal == decimal), None)
+    return next((layout for decimal in decimals for layout in formats if layout.decimal == decimal), None)
