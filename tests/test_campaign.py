@@ -34,7 +34,7 @@ def campaign(tmp_path):
     return make_campaign(tmp_path / "campaign.db")
 
 
-def test_a_campaign_is_the_session_in_a_database(campaign):
+def test_campaign_equals_session(campaign):
     result = finish(campaign).result()
     alone = ob.run(*small_data(), labels_of, METHOD, label_budget=32)
     assert result.queries["id"].tolist() == alone.queries["id"].tolist()
@@ -46,13 +46,13 @@ def test_a_campaign_is_the_session_in_a_database(campaign):
     assert result.stopped == alone.stopped == "the label budget of 32 is spent"
 
 
-def test_the_size_of_a_call_changes_nothing(tmp_path):
+def test_size_of_ask_does_not_change_campaign(tmp_path):
     one, many = make_campaign(tmp_path / "1.db"), make_campaign(tmp_path / "2.db")
     asked = [sorted(finish(c, n).result().queries["id"].tolist()) for c, n in ((one, 1), (many, None))]
     assert asked[0] == asked[1]
 
 
-def test_a_stream_method_is_recorded_whole(tmp_path):
+def test_stream_method_records_all_decisions(tmp_path):
     method = ob.ExactDBAL(ob.Thresholds(), gamma=0.2)
     logged, pool = small_data()
     logged = ob.LoggedData(logged.X[:, :1], logged.y, logged.propensity)
@@ -70,7 +70,7 @@ def test_a_stream_method_is_recorded_whole(tmp_path):
         assert result.decisions[column].tolist() == alone.decisions[column].tolist()
 
 
-def test_asking_again_returns_the_same_rows_to_the_same_person_only(campaign):
+def test_asking_again_returns_same_rows_to_same_annotator_only(campaign):
     ann = campaign.ask(3, "ann")
     assert campaign.ask(3, "ann").ids == ann.ids
     assert campaign.ask(2, "ann").ids == ann.ids[:2]
@@ -83,7 +83,7 @@ def test_asking_again_returns_the_same_rows_to_the_same_person_only(campaign):
     assert len(campaign.history()) == entries  # nothing new happened
 
 
-def test_when_others_hold_all_rows_that_can_be_bought_it_says_who(tmp_path):
+def test_note_names_holders_of_all_rows(tmp_path):
     campaign = make_campaign(tmp_path / "one.db", label_budget=8)
     campaign.ask(5, "ann")
     campaign.ask(None, "bob")
@@ -111,7 +111,7 @@ def test_late_answers_for_released_rows_and_older_rounds_count(campaign):
     assert (receipt.labels, receipt.unchanged) == (0, 1)
 
 
-def test_telling_is_idempotent_and_a_change_needs_to_be_called_a_correction(campaign):
+def test_telling_is_idempotent_and_change_needs_correct(campaign):
     ids = campaign.ask(4).ids
     assert str(campaign.tell(ids, labels_of(ids))) == "4 labels stored."
     entries = len(campaign.history())
@@ -134,7 +134,7 @@ def test_telling_is_idempotent_and_a_change_needs_to_be_called_a_correction(camp
     assert campaign.result().queries["label"][campaign.result().queries["id"] == ids[0]].tolist() == changed[:1]
 
 
-def test_a_correction_in_a_closed_round_keeps_its_decisions(campaign):
+def test_correction_in_closed_round_keeps_decisions(campaign):
     finish(campaign)
     before = campaign.result()
     row = before.queries["id"].tolist()[0]
@@ -145,7 +145,7 @@ def test_a_correction_in_a_closed_round_keeps_its_decisions(campaign):
 
 
 @pytest.mark.parametrize("nothing", [None, np.nan, " skip ", "Skip"])
-def test_a_skip_is_remembered_and_a_label_told_later_takes_its_place(campaign, nothing):
+def test_skip_is_stored_and_later_label_replaces_it(campaign, nothing):
     ids = campaign.ask(None).ids
     receipt = campaign.tell(ids, [nothing] * len(ids))
     assert (receipt.labels, receipt.skips) == (0, 8)
@@ -160,7 +160,7 @@ def test_a_skip_is_remembered_and_a_label_told_later_takes_its_place(campaign, n
     assert campaign.status().labels == 32
 
 
-def test_a_correction_to_a_skip_leaves_something_to_ask(campaign):
+def test_correction_to_skip_leaves_rows_to_ask(campaign):
     finish(campaign)
     row = campaign.result().queries["id"].tolist()[0]
     assert campaign.ask().finished
@@ -170,7 +170,7 @@ def test_a_correction_to_a_skip_leaves_something_to_ask(campaign):
     assert campaign.status().labels == 32
 
 
-def test_an_answer_for_an_unknown_row_or_class_stores_nothing(campaign):
+def test_answer_for_unknown_row_or_class_stores_nothing(campaign):
     ids = campaign.ask(3).ids
     with pytest.raises(UnknownRow, match="answer 4: row '9999' was never asked about"):
         campaign.tell([*ids, 9999], [*labels_of(ids), "good"])
@@ -184,7 +184,7 @@ def test_an_answer_for_an_unknown_row_or_class_stores_nothing(campaign):
     assert [e.kind for e in campaign.history()] == ["created", "round", "asked"]
 
 
-def test_a_file_is_refused_with_the_line(campaign, tmp_path):
+def test_wrong_file_of_answers_names_line(campaign, tmp_path):
     ids = campaign.ask(3).ids
     file = tmp_path / "labels.csv"
     file.write_text(f'id,note,label\n{ids[0]},"two\nlines",good\n{ids[1]},,bad\n,,\n77777,,good\n')
@@ -206,13 +206,13 @@ def test_a_file_is_refused_with_the_line(campaign, tmp_path):
         ('id,label\n"1,good\n', "not readable as CSV"),
     ],
 )
-def test_a_file_that_cannot_be_read_gets_one_sentence(campaign, tmp_path, text, sentence):
+def test_unreadable_file_of_answers_raises(campaign, tmp_path, text, sentence):
     (tmp_path / "labels.csv").write_text(text)
     with pytest.raises(InvalidInput, match=sentence):
         campaign.tell_file(tmp_path / "labels.csv")
 
 
-def test_files_as_spreadsheets_write_them(campaign, tmp_path):
+def test_files_written_by_spreadsheets_are_read(campaign, tmp_path):
     a, b, c, d = campaign.ask(4).ids
     texts = [f"\ufeffid;label\r\n{a}.0;GOOD\r\n", f"label\tid\n bad \t{b}\n", json.dumps([{"id": c, "label": "good"}])]
     for number, text in enumerate(texts):
@@ -242,7 +242,7 @@ def test_files_as_spreadsheets_write_them(campaign, tmp_path):
         ([-1, 1], {"-1.0": 0, "+1": 1}),
     ],
 )
-def test_labels_are_matched_by_their_text(classes, texts):
+def test_labels_are_matched_by_text(classes, texts):
     read = LabelReader(classes)
     assert {text: read(text) for text in texts} == texts
     for strange in ("2", "", " "):
@@ -250,7 +250,7 @@ def test_labels_are_matched_by_their_text(classes, texts):
             read(strange)
 
 
-def test_two_people_per_row_and_the_majority(tmp_path):
+def test_two_annotators_per_row_and_third_breaks_tie(tmp_path):
     campaign = make_campaign(tmp_path / "c.db", overlap=2, label_budget=8)
     with pytest.raises(InvalidInput, match="no name was given"):
         campaign.ask(3)
@@ -278,7 +278,7 @@ def test_two_people_per_row_and_the_majority(tmp_path):
         campaign.tell(ids[1:2], labels_of(ids[1:2]), "bob")
 
 
-def test_skips_where_several_people_answer(tmp_path):
+def test_skips_with_several_annotators_do_not_count_as_votes(tmp_path):
     campaign = make_campaign(tmp_path / "c.db", overlap=2, label_budget=8)
     a, b, *others = campaign.ask(None, "ann").ids
     campaign.ask(None, "bob")
@@ -289,7 +289,7 @@ def test_skips_where_several_people_answer(tmp_path):
     assert b not in campaign.ask(None, "ann").ids
 
 
-def test_released_rows_go_to_someone_else_where_several_answer(tmp_path):
+def test_released_rows_go_to_another_of_several_annotators(tmp_path):
     campaign = make_campaign(tmp_path / "c.db", overlap=2)
     ids = campaign.ask(3, "ann").ids
     campaign.ask(3, "bob")
@@ -298,7 +298,7 @@ def test_released_rows_go_to_someone_else_where_several_answer(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"])
-def test_a_campaign_goes_on_where_another_process_left_it(tmp_path, place, request):
+def test_campaign_continues_in_another_process(tmp_path, place, request):
     where = tmp_path / "c.db" if place == "sqlite" else request.getfixturevalue("postgres")()
     make_campaign(where)
     expected = finish(make_campaign(tmp_path / "whole.db")).result().queries["id"].tolist()
@@ -312,7 +312,7 @@ def test_a_campaign_goes_on_where_another_process_left_it(tmp_path, place, reque
         make_campaign(where)
 
 
-def test_a_copied_file_is_the_whole_campaign(campaign, tmp_path):
+def test_copied_file_is_whole_campaign(campaign, tmp_path):
     ids = campaign.ask(5).ids
     campaign.tell(ids, labels_of(ids))
     (tmp_path / "elsewhere").mkdir()
@@ -338,7 +338,7 @@ def tables(n=80):
     return log, pool, dict(zip(frame["loan"], frame["paid"], strict=True))
 
 
-def test_tables_in_and_a_model_that_takes_raw_rows_out(tmp_path):
+def test_campaign_from_tables_exports_model_for_raw_rows(tmp_path):
     log, pool, truth = tables()
     where = tmp_path / "c.db"
     campaign = Campaign.create(where, log, pool, label="paid", propensity="q0", id="loan", label_budget=20)
@@ -358,7 +358,7 @@ def test_tables_in_and_a_model_that_takes_raw_rows_out(tmp_path):
     assert any("income" in note for note in campaign.status().notes)
 
 
-def test_without_an_id_column_rows_are_numbered(tmp_path):
+def test_rows_without_id_column_are_numbered(tmp_path):
     log, pool, _ = tables()
     pool = pool.drop(columns="loan").rename(columns={"home": "id"})
     log = log.drop(columns="loan").rename(columns={"home": "id"})
@@ -393,7 +393,7 @@ def test_wrong_arguments_get_one_sentence(campaign, tmp_path, call, sentence):
     assert not (tmp_path / "n.db").exists()
 
 
-def test_what_is_no_campaign_is_not_opened(tmp_path):
+def test_opening_other_file_raises(tmp_path):
     (tmp_path / "text.db").write_text("This is not a database, but it is long enough to be one." * 100)
     with pytest.raises(NotACampaign, match="not a campaign"):
         Campaign.open(tmp_path / "text.db")

@@ -14,7 +14,7 @@ CODES = st.integers(0, 2)
 
 
 @given(st.lists(st.tuples(CODES, CODES), min_size=1, max_size=30))
-def test_two_annotators_are_cohens(pairs):
+def test_two_annotators_give_cohens_kappa(pairs):
     found = agreement([{"ann": a, "bob": b} for a, b in pairs], 3)
     assert found.kind == "Cohen"
     assert found.share == pytest.approx(sum(a == b for a, b in pairs) / len(pairs))
@@ -26,7 +26,7 @@ def test_two_annotators_are_cohens(pairs):
 
 
 @given(st.lists(st.lists(CODES, min_size=4, max_size=4), min_size=1, max_size=20))
-def test_more_annotators_are_fleiss(rows):
+def test_three_annotators_give_fleiss_kappa(rows):
     found = agreement([dict(zip("abcd", row, strict=True)) for row in rows], 3)
     if found.kappa is not None:
         table = [[row.count(j) for j in range(3)] for row in rows]
@@ -45,7 +45,7 @@ def test_skips_and_single_answers_do_not_count(rows):
         assert found.share == pytest.approx(pairwise_agreement(several))
 
 
-def test_fleiss_own_example():
+def test_kappa_equals_fleiss_published_example():
     """The table in Fleiss (1971) as Wikipedia prints it: 14 raters, 10 rows, 5 classes, kappa 0.210."""
     table = [
         [0, 0, 0, 0, 14],

@@ -40,7 +40,7 @@ def label(campaign, most=None, annotator="anyone"):
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"])
-def test_a_pool_that_grew_before_the_first_round_is_a_larger_pool(tmp_path, place, request):
+def test_pool_extended_before_first_round_equals_larger_pool(tmp_path, place, request):
     logged, first, more = halves()
     where = tmp_path / "c.db" if place == "sqlite" else request.getfixturevalue("postgres")()
     Campaign.create_from_arrays(where, logged, first, label_budget=16, method=METHOD).extend(pool=more)
@@ -54,7 +54,7 @@ def test_a_pool_that_grew_before_the_first_round_is_a_larger_pool(tmp_path, plac
     assert dict(found.intervals) == dict(alone.intervals)
 
 
-def test_what_was_decided_stays_and_new_rows_are_asked_about_later(tmp_path):
+def test_decisions_stay_and_new_rows_are_asked_about_later(tmp_path):
     logged, first, more = halves()
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=30, method=METHOD)
     label(campaign, 2)
@@ -83,7 +83,7 @@ def test_what_was_decided_stays_and_new_rows_are_asked_about_later(tmp_path):
     assert dict(ob.Session.load(tmp_path / "copy.observal").result().intervals) == dict(after.intervals)
 
 
-def test_new_rows_are_judged_as_if_they_had_been_there(tmp_path):
+def test_new_rows_are_near_as_if_present_before(tmp_path):
     """A round could not take rows that did not exist; that it would have taken them is noted with them, and equals a fit of that round."""
     logged, first, more = halves()
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=30, method=LINEAR)
@@ -144,7 +144,7 @@ def made(folder, **settings):
     )
 
 
-def test_rows_from_a_file_are_encoded_as_the_pool_was(tables):
+def test_new_rows_from_file_are_encoded_like_pool(tables):
     folder, frame = tables
     campaign = made(folder)
     encoder = campaign.settings.encoder
@@ -166,7 +166,7 @@ def test_rows_from_a_file_are_encoded_as_the_pool_was(tables):
         assert pd.Timestamp(row["since"]).strftime("%d.%m.%Y") == frame["since"][place]
 
 
-def test_halves_come_where_there_were_whole_numbers(tables):
+def test_new_rows_may_have_fractions_in_column_of_whole_numbers(tables):
     folder, frame = tables
     for name in ("log", "pool"):
         whole = pd.read_csv(folder / f"{name}.csv")
@@ -192,7 +192,7 @@ def test_halves_come_where_there_were_whole_numbers(tables):
         (lambda frame: frame[:0], "is empty"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_and_nothing_is_stored(tables, change, said):
+def test_new_rows_that_do_not_fit_raise_and_store_nothing(tables, change, said):
     folder, frame = tables
     campaign = made(folder)
     change(frame[60:].drop(columns="bad")).to_csv(folder / "wrong.csv", index=False)
@@ -203,7 +203,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_stored(tables, change, 
 
 
 @pytest.mark.parametrize("source", [0.3, "estimate", lambda X: np.full(len(X), 0.3)])
-def test_chances_of_new_rows_come_from_where_those_of_the_pool_did(tables, source, monkeypatch):
+def test_propensities_of_new_rows_come_from_source_of_pool(tables, source, monkeypatch):
     folder, frame = tables
     monkeypatch.setattr(ob.propensity, "estimate", partial(ob.propensity.estimate, method="constant"))  # quick
     campaign = made(folder, propensity=source)
@@ -221,7 +221,7 @@ def test_chances_of_new_rows_come_from_where_those_of_the_pool_did(tables, sourc
     np.testing.assert_allclose(campaign.problem.pool.propensity[20:], alike.pool.propensity[20:], atol=0.02)
 
 
-def test_where_rows_cannot_be_added_one_sentence_says_so(tmp_path):
+def test_adding_rows_where_impossible_raises(tmp_path):
     logged, first, more = halves()
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=8, method=METHOD)
     cases = [
@@ -249,7 +249,7 @@ def test_where_rows_cannot_be_added_one_sentence_says_so(tmp_path):
         other.extend(pool=ob.Pool(more.X[:, :1], more.propensity, more.ids))
 
 
-def test_somebody_who_waits_while_no_row_is_left_fits_nothing(tmp_path, monkeypatch):
+def test_waiting_annotator_without_rows_left_fits_nothing(tmp_path, monkeypatch):
     logged, first, _ = halves()
     few = ob.Pool(first.X[:8], first.propensity[:8], first.ids[:8])
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, few, method=METHOD, tolerance=None)
@@ -258,7 +258,7 @@ def test_somebody_who_waits_while_no_row_is_left_fits_nothing(tmp_path, monkeypa
     assert "hold" in Campaign.open(tmp_path / "c.db").ask(None, "bob").note
 
 
-def test_a_plan_that_was_made_while_rows_came_is_made_again(tmp_path):
+def test_plan_made_while_rows_were_added_is_made_again(tmp_path):
     logged, first, more = halves()
     where, few = tmp_path / "c.db", slice(16)
     Campaign.create_from_arrays(
@@ -279,7 +279,7 @@ def test_a_plan_that_was_made_while_rows_came_is_made_again(tmp_path):
     assert {int(i) >= FIRST for i in Campaign.open(where).ask().ids} == {True}
 
 
-def test_a_saved_copy_remembers_that_rows_were_added(tmp_path):
+def test_saved_copy_keeps_added_rows(tmp_path):
     logged, first, more = halves()
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=FIRST + 20, method=METHOD)
     before = campaign.status().intervals
@@ -290,7 +290,7 @@ def test_a_saved_copy_remembers_that_rows_were_added(tmp_path):
     assert ob.Session.load(tmp_path / "s.zip").status().intervals == after
 
 
-def test_a_column_that_became_another_kind_is_named(tmp_path):
+def test_column_of_another_kind_is_named(tmp_path):
     frame = pd.DataFrame({"id": range(60), "x": np.linspace(-1, 1, 60), "q": 0.5, "when": pd.Timestamp("2026-01-01")})
     frame["y"] = np.where(frame["x"] > 0, "good", "bad")
     pool = frame.drop(columns="y").assign(id=frame["id"] + 60)
@@ -308,7 +308,7 @@ def test_a_column_that_became_another_kind_is_named(tmp_path):
         campaign.extend(pool=pool.assign(id=frame["id"] + 120, when=1.5))
 
 
-def test_the_page_shows_rows_that_came_while_it_was_open(tmp_path, monkeypatch):
+def test_open_page_shows_added_rows(tmp_path, monkeypatch):
     logged, first, more = halves()
     where = tmp_path / "c.db"
     Campaign.create_from_arrays(where, logged, ob.Pool(first.X[:8], first.propensity[:8], first.ids[:8]), method=METHOD)

@@ -58,7 +58,7 @@ def uninterrupted(where, n):
 
 
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
-def test_sigkill_at_any_moment_loses_nothing_and_changes_nothing(tmp_path, kills):
+def test_sigkill_loses_and_changes_nothing(tmp_path, kills):
     n = 3
     expected = uninterrupted(tmp_path / "whole.db", n)
     order = [row for asked in expected for row in asked]
@@ -96,7 +96,7 @@ def test_sigkill_at_any_moment_loses_nothing_and_changes_nothing(tmp_path, kills
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"])
-def test_eight_processes_at_once(tmp_path, place, request):
+def test_eight_concurrent_processes_agree(tmp_path, place, request):
     where = tmp_path / "campaign.db" if place == "sqlite" else request.getfixturevalue("postgres")()
     make_campaign(where)
     people = [f"person {k}" for k in range(8)]
@@ -123,7 +123,7 @@ def test_eight_processes_at_once(tmp_path, place, request):
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"])
-def test_two_answers_per_row_from_six_processes_at_once(tmp_path, place, request):
+def test_six_concurrent_processes_give_two_answers_per_row(tmp_path, place, request):
     where = tmp_path / "campaign.db" if place == "sqlite" else request.getfixturevalue("postgres")()
     campaign = make_campaign(where, overlap=2, label_budget=24)
     people = [f"person {k}" for k in range(6)]

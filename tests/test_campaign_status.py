@@ -11,7 +11,7 @@ def answer(campaign, n):
     return batch
 
 
-def test_the_last_label_of_the_budget_finishes_a_campaign(tmp_path):
+def test_last_label_of_budget_finishes_campaign(tmp_path):
     campaign = make_campaign(tmp_path / "c.db", label_budget=8)
     assert campaign.status().stopped == ""
     answer(campaign, 7)
@@ -25,11 +25,11 @@ def test_the_last_label_of_the_budget_finishes_a_campaign(tmp_path):
     assert len(campaign.ask()) == 1
 
 
-def test_without_a_budget_only_the_method_finishes_it(tmp_path):
+def test_without_budget_only_method_finishes_campaign(tmp_path):
     campaign = make_campaign(tmp_path / "c.db", label_budget=None)
     answer(campaign, 8)
     assert campaign.status().stopped == ""
 
 
-def test_a_budget_of_nothing_is_spent_at_once(tmp_path):
+def test_budget_of_zero_is_spent_at_once(tmp_path):
     assert make_campaign(tmp_path / "c.db", label_budget=0).status().stopped == "the label budget of 0 is spent"

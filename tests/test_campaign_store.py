@@ -36,7 +36,7 @@ def engine_of(where):
 
 
 @PLACES
-def test_what_is_written_cannot_be_changed_or_removed(tmp_path, request, place):
+def test_changing_or_removing_stored_rows_raises(tmp_path, request, place):
     where = address(place, tmp_path, request)
     make_campaign(where)
     for table, column in (("observal_journal", "kind"), ("observal_data", "name")):
@@ -48,7 +48,7 @@ def test_what_is_written_cannot_be_changed_or_removed(tmp_path, request, place):
 
 
 @PLACES
-def test_a_reader_sees_one_state_whatever_others_write(tmp_path, request, place):
+def test_reader_sees_one_state_while_others_write(tmp_path, request, place):
     """The end of the journal is checked in a second statement: an entry in between is no damage."""
     where = address(place, tmp_path, request)
     make_campaign(where)
@@ -72,7 +72,7 @@ def test_campaign_of_another_schema_gets_one_sentence(tmp_path, request, place):
         Campaign.open(where)
 
 
-def test_an_event_of_a_newer_version_gets_one_sentence(tmp_path):
+def test_event_of_newer_version_raises(tmp_path):
     campaign = make_campaign(tmp_path / "c.db")
     with campaign.engine.writing() as transaction:
         transaction.append("ann", "levitated", {})
@@ -80,7 +80,7 @@ def test_an_event_of_a_newer_version_gets_one_sentence(tmp_path):
         Campaign.open(tmp_path / "c.db").status()
 
 
-def test_state_is_derived_from_the_journal_alone(tmp_path):
+def test_state_follows_from_journal_alone(tmp_path):
     """A campaign object that lived through everything and one that reads the journal afterwards are in the same state."""
     campaign = make_campaign(tmp_path / "c.db", overlap=2, label_budget=20)
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_state_is_derived_from_the_journal_alone(tmp_path):
 
 
 @PLACES
-def test_a_command_that_fails_stores_nothing(tmp_path, request, place, monkeypatch):
+def test_failing_command_stores_nothing(tmp_path, request, place, monkeypatch):
     campaign = make_campaign(address(place, tmp_path, request))
     ids = campaign.ask(3).ids
     before = campaign.history()
@@ -124,7 +124,7 @@ def test_a_command_that_fails_stores_nothing(tmp_path, request, place, monkeypat
     assert campaign.ask(3).ids == ids
 
 
-def test_an_interrupted_init_leaves_nothing(tmp_path):
+def test_interrupted_init_leaves_no_file(tmp_path):
     def fill(transaction):
         transaction.append("observal", "created", {})
         raise KeyboardInterrupt
@@ -134,7 +134,7 @@ def test_an_interrupted_init_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_settings_that_make_an_acknowledged_label_durable(tmp_path):
+def test_sqlite_settings_make_labels_durable(tmp_path):
     campaign = make_campaign(tmp_path / "c.db")
     with campaign.engine.writing() as transaction:
         pragma = transaction.connection.database.exec_driver_sql
@@ -148,7 +148,7 @@ def test_the_settings_that_make_an_acknowledged_label_durable(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["c.db"]  # nothing beside it when no one uses it
 
 
-def test_a_database_that_refuses_gets_one_sentence(tmp_path, request):
+def test_refusing_database_raises(tmp_path, request):
     campaign = make_campaign(tmp_path / "c.db")
     with sqlite3.connect(tmp_path / "c.db") as connection:
         connection.execute("DROP TABLE observal_data")
@@ -175,7 +175,7 @@ class Memory:
 
 
 @given(st.integers(0, 50), st.integers(0, 4), st.integers(1, 200))
-def test_arrays_survive_in_pieces(rows, columns, most_bytes):
+def test_arrays_survive_chunking(rows, columns, most_bytes):
     array = np.random.default_rng(rows).normal(size=(rows, columns))
     memory = Memory()
     with pytest.MonkeyPatch.context() as patch:
@@ -207,7 +207,7 @@ ODD = [
 @given(
     st.lists(st.tuples(st.sampled_from(ODD), st.sampled_from([0.0, 1.0])), min_size=1, max_size=40), st.integers(1, 99)
 )
-def test_packed_arrays_come_back_to_the_last_bit(rows, most_bytes):
+def test_packed_arrays_are_restored_exactly(rows, most_bytes):
     array, memory = np.array(rows), Memory()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("observal.journal.sql.chunks.MOST_BYTES", most_bytes)
@@ -218,7 +218,7 @@ def test_packed_arrays_come_back_to_the_last_bit(rows, most_bytes):
 
 
 @pytest.mark.parametrize("kind", [bool, np.int64, np.float64])
-def test_categories_take_little_room(kind):
+def test_categories_are_stored_compactly(kind):
     array, memory = (np.random.default_rng(0).random((20_000, 20)) < 0.1).astype(kind), Memory()
     form = write_array(memory, "x", array)
     back = read_array(memory, "x", form)
@@ -227,7 +227,7 @@ def test_categories_take_little_room(kind):
     assert sum(len(content) for _, content in memory.chunks.values()) < array.size / 4
 
 
-def test_a_packed_array_of_another_size_is_refused():
+def test_packed_array_of_another_size_raises():
     memory = Memory()
     form = write_array(memory, "x", np.zeros((5000, 3)))
     assert form.packed
@@ -236,7 +236,7 @@ def test_a_packed_array_of_another_size_is_refused():
 
 
 @given(st.lists(st.text(max_size=30) | st.none(), min_size=1, max_size=60), st.data())
-def test_some_rows_of_a_table_are_read_in_the_order_given(texts, draw):
+def test_rows_of_table_are_read_in_given_order(texts, draw):
     table = pa.table({"text": pa.array(texts, pa.string()), "number": pa.array(range(len(texts)))})
     table = table.append_column("kind", pa.array(texts, pa.string()).dictionary_encode())
     memory = Memory()
@@ -250,7 +250,7 @@ def test_some_rows_of_a_table_are_read_in_the_order_given(texts, draw):
     assert read_whole_table(memory, "t").column("text").to_pylist() == texts
 
 
-def test_a_plan_survives_json():
+def test_plan_survives_json():
     import json
 
     plan = Plan(
@@ -284,7 +284,7 @@ def test_method_with_unknown_class_or_setting_is_refused():
         encode_entry(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
 
 
-def test_opening_a_campaign_writes_nothing(tmp_path):
+def test_opening_campaign_writes_nothing(tmp_path):
     make_campaign(tmp_path / "c.db")
     before = (tmp_path / "c.db").read_bytes()
     open_store(tmp_path / "c.db")

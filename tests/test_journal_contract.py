@@ -8,6 +8,7 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, NotACampaign, UnknownRow
+from observal.journal.answers import WrittenAnswer
 from observal.journal.events import Event, check_payload
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
@@ -70,7 +71,7 @@ def alone():
 
 
 @pytest.mark.parametrize("n", [5, None])
-def test_every_backend_gives_the_run(backend, alone, n):
+def test_every_backend_equals_run(backend, alone, n):
     result = finish(backend.make(), n).result()
     assert sorted(result.queries["id"].tolist()) == sorted(alone.queries["id"].tolist())
     for column in ("id", "round", "query_probability", "action", "reason"):
@@ -82,7 +83,7 @@ def test_every_backend_gives_the_run(backend, alone, n):
     assert result.stopped == alone.stopped == "the label budget of 24 is spent"
 
 
-def test_asking_again_gives_the_same_rows_and_changes_nothing(backend):
+def test_asking_again_returns_same_rows_and_stores_nothing(backend):
     backend.make()
     first = ids_of(backend.now.ask(3))
     entries = len(backend.now.history())
@@ -105,7 +106,7 @@ def test_reading_changes_nothing(backend):
     assert [(e.kind, e.actor, dict(e.details)) for e in backend.now.history()] == before
 
 
-def test_finished_is_known_without_asking_once_the_budget_is_spent(backend):
+def test_spent_budget_finishes_without_asking(backend):
     backend.make(label_budget=8)
     assert not backend.now.finished
     ids = ids_of(backend.now.ask())
@@ -116,7 +117,7 @@ def test_finished_is_known_without_asking_once_the_budget_is_spent(backend):
     assert not now.ask()
 
 
-def test_a_budget_can_be_raised(backend):
+def test_budget_can_be_raised(backend):
     backend.make(label_budget=8, looks="planned")
     assert finish(backend).finished
     before = backend.now.intervals()["error"]
@@ -135,19 +136,19 @@ def test_a_budget_can_be_raised(backend):
     assert (entry.actor, entry.text) == ("ann", "the label budget is now 16")
 
 
-def test_no_budget_cannot_be_raised(backend):
+def test_raising_missing_budget_raises(backend):
     with pytest.raises(InvalidInput, match="no label budget"):
         backend.make(label_budget=None).now.extend(20)
 
 
-def test_a_budget_of_nothing(backend):
+def test_budget_of_zero_finishes_at_once(backend):
     now = backend.make(label_budget=0).now
     assert now.finished
     assert not now.ask()
     assert now.result().rounds[-1].labels == 0
 
 
-def test_telling_twice_changes_nothing_and_a_change_must_be_a_correction(backend):
+def test_telling_twice_changes_nothing_and_another_label_needs_correct(backend):
     backend.make()
     ids = ids_of(backend.now.ask(4))
     assert str(backend.now.tell(ids, labels_of(ids))) == "4 labels stored."
@@ -162,7 +163,7 @@ def test_telling_twice_changes_nothing_and_a_change_must_be_a_correction(backend
     assert backend.now.labels == 4
 
 
-def test_the_third_argument_of_tell_is_the_annotator(backend):
+def test_third_argument_of_tell_is_annotator(backend):
     backend.make()
     ids = ids_of(backend.now.ask(2, "ann"))
     backend.now.tell(ids, labels_of(ids), "ann")
@@ -186,7 +187,7 @@ def test_wrong_answers_store_nothing(backend):
 
 
 @pytest.mark.parametrize("skip", [None, float("nan"), "skip"])
-def test_a_skip_buys_nothing_and_a_later_label_takes_its_place(backend, skip):
+def test_skip_buys_nothing_and_later_label_replaces_it(backend, skip):
     backend.make()
     ids = ids_of(backend.now.ask())
     assert backend.now.tell(ids, [skip] * len(ids)).skips == len(ids)
@@ -197,7 +198,7 @@ def test_a_skip_buys_nothing_and_a_later_label_takes_its_place(backend, skip):
     assert ids[0] in backend.now.result().queries["id"]
 
 
-def test_blank_means_not_yet(backend):
+def test_blank_label_leaves_row_open(backend):
     backend.make()
     ids = ids_of(backend.now.ask(3))
     receipt = backend.now.tell(ids, ["", *labels_of(ids[1:])])
@@ -205,7 +206,7 @@ def test_blank_means_not_yet(backend):
     assert ids[0] in ids_of(backend.now.ask())
 
 
-def test_a_late_correction_keeps_decisions_and_refits(backend):
+def test_late_correction_keeps_decisions_and_refits(backend):
     before = finish(backend.make()).result()
     row = before.queries["id"].tolist()[0]
     backend.now.tell([row], [OTHER[truth_of(int(row))]], correct=True)
@@ -217,7 +218,7 @@ def test_a_late_correction_keeps_decisions_and_refits(backend):
     assert np.array_equal(backend.now.result().estimator.coef_, before.estimator.coef_)
 
 
-def test_a_label_taken_back_leaves_one_to_buy(backend):
+def test_label_corrected_to_skip_leaves_one_to_buy(backend):
     row = finish(backend.make(label_budget=8)).result().queries["id"].tolist()[0]
     backend.now.tell([row], [None], correct=True)
     assert not backend.now.finished
@@ -225,7 +226,7 @@ def test_a_label_taken_back_leaves_one_to_buy(backend):
     assert finish(backend).labels == 8
 
 
-def test_people_get_different_rows_and_released_rows_go_on(backend):
+def test_annotators_get_different_rows_and_released_rows_are_handed_on(backend):
     backend.make()
     ann, bob = ids_of(backend.now.ask(3, "ann")), ids_of(backend.now.ask(3, "bob"))
     assert not set(ann) & set(bob)
@@ -236,7 +237,7 @@ def test_people_get_different_rows_and_released_rows_go_on(backend):
     assert backend.now.labels == 3
 
 
-def test_several_people_per_row_and_the_majority(backend):
+def test_majority_of_several_annotators_decides(backend):
     backend.make(overlap=2, label_budget=8)
     with pytest.raises(InvalidInput, match="no name was given"):
         backend.now.ask(3)
@@ -252,7 +253,35 @@ def test_several_people_per_row_and_the_majority(backend):
     assert backend.now.status().agreement.kind == "Fleiss"
 
 
-def test_a_block_that_fails_stores_nothing(backend, monkeypatch):
+def test_tell_file_is_one_transaction(backend, tmp_path, monkeypatch):
+    now = backend.make().now
+    ids = ids_of(now.ask(2))
+    (tmp_path / "labels.csv").write_text("id,label\n" + "".join(f"{i},{truth_of(int(i))}\n" for i in ids))
+    journal, opened = now.engine.journal, []
+    for name in ("reading", "writing"):
+        enter = getattr(journal, name)
+        monkeypatch.setattr(journal, name, lambda name=name, enter=enter: opened.append(name) or enter())
+    assert now.tell_file(tmp_path / "labels.csv").labels == 2
+    assert opened == ["writing"]
+
+
+def test_verbs_of_one_block_are_stored_together(backend):
+    def ask_and_tell(engine, label):
+        with engine.writing() as transaction:
+            assignment = engine.ask(transaction, 2, "ann")
+            engine.tell(transaction, [WrittenAnswer(assignment.ids[0], "good", "answer 1")], "ann")
+            engine.tell(transaction, [WrittenAnswer(assignment.ids[1], label, "answer 2")], "ann")
+
+    backend.make()
+    entries = len(backend.now.history())
+    with pytest.raises(InvalidLabel):
+        ask_and_tell(backend.now.engine, "no class")
+    assert len(backend.now.history()) == entries
+    ask_and_tell(backend.now.engine, "bad")
+    assert backend.now.labels == 2
+
+
+def test_failing_block_stores_nothing(backend, monkeypatch):
     backend.make()
     before = len(backend.now.history())
     now = backend.now
@@ -280,7 +309,7 @@ def test_asking_in_an_open_round_fits_nothing_and_reads_no_features(backend, mon
     assert now.status().labels == 2
 
 
-def test_what_was_just_written_is_not_read_back(backend, monkeypatch):
+def test_appended_events_are_not_read_back(backend, monkeypatch):
     """Every event that a verb appends reaches the ledger directly: the journal is read once, at the start."""
     now = backend.make().now
     kinds = []
@@ -298,7 +327,7 @@ def test_what_was_just_written_is_not_read_back(backend, monkeypatch):
     assert all("round" not in some for some in kinds[:-2])
 
 
-def test_undo_takes_back_answers_and_skips_in_order_across_restarts(backend):
+def test_undo_takes_back_answers_and_skips_in_order_after_restart(backend):
     backend.make()
     ids = ids_of(backend.now.ask(3, "ann"))
     backend.now.tell(ids[:1], labels_of(ids[:1]), "ann")
@@ -320,7 +349,7 @@ def test_undo_takes_back_answers_and_skips_in_order_across_restarts(backend):
     assert kinds.count("answered") == 3  # nothing that was told is lost
 
 
-def test_undo_takes_back_your_own_answers_only(backend):
+def test_undo_takes_back_own_answers_only(backend):
     backend.make()
     ann, bob = ids_of(backend.now.ask(2, "ann")), ids_of(backend.now.ask(2, "bob"))
     backend.now.tell(ann, labels_of(ann), "ann")
@@ -332,7 +361,7 @@ def test_undo_takes_back_your_own_answers_only(backend):
     assert backend.now.labels == 3
 
 
-def test_undo_in_a_closed_round_opens_the_row_and_keeps_decisions(backend):
+def test_undo_in_closed_round_opens_row_and_keeps_decisions(backend):
     before = finish(backend.make(label_budget=16), annotator="ann")
     result, plans = before.result(), len(before.plans)
     row = result.queries["id"].tolist()[0]
@@ -351,7 +380,7 @@ def test_undo_in_a_closed_round_opens_the_row_and_keeps_decisions(backend):
     assert after.stopped == result.stopped
 
 
-def test_undo_where_several_people_answer_a_row(backend):
+def test_undo_with_several_annotators_per_row_keeps_other_answers(backend):
     backend.make(overlap=2, label_budget=8)
     ids = ids_of(backend.now.ask(2, "ann"))
     backend.now.tell(ids, labels_of(ids), "ann")
@@ -366,7 +395,7 @@ def test_undo_where_several_people_answer_a_row(backend):
     assert ids[1] in ids_of(backend.now.ask(None, "cleo"))
 
 
-def test_a_decision_stands_whatever_others_answer(backend):
+def test_decision_stands_against_later_answers(backend):
     backend.make(overlap=2, label_budget=8)
     ids = ids_of(backend.now.ask(1, "ann"))
     truth = truth_of(int(ids[0]))
@@ -386,7 +415,7 @@ def test_a_decision_stands_whatever_others_answer(backend):
         backend.now.decide(9999, truth, "olga")
 
 
-def test_a_round_opened_apart_is_the_round_that_ask_opens(backend, alone):
+def test_open_round_opens_round_that_ask_would_open(backend, alone):
     backend.make()
     while backend.now.open_round():
         ids = ids_of(backend.now.ask())
@@ -395,7 +424,7 @@ def test_a_round_opened_apart_is_the_round_that_ask_opens(backend, alone):
     assert not backend.now.open_round()
 
 
-def test_others_can_write_while_a_round_is_chosen(backend, monkeypatch):
+def test_others_can_write_while_round_is_chosen(backend, monkeypatch):
     """An answer that changes meanwhile counts: the round is chosen again."""
     backend.make()
     ids = ids_of(backend.now.ask())
@@ -417,7 +446,7 @@ def test_others_can_write_while_a_round_is_chosen(backend, monkeypatch):
     assert kinds[-2:] == ["corrected", "round"]
 
 
-def test_somebody_who_waits_for_others_gets_rows_chosen_ahead(backend):
+def test_waiting_annotator_gets_rows_chosen_ahead(backend):
     backend.make(label_budget=26)
     ann = ids_of(backend.now.ask(None, "ann"))
     query = backend.now.ask(None, "bob")
@@ -448,7 +477,7 @@ def test_somebody_who_waits_for_others_gets_rows_chosen_ahead(backend):
     assert result.stopped == "the label budget of 26 is spent"
 
 
-def test_rows_chosen_ahead_are_those_that_the_model_would_choose_next(backend):
+def test_rows_chosen_ahead_are_next_choice_of_model(backend):
     """The plan is made in the last closed state, without the open rows; what rounds are made of does not depend on who asks."""
     backend.make()
     ann = ids_of(backend.now.ask(None, "ann"))
@@ -469,7 +498,7 @@ def test_rows_chosen_ahead_are_those_that_the_model_would_choose_next(backend):
     assert not len(third)  # the budget of 24 is in bob's hands
 
 
-def test_a_person_alone_gets_nothing_ahead(backend):
+def test_single_annotator_gets_no_rows_ahead(backend):
     """Rows that nobody holds, or that only the asker could still answer, are no reason to choose more."""
     backend.make(overlap=2)
     ids = ids_of(backend.now.ask(None, "ann"))
@@ -480,7 +509,7 @@ def test_a_person_alone_gets_nothing_ahead(backend):
     assert len(ids_of(backend.now.ask(None, "ann"))) == 8
 
 
-def test_an_undone_answer_of_a_closed_round_brings_no_rows_by_an_older_model(backend):
+def test_undone_answer_of_closed_round_brings_no_rows_of_older_model(backend):
     backend.make()
     first = ids_of(backend.now.ask(None, "ann"))
     backend.now.tell(first, labels_of(first), "ann")
@@ -493,14 +522,14 @@ def test_an_undone_answer_of_a_closed_round_brings_no_rows_by_an_older_model(bac
     assert finish(backend, annotator="cleo").labels == 24
 
 
-def test_methods_that_cannot_choose_ahead_say_who_holds_the_rows(backend):
+def test_method_without_plans_ahead_names_holders(backend):
     backend.make(method=ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5, order="stream"))
     backend.now.ask(None, "ann")
     assert not ids_of(backend.now.ask(None, "bob"))
     assert backend.now.status().round == 1
 
 
-def test_others_can_write_while_a_round_is_chosen_ahead(backend, monkeypatch):
+def test_others_can_write_while_round_is_chosen_ahead(backend, monkeypatch):
     """A round that closes meanwhile counts: what was chosen ahead is dropped."""
     backend.make()
     ids = ids_of(backend.now.ask(None, "ann"))
@@ -526,7 +555,7 @@ def _read_round(session, payload):
     Ledger().follow([session.engine.journal.events(Ledger())[0], Event(2, "", "observal", "round", payload)])
 
 
-def test_a_round_that_says_it_was_chosen_by_a_later_model_is_refused():
+def test_round_with_base_after_itself_raises():
     session = ob.Session(*small_data(), METHOD, 24)
     session.ask()
     for base in (-1, 2, True, "0"):

@@ -51,7 +51,7 @@ def tell(labeller, *answers, key):
     )
 
 
-def test_labels_reach_the_session_and_it_learns():
+def test_labels_reach_session_and_next_round_opens():
     session, truth = make_session(10)
     labeller = Labeller(session, title="Is it warm?")
     for number in range(10):
@@ -62,7 +62,7 @@ def test_labels_reach_the_session_and_it_learns():
     assert labeller.progress == {"labels": 10, "label_budget": 10, "round": 2}
 
 
-def test_a_message_that_comes_twice_counts_once_and_a_wrong_one_is_refused():
+def test_repeated_message_counts_once_and_wrong_one_is_refused():
     session, _ = make_session()
     labeller = Labeller(session)
     sent = []
@@ -77,7 +77,7 @@ def test_a_message_that_comes_twice_counts_once_and_a_wrong_one_is_refused():
     assert labeller.rows[0]["id"] == second
 
 
-def test_undo_goes_back_over_rounds():
+def test_undo_goes_back_to_earlier_round():
     session, _ = make_session()
     labeller = Labeller(session)
     sent = []
@@ -93,7 +93,7 @@ def test_undo_goes_back_over_rounds():
     assert (sent[-1]["id"], session.labels) == (ids[-2], 3)
 
 
-def test_a_campaign_shows_its_raw_rows(tmp_path):
+def test_campaign_shows_raw_rows(tmp_path):
     labeller = Labeller(make_loans(tmp_path / "loans.db"), annotator="ann")
     names = [field["name"] for field in labeller.rows[0]["fields"]]
     assert names == ["income", "debt", "age", "purpose"]  # neither the id nor the old policy's propensity
@@ -101,7 +101,7 @@ def test_a_campaign_shows_its_raw_rows(tmp_path):
     assert ob.Campaign.open(tmp_path / "loans.db").status().answers == {"ann": 1}
 
 
-def test_rows_that_are_added_while_it_is_open_are_shown(tmp_path):
+def test_open_widget_shows_added_rows(tmp_path):
     session, _ = make_session()
     logged, X = session.problem.logged, session.problem.pool.X
     campaign = ob.Campaign.create_from_arrays(tmp_path / "c.db", logged, ob.Pool(X[:6], 0.3), tolerance=None)
@@ -114,7 +114,7 @@ def test_rows_that_are_added_while_it_is_open_are_shown(tmp_path):
     assert {field["value"] for field in view.rows[0]["fields"]} <= set(X[int(view.rows[0]["id"])])
 
 
-def test_rows_to_show_may_be_given(tmp_path):
+def test_given_rows_are_shown(tmp_path):
     import pyarrow as pa
 
     session, _ = make_session()
@@ -126,7 +126,7 @@ def test_rows_to_show_may_be_given(tmp_path):
         Labeller(session, rows=shown.slice(0, 3))
 
 
-def test_the_widget_in_a_browser(open_page):
+def test_widget_works_in_browser(open_page):
     session, truth = make_session(20)
     labeller = Labeller(session, title="Is it warm?")
     page = open_page("http://observal.test/", static=True)
@@ -165,7 +165,7 @@ def test_the_widget_in_a_browser(open_page):
     assert page.locator(".counts").text_content() == "8 of 20 labels · Round 2"
 
 
-def test_rows_in_parquet_are_read_when_they_are_shown(tmp_path):
+def test_rows_in_parquet_are_read_when_shown(tmp_path):
     make_tables(tmp_path)
     logged, pool = in_parts(tmp_path)
     labeller = Labeller(ob.Session(logged, pool, NEWTON, label_budget=3))

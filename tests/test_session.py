@@ -42,19 +42,19 @@ def answer_all(live, truth, at_once=7):
     return live.result()
 
 
-def test_asking_again_without_telling_returns_the_same_rows():
+def test_asking_again_without_telling_returns_same_rows():
     live, _ = session()
     assert live.ask(3).ids.tolist() == live.ask(3).ids.tolist()
 
 
-def test_batches_of_any_size_give_the_same_run():
+def test_batch_size_does_not_change_run():
     results = [answer_all(*session(), at_once=size) for size in (1, 3, 50, None)]
     for result in results[1:]:
         assert sorted(result.queries["id"]) == sorted(results[0].queries["id"])
         assert [r.candidates for r in result.rounds] == [r.candidates for r in results[0].rounds]
 
 
-def test_run_is_the_session_in_a_loop():
+def test_run_equals_session_in_loop():
     logged, pool, truth = data()
     seen = []
     result = ob.run(logged, pool, lambda ids: [truth[i] for i in ids], METHOD, on_round=seen.append)
@@ -63,7 +63,7 @@ def test_run_is_the_session_in_a_loop():
     assert result.stopped == "every pool row has been looked at"
 
 
-def test_telling_is_idempotent_and_conflicts_are_refused_whole():
+def test_telling_is_idempotent_and_conflict_stores_nothing():
     live, truth = session()
     ids = live.ask(4).ids.tolist()
     live.tell(ids[:2], [truth[i] for i in ids[:2]])
@@ -77,7 +77,7 @@ def test_telling_is_idempotent_and_conflicts_are_refused_whole():
     assert live.labels == 2
 
 
-def test_one_call_cannot_contradict_itself():
+def test_contradiction_within_one_call_raises():
     live, _ = session()
     row = live.ask(1).ids[0]
     with pytest.raises(ConflictingAnswer):
@@ -86,7 +86,7 @@ def test_one_call_cannot_contradict_itself():
     assert live.labels == 1
 
 
-def test_a_correction_in_a_closed_round_keeps_its_decisions_and_refits():
+def test_correction_in_closed_round_keeps_decisions_and_refits():
     live, truth = session()
     result = answer_all(live, truth)
     before = result.decisions
@@ -103,7 +103,7 @@ def test_a_correction_in_a_closed_round_keeps_its_decisions_and_refits():
 
 
 @pytest.mark.parametrize("nothing", [None, np.nan, float("nan")])
-def test_a_skip_buys_nothing_is_not_asked_again_and_a_late_label_takes_its_place(nothing):
+def test_skipped_row_is_not_asked_again_and_late_label_replaces_skip(nothing):
     live, truth = session()
     first = live.ask().ids.tolist()
     live.tell(first, [nothing] * len(first))
@@ -118,7 +118,7 @@ def test_a_skip_buys_nothing_is_not_asked_again_and_a_late_label_takes_its_place
         live.tell(first[:1], ["bad" if truth[first[0]] == "good" else "good"])
 
 
-def test_late_and_out_of_order_answers_are_fine():
+def test_late_and_out_of_order_answers_are_accepted():
     live, truth = session()
     for _ in range(3):
         query = live.ask()
@@ -127,7 +127,7 @@ def test_late_and_out_of_order_answers_are_fine():
     assert len(live.rounds) >= 4
 
 
-def test_the_budget_is_never_exceeded_and_the_stream_stops_there():
+def test_budget_is_never_exceeded_and_stream_stops_there():
     for budget in (0, 1, 5, 12):
         live, truth = session(label_budget=budget)
         result = answer_all(live, truth)
@@ -138,7 +138,7 @@ def test_the_budget_is_never_exceeded_and_the_stream_stops_there():
             assert result.rounds[-1].seen < 60
 
 
-def test_labels_that_skips_left_unspent_are_spent_on_later_rows():
+def test_budget_left_by_skips_is_spent_on_later_rows():
     live, truth = session(label_budget=8)
     skipped = 0
     while query := live.ask():
@@ -157,7 +157,7 @@ def test_labels_that_skips_left_unspent_are_spent_on_later_rows():
         (lambda s: s.ask(0), InvalidInput, "at least 1"),
     ],
 )
-def test_bad_answers_get_one_sentence_and_change_nothing(call, error, message):
+def test_bad_answers_raise_and_change_nothing(call, error, message):
     live, truth = session()
     known = live.ask(1).ids
     live.tell(known, [truth[known[0]]])
@@ -166,13 +166,13 @@ def test_bad_answers_get_one_sentence_and_change_nothing(call, error, message):
     assert live.labels == 1
 
 
-def test_a_negative_budget_is_refused():
+def test_negative_budget_raises():
     with pytest.raises(InvalidInput, match="label_budget"):
         session(label_budget=-1)
 
 
 @pytest.mark.parametrize("answers_before", [0, 1, 9])
-def test_a_saved_session_goes_on_as_the_first_would_have(tmp_path, answers_before):
+def test_saved_session_continues_as_original(tmp_path, answers_before):
     live, truth = session(label_budget=30, random_state=7)
     expected = answer_all(*session(label_budget=30, random_state=7))
     for _ in range(answers_before):
@@ -187,7 +187,7 @@ def test_a_saved_session_goes_on_as_the_first_would_have(tmp_path, answers_befor
     assert [r.candidates for r in result.rounds] == [r.candidates for r in expected.rounds]
 
 
-def test_a_loaded_session_keeps_its_goals(tmp_path):
+def test_loaded_session_keeps_goals(tmp_path):
     logged, pool, _ = data()
     goals = {"population": "log", "looks": "once", "tolerance": 0.01, "width": 0.3, "objective": "balanced error"}
     live = ob.Session(logged, pool, ob.NewtonVC(), label_budget=9, **goals)
@@ -199,7 +199,7 @@ def test_a_loaded_session_keeps_its_goals(tmp_path):
     assert ob.Session.load(tmp_path / "s.session").settings == plain.settings
 
 
-def test_a_loaded_session_keeps_recorded_decisions_even_if_the_method_would_now_decide_otherwise(tmp_path):
+def test_loaded_session_keeps_recorded_decisions_of_changed_method(tmp_path):
     live, truth = session()
     for _ in range(2):
         query = live.ask()
@@ -210,7 +210,7 @@ def test_a_loaded_session_keeps_recorded_decisions_even_if_the_method_would_now_
     assert ob.Session.load(tmp_path / "run", method=other).ask().ids.tolist() == asked
 
 
-def test_what_cannot_be_saved_must_be_handed_in_again(tmp_path):
+def test_method_that_cannot_be_saved_must_be_given_again(tmp_path):
     logged, pool, _ = data()
     cls = ob.FiniteClass.from_callables([lambda X: np.ones(len(X)), lambda X: -np.ones(len(X))])
     method = ob.ExactDBAL(cls, gamma=0.1)
@@ -220,7 +220,7 @@ def test_what_cannot_be_saved_must_be_handed_in_again(tmp_path):
     assert ob.Session.load(tmp_path / "run", method=method).rounds[0].candidates == 2
 
 
-def test_matrices_sparse_rows_and_costs_survive_saving(tmp_path):
+def test_sparse_rows_and_costs_survive_saving(tmp_path):
     rng = np.random.default_rng(0)
     X = csr_matrix(rng.random((20, 3)))
     cls = ob.FiniteClass(rng.choice([-1, 1], (6, 40)))
@@ -234,7 +234,7 @@ def test_matrices_sparse_rows_and_costs_survive_saving(tmp_path):
     assert copy.problem.pool.cost.tolist() == [0.5] * 20
 
 
-def test_saving_replaces_the_file_only_when_the_new_one_is_complete(tmp_path, monkeypatch):
+def test_saving_replaces_file_only_when_new_one_is_complete(tmp_path, monkeypatch):
     live, truth = session()
     path = tmp_path / "run"
     live.save(path)
@@ -247,13 +247,13 @@ def test_saving_replaces_the_file_only_when_the_new_one_is_complete(tmp_path, mo
     assert ob.Session.load(path).labels == 0  # the older, complete file
 
 
-def test_other_files_are_refused(tmp_path):
+def test_loading_other_file_raises(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(InvalidInput, match="not a file that observal saved"):
         ob.Session.load(tmp_path / "notes.txt")
 
 
-def test_a_file_cannot_name_code_outside_observal(tmp_path):
+def test_file_naming_code_outside_observal_raises(tmp_path):
     import json
 
     record = {"logged": {"type": "subprocess:Popen", "fields": {"args": "true"}}}
@@ -279,14 +279,14 @@ def test_session_of_another_format_gets_one_sentence(tmp_path, number):
         [decimal.Decimal(i) / 7 for i in range(60)],
     ],
 )
-def test_ids_of_other_types_survive_saving(tmp_path, ids):
+def test_ids_of_all_types_survive_saving(tmp_path, ids):
     logged, pool, _ = data()
     live = ob.Session(logged, ob.Pool(pool.X, pool.propensity, np.array(ids, dtype=object)), METHOD)
     live.save(tmp_path / "run")
     assert ob.Session.load(tmp_path / "run").ask(3).ids.tolist() == live.ask(3).ids.tolist()
 
 
-def test_what_cannot_be_stored_is_refused_when_saving_and_not_when_loading(tmp_path):
+def test_unstorable_values_raise_when_saving(tmp_path):
     logged, pool, _ = data()
     ids = np.array([frozenset([i]) for i in range(60)], dtype=object)
     live = ob.Session(logged, ob.Pool(pool.X, pool.propensity, ids), METHOD)
@@ -295,7 +295,7 @@ def test_what_cannot_be_stored_is_refused_when_saving_and_not_when_loading(tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_file_gives_one_sentence(tmp_path):
+def test_damaged_file_raises(tmp_path):
     live, _ = session()
     live.save(tmp_path / "run")
     whole = (tmp_path / "run").read_bytes()
@@ -314,14 +314,14 @@ def test_a_damaged_file_gives_one_sentence(tmp_path):
             ob.Session.load(tmp_path / "odd")
 
 
-def test_another_kind_of_method_is_refused_when_loading(tmp_path):
+def test_loading_with_another_method_class_raises(tmp_path):
     live, _ = session()
     live.save(tmp_path / "run")
     with pytest.raises(InvalidInput, match=r"saved with ExactDBAL"):
         ob.Session.load(tmp_path / "run", method=ob.ActiveVC())
 
 
-def test_taking_labels_back_lets_the_session_go_on_and_a_copy_agrees(tmp_path):
+def test_session_continues_after_corrections_to_skips_and_saved_copy_agrees(tmp_path):
     live, truth = session(label_budget=6)
     result = answer_all(live, truth)
     assert live.finished
@@ -333,7 +333,7 @@ def test_taking_labels_back_lets_the_session_go_on_and_a_copy_agrees(tmp_path):
     assert live.ask().ids.tolist() == copy.ask().ids.tolist()
 
 
-def test_a_late_answer_is_kept_beyond_the_budget():
+def test_late_answer_is_stored_beyond_budget():
     live, truth = session(label_budget=5)
     first = live.ask().ids.tolist()
     live.tell(first, [None] * len(first))
@@ -359,13 +359,13 @@ def test_wrong_arguments_get_one_sentence(kwargs):
         ob.Session(logged, pool, **{"method": METHOD, **kwargs})
 
 
-def test_an_oracle_that_forgets_to_answer_is_told_so():
+def test_oracle_returning_none_raises():
     logged, pool, _ = data()
     with pytest.raises(InvalidInput, match="returned None"):
         ob.run(logged, pool, lambda ids: None, METHOD)
 
 
-def test_a_label_that_cannot_be_a_class_is_refused():
+def test_label_that_is_no_class_raises():
     live, _ = session()
     with pytest.raises(InvalidLabel, match="is not one of the classes"):
         live.tell(live.ask(1).ids, [["good"]])
@@ -373,7 +373,7 @@ def test_a_label_that_cannot_be_a_class_is_refused():
         live.ask(1.5)
 
 
-def test_the_default_method_needs_no_settings():
+def test_default_method_needs_no_settings():
     logged, pool, truth = data()
     result = ob.run(logged, pool, lambda ids: [truth[i] for i in ids], label_budget=20)
     assert isinstance(ob.Session(logged, pool).method, ob.AutoVC)
