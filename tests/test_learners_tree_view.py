@@ -135,7 +135,6 @@ def test_column_groups_survive_sessions_campaigns_and_parquet(tmp_path):
 
 def test_numeric_tables_have_no_groups():
     assert TableEncoder.learn([pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})]).groups is None
-    assert ColumnGroups.from_dict(None) is None  # campaigns made before there were groups
     assert TreeView.of(None, np.zeros((2, 2))) is None
     X = np.zeros((4, 2))
     logged, pool = ob.LoggedData(X, [0, 1, 0, 1], 0.5, column_groups=ColumnGroups(gaps=((0, 1),))), ob.Pool(X, 0.5)

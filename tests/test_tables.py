@@ -15,6 +15,7 @@ from pyarrow import feather
 
 from observal.errors import ObservalError
 from observal.journal.answers import LabelReader
+from observal.journal.codec import decode, encode
 from observal.tables import TableEncoder, read_ids, read_labels, read_table
 
 PLAIN = {"age": [30, None, 50], "home": ["own", None, "rent"], "new": [True, False, None]}
@@ -231,11 +232,9 @@ def test_encoded_columns_have_distinct_names():
 def test_encoder_survives_json_exactly():
     table = pa.table({"x": [0.1, None, 1 / 3], "c": ["ü", "\U0001f600", None]})
     encoder = TableEncoder.learn([table])
-    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    again = decode(json.loads(json.dumps(encode(encoder))))
     assert again == encoder
     assert again.encode(table).tolist() == encoder.encode(table).tolist()
-    with pytest.raises(ObservalError, match="version 99"):
-        TableEncoder.from_dict({**encoder.to_dict(), "version": 99})
 
 
 def test_encoding_in_blocks_gives_the_same_array(monkeypatch):

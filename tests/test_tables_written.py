@@ -117,7 +117,7 @@ def test_named_words_are_missing_values(tmp_path):
 
 def test_encoder_reads_text_as_in_its_learning_tables(tmp_path):
     table = read_table(write(tmp_path, "a.csv", EUROPEAN.encode("cp1252")))
-    encoder = TableEncoder.from_dict(TableEncoder.learn([table]).to_dict())
+    encoder = TableEncoder.learn([table])
     expected = encoder.encode(table).tolist()
     assert encoder.encode(tmp_path / "a.csv").tolist() == expected
     for options in ({}, {"decimal": ","}, {"decimal": ",", "parse_dates": ["Datum"], "dayfirst": True}):

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from observal.errors import InvalidInput, ObservalError
+from observal.journal.codec import decode, encode
 from observal.tables import LoadedProblem, TableEncoder, TableRoles, load_problem, read_table
 
 numbers = st.one_of(st.none(), st.integers(-3, 3), st.floats(width=32), st.sampled_from([math.inf, -math.inf, 1e300]))
@@ -122,7 +123,7 @@ def test_any_tables_become_a_problem_or_one_sentence(tables, with_ids):
     ids = [*loaded.logged.ids.tolist(), *loaded.pool.ids.tolist()]
     assert len(set(ids)) == len(ids)
     assert all(type(value) in (int, str) for value in ids)
-    assert TableEncoder.from_dict(json.loads(json.dumps(loaded.encoder.to_dict()))) == loaded.encoder
+    assert decode(json.loads(json.dumps(encode(loaded.encoder)))) == loaded.encoder
 
 
 tables = (

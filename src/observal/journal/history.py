@@ -14,7 +14,6 @@ from observal.problem.column_groups import ColumnGroups
 from observal.problem.goals import Goals
 from observal.problem.words import count
 from observal.tables.more_rows import PropensityOrigin
-from observal.tables.table_format import TableFormat
 
 _LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
 
@@ -63,9 +62,7 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         )
         details = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name not in _LONG}
         details = {
-            name: asdict(value)
-            if isinstance(value, Goals | ColumnGroups | Display | PropensityOrigin | TableFormat)
-            else value
+            name: asdict(value) if isinstance(value, Goals | ColumnGroups | Display | PropensityOrigin) else value
             for name, value in details.items()
         }
         return text, {**details, **{name: value for name, value in payload.items() if name != "settings"}}

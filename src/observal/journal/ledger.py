@@ -241,10 +241,7 @@ class Ledger:
             self._position_of.setdefault(str(id_), position)
 
     def _on_extended(self, event: Event) -> None:
-        changes = {
-            name: event.payload[name] for name in ("label_budget", "pool_rows", "arrays") if name in event.payload
-        }
-        self._settings = self.settings.extend(**changes)
+        self._settings = self.settings.extend(event.payload)
         self.stop_reason = ""
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)

@@ -95,8 +95,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
                 event = replace(event, payload={**event.payload, "ids": ids})  # noqa: PLW2901
             check_payload(event.kind, event.payload, settings)
             if event.kind == "extended":
-                changes = {name: event.payload[name] for name in ("label_budget", "pool_rows") if name in event.payload}
-                settings = settings.extend(**changes)
+                settings = settings.extend(event.payload)
             events.append(replace(event, sequence=number))
     except ObservalError:
         raise

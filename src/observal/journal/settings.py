@@ -174,23 +174,18 @@ class Settings:
         """How the tables are written; None if it was made from arrays."""
         return None if self.encoder is None else self.encoder.format
 
-    def extend(
-        self,
-        label_budget: int | None = None,
-        pool_rows: int | None = None,
-        arrays: Mapping[str, StoredArray] | None = None,
-    ) -> Settings:
-        """Return the settings with a higher label budget, or with more pool rows.
+    def extend(self, payload: Mapping[str, Any]) -> Settings:
+        """Return the settings after an event that raised the label budget or added pool rows.
 
         If rounds were planned for another budget than this one, or for a smaller pool than the budget, their looks were not planned
         either: people may have raised it because of what they saw. Intervals then hold at all rounds, however many follow.
         """
-        unplanned = label_budget is not None or self.label_budget is None or self.label_budget > self.pool_rows
+        unplanned = "label_budget" in payload or self.label_budget is None or self.label_budget > self.pool_rows
         return replace(
             self,
-            label_budget=self.label_budget if label_budget is None else label_budget,
-            pool_rows=self.pool_rows if pool_rows is None else pool_rows,
-            arrays=self.arrays if arrays is None else arrays,
+            label_budget=payload.get("label_budget", self.label_budget),
+            pool_rows=payload.get("pool_rows", self.pool_rows),
+            arrays=payload.get("arrays", self.arrays),
             goals=self.goals.for_all_rounds() if unplanned else self.goals,
         )
 

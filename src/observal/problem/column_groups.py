@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 from observal.errors import InvalidInput
 
@@ -43,12 +41,3 @@ class ColumnGroups:
     def n_columns(self) -> int:
         """The least number of columns that rows must have."""
         return 1 + max((column for group in (*self.categories, *self.gaps) for column in group), default=-1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the groups as plain values that JSON can hold."""
-        return {"categories": [list(group) for group in self.categories], "gaps": [list(pair) for pair in self.gaps]}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any] | None) -> Self | None:
-        """Return the groups that :meth:`to_dict` wrote; None where there are none."""
-        return None if record is None else cls(tuple(record["categories"]), tuple(record["gaps"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from observal.tables.read import TableSource
 
-_VERSION = 1
 _ROWS_AT_ONCE = 1 << 16  # a block of rows that stays in the processor's cache while its columns are filled
 _LARGEST_EXACT = 2**53  # whole numbers beyond it lose digits as floats
 _FEWEST_ROWS_FOR_IDS = 20  # numbers of fewer rows may all differ by chance
@@ -252,26 +251,6 @@ class TableEncoder:
         usual = ColumnFormat(self.format.decimal or ".")
         column = self.format.columns.get(rule.source, usual)
         return column.with_time() if rule.kind == "date" else column
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values that JSON can hold."""
-        return {
-            "version": _VERSION,
-            "rules": [asdict(rule) for rule in self.rules],
-            "notes": list(self.notes),
-            "format": self.format.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> TableEncoder:
-        """Return the encoder that :meth:`to_dict` wrote, also after a trip through JSON."""
-        if record.get("version") != _VERSION:
-            raise InvalidInput(
-                f"The stored encoder has version {record.get('version')!r}, but this version of observal reads {_VERSION}; "
-                "use the version of observal that wrote it."
-            )
-        rules = (ColumnRule(**{**rule, "categories": tuple(rule["categories"])}) for rule in record["rules"])
-        return cls(tuple(rules), tuple(record["notes"]), TableFormat.from_dict(record["format"]))
 
 
 def learn_rules(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ENCODED = ("plan", "settings", "recorded", "arrays")
-_EXTENDED = ("label_budget", "pool_rows", "arrays")
 
 
 class SqlJournal:
@@ -67,7 +66,7 @@ class SqlTransaction:
                     settings = payload["settings"]
                     check_stored(settings)
                 elif event.kind == "extended":
-                    settings = settings.extend(**{name: payload[name] for name in _EXTENDED if name in payload})
+                    settings = settings.extend(payload)
                     check_stored(settings)
             except NotACampaign:
                 raise
