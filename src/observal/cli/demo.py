@@ -65,7 +65,7 @@ def demo(
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class DemoData:
     """A log and a pool as tables, the labels of all rows, and rows to test on."""
 
     logged: pa.Table
@@ -125,11 +125,11 @@ def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int], No
     check_is_demo(path, TUMOUR, DIAGNOSIS)  # before the work
     for ending in ("", "-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
-    world = make_tumours(random_state)
+    data = make_tumours(random_state)
     campaign = Campaign.create(
         path,
-        world.logged,
-        world.pool,
+        data.logged,
+        data.pool,
         label=DIAGNOSIS,
         propensity=CHANCE,
         id=TUMOUR,
@@ -138,23 +138,23 @@ def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int], No
     )
 
     def test_error() -> float:
-        return float((campaign.estimator.predict(world.X_test) != world.y_test).mean())
+        return float((campaign.estimator.predict(data.X_test) != data.y_test).mean())
 
     command = f"observal demo --out {out} --seed {random_state}"
     title = "Tumours that an old scorecard did not look at"
     with one_thread():  # many small fits run faster on one thread
         before = test_error()
         while batch := campaign.ask(20):
-            campaign.tell(batch.ids, world.labels[list(batch.ids)])
+            campaign.tell(batch.ids, data.labels[list(batch.ids)])
             if progress is not None:
                 progress(campaign.labels, LABELS)
         report = write_campaign_report(campaign, out / "report.html", title, command, force=True)
         status, error = campaign.status(), campaign.intervals()["error"]
         return DemoResult(
-            log_rows=len(world.logged),
+            log_rows=len(data.logged),
             revealed=status.revealed,
             labels=status.labels,
-            test_rows=len(world.y_test),
+            test_rows=len(data.y_test),
             error_before=before,
             error_after=test_error(),
             interval=error,
@@ -180,7 +180,7 @@ def check_is_demo(path: Path, id_: str, label: str) -> bool:
     return True
 
 
-def make_tumours(random_state: int) -> World:
+def make_tumours(random_state: int) -> DemoData:
     """Return tumours split into log, pool and test rows, with labels revealed by a scorecard on half of the measurements."""
     import numpy as np
     from sklearn.datasets import load_breast_cancer
@@ -213,7 +213,7 @@ def _split(
     names: tuple[str, str],
     features: list[str],
     random_state: int,
-) -> World:
+) -> DemoData:
     """Split rows at random: a fifth to test on, half of the others as the log, with labels revealed by their chances."""
     import numpy as np
     import pyarrow as pa
@@ -228,9 +228,9 @@ def _split(
         columns = {str(name): X[rows, k] for k, name in enumerate(features)}
         return pa.table({id_: rows, **columns, CHANCE: chances[rows]})
 
-    answers = [value if shown else None for value, shown in zip(labels[log], revealed, strict=True)]
+    answers = [value if is_revealed else None for value, is_revealed in zip(labels[log], revealed, strict=True)]
     logged = table(log).append_column(label, pa.array(answers, pa.string()))
-    return World(logged, table(pool), labels, X[test], labels[test])
+    return DemoData(logged, table(pool), labels, X[test], labels[test])
 
 
 def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
@@ -242,11 +242,11 @@ def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
     path = out / "digits.db"
     if check_is_demo(path, DIGIT, IS_AN_8):
         return path
-    world = make_digits(random_state)
+    data = make_digits(random_state)
     Campaign.create(
         path,
-        world.logged,
-        world.pool,
+        data.logged,
+        data.pool,
         label=IS_AN_8,
         propensity=CHANCE,
         id=DIGIT,
@@ -258,7 +258,7 @@ def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
     return path
 
 
-def make_digits(random_state: int) -> World:
+def make_digits(random_state: int) -> DemoData:
     """Return digits, eights against all others; an old classifier looked at those that it was very sure about."""
     import numpy as np
     from sklearn.datasets import load_digits

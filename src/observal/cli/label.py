@@ -156,8 +156,8 @@ def release(
     from observal.campaign import Campaign
 
     released = Campaign.open(campaign).release(annotator)
-    them = "it" if released == 1 else "them"
-    sentence = f"{count(released, 'row')} taken back from {annotator}; others can have {them} now."
+    pronoun = "it" if released == 1 else "them"
+    sentence = f"{count(released, 'row')} taken back from {annotator}; others can have {pronoun} now."
     if released == 0:
         sentence = f"{annotator} holds no open rows; nothing was taken back."
     print_result(as_json, {"released": released}, sentence)

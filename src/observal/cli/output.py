@@ -171,9 +171,9 @@ def write_excel(
     from observal.tables.spreadsheets import write_workbook
 
     columns = {} if like is None else like.columns
-    shown = {name: column.excel_format for name, column in columns.items()}
+    formats = {name: column.excel_format for name, column in columns.items()}
     with writing(path) as file:
-        write_workbook(file, names, [[record[name] for name in names] for record in records], choices, shown)
+        write_workbook(file, names, [[record[name] for name in names] for record in records], choices, formats)
 
 
 def _put(text: str, path: Path | None) -> None:
