@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from observal.errors import InvalidInput, NotACampaign, ObservalError
 from observal.journal.settings import Display, Settings, StoredArray
-from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
+from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
 from observal.paper.dichotomies import Dichotomies
 from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
 from observal.problem.column_groups import ColumnGroups
@@ -445,20 +445,3 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint in (int, float):
         return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
     return isinstance(value, origin or hint)
-
-
-def describe_method(method: Method[Any]) -> str:
-    """Return a method as text, with the settings that do not have their default.
-
-    Examples
-    --------
-    >>> import observal as ob
-    >>> describe_method(ob.NewtonVC(batch=20))
-    'NewtonVC(batch=20)'
-    """
-    changed = []
-    for field in dataclasses.fields(cast(Any, method)):
-        value = getattr(method, field.name)
-        if field.init and field.repr and not np.array_equal(value, cast(Any, field.default)):
-            changed.append(f"{field.name}={' '.join(repr(value).split())}")
-    return f"{type(method).__name__}({', '.join(changed)})"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Ints
-from observal.journal.codec import describe_method
 from observal.journal.ledger import Ledger
 from observal.problem.objectives import objective_words
 from observal.problem.words import count
@@ -177,7 +176,7 @@ def status_of(ledger: Ledger) -> Status:
         corrections=ledger.corrections,
         agreement=agreement(ledger.responses.values(), len(settings.classes)),
         stopped=ledger.stopped,
-        method=describe_method(settings.method),
+        method=settings.method.summary(),
         random_state=settings.random_state,
         intervals=settings.goals.words(),
         objective=settings.goals.objective,

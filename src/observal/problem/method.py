@@ -8,7 +8,8 @@ in :mod:`observal.journal.codec`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeGuard
+from dataclasses import Field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,6 +111,24 @@ class Method(ABC, Generic[StateT]):
     begins_without: ClassVar[tuple[str, ...]] = ()
     """Settings, all numbers, that ``begin`` does not use, so that experiments begin only once for all their values. Only read where
     ``curve_from_one_run`` is False."""
+
+    def summary(self) -> str:
+        """Return the method as text, with the settings that do not have their default.
+
+        Examples
+        --------
+        >>> import observal as ob
+        >>> ob.NewtonVC(batch=20).summary()
+        'NewtonVC(batch=20)'
+        """
+        settings: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        changed = [
+            f"{setting.name}={' '.join(repr(value).split())}"
+            for setting in settings
+            if setting.init and setting.repr
+            if not np.array_equal(value := getattr(self, setting.name), cast(Any, setting.default))
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
     def plans_ahead(self) -> bool:
