@@ -162,5 +162,5 @@ def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
     except ObservalError:
         raise
     except Exception as error:
-        seen = str(error) if isinstance(error, Damaged) else type(error).__name__
-        raise InvalidInput(f"{path} is not {kind}, or it is damaged ({seen}); {remedy}.") from error
+        reason = str(error) if isinstance(error, Damaged) else type(error).__name__
+        raise InvalidInput(f"{path} is not {kind}, or it is damaged ({reason}); {remedy}.") from error

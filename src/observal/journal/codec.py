@@ -440,8 +440,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
     if origin is np.ndarray:
         item = get_args(arguments[1])[0]
-        known = isinstance(item, type) and issubclass(item, np.generic)
-        return isinstance(value, np.ndarray) and (not known or value.dtype.kind == np.dtype(item).kind)
+        has_kind = isinstance(item, type) and issubclass(item, np.generic)
+        return isinstance(value, np.ndarray) and (not has_kind or value.dtype.kind == np.dtype(item).kind)
     if hint in (int, float):
         return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
     return isinstance(value, origin or hint)

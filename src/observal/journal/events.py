@@ -12,7 +12,7 @@ answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
 extended   the new label budget; or how many rows the pool now has, how they are stored, and for each plan the new rows that it
            would have noted as near (None if that is not known)
-late       as answered, for rows that somebody else had answered by then: they keep their labels
+late       as answered, for rows that another annotator had answered by then: they keep their labels
 decided    as corrected, by an owner: what others answer no longer changes the label
 undone     rows and the code that an annotator took back; the row is open, and they hold it
 finished   why the method has nothing left to ask

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from observal.errors import InvalidInput, ObservalError
 from observal.files import writing
-from observal.journal.archive import Archive, open_archive, seal
+from observal.journal.archive import open_archive, seal
 from observal.journal.codec import Arrays, Json, build, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
@@ -63,7 +64,6 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
                 for event in later
             ],
         },
-        replaceable=("method",),
     )
 
 
@@ -82,7 +82,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
     method : Method, optional
         Needed only if the method could not be saved, for example because it has callables.
     """
-    record = _read_record(path, {"method": method} if method is not None else {})
+    record = _read_record(path, method)
     try:
         if not (isinstance(record["logged"], LoggedData) and isinstance(record["pool"], Pool)):
             raise TypeError("it has no log or no pool")
@@ -130,16 +130,15 @@ def _events(record: dict[str, Any]) -> list[Event]:
 # -- the zip -----------------------------------------------------------------------------------------------------
 
 
-def _write_record(path: str | Path, record: dict[str, Any], replaceable: tuple[str, ...] = ()) -> None:
+def _write_record(path: str | Path, record: dict[str, Any]) -> None:
     """Write `record` completely or not at all; a file at `path` is replaced only if this function wrote it.
 
-    What cannot be stored is refused, except within the entries named in `replaceable`: those can be passed in again when
-    the file is read.
+    What cannot be stored is refused, except within the method: that can be passed in again when the file is read.
     """
     arrays: Arrays = []
     encoded = {name: encode(value, arrays, name) for name, value in record.items()}
     for name, value in encoded.items():
-        if name not in replaceable and (lost := unsaved(value)):
+        if name != "method" and (lost := unsaved(value)):
             raise InvalidInput(f"{lost} cannot be stored in a file, so nothing was saved; use numbers, text or dates.")
     text = json.dumps({"format": _FORMAT, "record": encoded})
     with writing(path, force=_is_record(path)) as file:
@@ -160,35 +159,30 @@ def _is_record(path: str | Path) -> bool:
         return False
 
 
-def _read_record(path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what :func:`_write_record` wrote, with the entries in `given` instead of the stored ones."""
+def _read_record(path: str | Path, method: Method | None) -> dict[str, Any]:
+    """Return what :func:`_write_record` wrote, with another method if one is given."""
     with open_archive(path, "a file that observal saved", "give the path used with save(), or a copy") as archive:
-        record = _record(path, archive)
-        for name, value in given.items():
-            _check_same_type(name, record[name], value)
+        archive.check_digest()  # before anything is read
+        content = archive.json("record.json")
+        format_, record = content["format"], dict(content["record"])
+        if format_ != _FORMAT:
+            raise InvalidInput(
+                f"{path} was written by another version of observal (format {format_!r:.20}; this one reads {_FORMAT}); "
+                "open it with that version."
+            )
+        if method is not None:
+            _check_same_class(record.pop("method"), method)
 
-        def read_array(number: int) -> Any:
+        def read_array(number: int) -> NDArray[Any]:
             return archive.array(f"{number}.npy")
 
-        return {name: decode(value, read_array, name) for name, value in record.items() if name not in given} | given
+        decoded = {name: decode(value, read_array, name) for name, value in record.items()}
+        return decoded if method is None else {**decoded, "method": method}
 
 
-def _record(path: str | Path, archive: Archive) -> dict[str, Any]:
-    archive.check_digest()  # before anything is read
-    content = archive.json("record.json")
-    format_, record = content["format"], content["record"]
-    if format_ != _FORMAT:
-        raise InvalidInput(
-            f"{path} was written by another version of observal (format {format_!r:.20}; this one reads {_FORMAT}); "
-            "open it with that version."
-        )
-    return dict(record)
-
-
-def _check_same_type(name: str, encoded: Json, given: object) -> None:
-    kind = type(given).__name__
+def _check_same_class(encoded: Json, method: Method) -> None:
     recorded = encoded.get("type") if isinstance(encoded, dict) else encoded
-    if recorded is not None and recorded != kind:
+    if recorded is not None and recorded != type(method).__name__:
         raise InvalidInput(
-            f"The file was saved with {recorded} as its {name}, but {kind} was given; give the same class."
+            f"The file was saved with {recorded} as its method, but {type(method).__name__} was given; give the same class."
         )

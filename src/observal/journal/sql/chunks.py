@@ -39,14 +39,14 @@ def write_array(connection: StoreConnection, name: str, array: NDArray[Any]) -> 
     return StoredArray(array.dtype.str, array.shape, bool(packed))
 
 
-def append_array(connection: StoreConnection, name: str, array: NDArray[Any], stored: StoredArray) -> StoredArray:
+def append_array(connection: StoreConnection, name: str, array: NDArray[Any], layout: StoredArray) -> StoredArray:
     """Store more rows of an array as the others are stored, and return how, with the new shape."""
-    block = np.ascontiguousarray(array, dtype=np.dtype(stored.dtype))
-    chunk, first = len(connection.first_rows(name)), stored.shape[0]
+    block = np.ascontiguousarray(array, dtype=np.dtype(layout.dtype))
+    chunk, first = len(connection.first_rows(name)), layout.shape[0]
     for k, (start, part) in enumerate(_blocks(block)):
-        content = _pack(part) if stored.packed else part.tobytes()
+        content = _pack(part) if layout.packed else part.tobytes()
         connection.write_chunk(name, chunk + k, first + start, content)
-    return replace(stored, shape=(first + len(block), *stored.shape[1:]))
+    return replace(layout, shape=(first + len(block), *layout.shape[1:]))
 
 
 def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -56,12 +56,12 @@ def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
         yield first, array[first : first + step]
 
 
-def read_array(connection: StoreConnection, name: str, stored: StoredArray) -> NDArray[Any]:
+def read_array(connection: StoreConnection, name: str, layout: StoredArray) -> NDArray[Any]:
     """Return a stored array."""
-    dtype, shape = np.dtype(stored.dtype), stored.shape
+    dtype, shape = np.dtype(layout.dtype), layout.shape
     firsts = connection.first_rows(name)
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
-    parse = _unpack if stored.packed else _plain
+    parse = _unpack if layout.packed else _plain
 
     def read(chunk: int) -> NDArray[Any]:
         content, rows = connection.read_chunk(name, chunk), ends[chunk] - firsts[chunk]

@@ -137,7 +137,7 @@ def _read_only_engine(path: Path) -> sa.Engine:
         with engine.connect() as connection, connection.begin():
             schema_version(connection)
     except sa.exc.OperationalError:
-        # SQLite makes files beside the campaign even for reading, unless it is told that nobody is writing.
+        # SQLite makes files beside the campaign even for reading, unless it is told that there are no writers.
         pending = path.with_name(path.name + "-wal")
         if pending.exists() and pending.stat().st_size:
             raise CampaignUnavailable(

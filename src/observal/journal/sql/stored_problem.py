@@ -112,14 +112,14 @@ def _write_arrays(
         "pool.cost": pool.cost,
     }
     arrays = {name: value for name, value in values.items() if name in names and value is not None}
-    stored = {}
-    for done, (name, array) in enumerate(arrays.items()):
+    layouts = {}
+    for step, (name, array) in enumerate(arrays.items()):
         if progress:
-            progress(done, len(arrays) + 1, "storing")
-        stored[name] = write_array(connection, name, array)
+            progress(step, len(arrays) + 1, "storing")
+        layouts[name] = write_array(connection, name, array)
     if progress:
         progress(len(arrays), len(arrays) + 1, "storing")
-    return stored
+    return layouts
 
 
 def _storable_ids(ids: NDArray[Any], what: str) -> pa.Array:
@@ -174,7 +174,7 @@ def read_problem(connection: StoreConnection, settings: Settings, with_ids: bool
 
 
 def _read_copy(connection: StoreConnection, settings: Settings, with_ids: bool) -> Problem:
-    arrays = {name: read_array(connection, name, stored) for name, stored in settings.arrays.items()}
+    arrays = {name: read_array(connection, name, layout) for name, layout in settings.arrays.items()}
     classes = class_array(list(settings.classes))
     y: NDArray[Any] = classes[arrays["log.codes"]]
     y = y.astype(object if classes.dtype.kind == "O" else np.float64)
@@ -203,7 +203,7 @@ def _read_ids(connection: StoreConnection, name: str) -> NDArray[Any]:
 
 
 def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
-    arrays = {name: sealed(read_array(connection, name, stored)) for name, stored in settings.arrays.items()}
+    arrays = {name: sealed(read_array(connection, name, layout)) for name, layout in settings.arrays.items()}
     encoder, groups = settings.encoder, settings.column_groups
     if encoder is None:
         raise ValueError("its encoder is missing")
