@@ -25,6 +25,7 @@ from observal.report.inspection import (
     MOST_COLUMNS,
     MOST_OF_COLUMN,
     Judged,
+    asked_positions,
     column_use,
     errors_by_group,
     source_of,
@@ -199,7 +200,7 @@ def test_map_omits_imputed_values(run, monkeypatch):
         return charts.Chart("<svg></svg>", "a map", "a map")
 
     monkeypatch.setattr(charts, "map_chart", chart)
-    where = sections.asked_positions(pool, result)
+    where = asked_positions(pool, result)
     missing = np.zeros(len(pool))
     missing[where[::2]] = 1.0
     missing[:40] = 1.0

@@ -25,29 +25,10 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Matrix, column_of
 from observal.problem.words import count, number, percent
-from observal.report import charts
+from observal.report import charts, inspection, verdict
 from observal.report.content import ReportContent
-from observal.report.inspection import (
-    MOST_SHOWN,
-    Judged,
-    asked_positions,
-    column_use,
-    errors_by_group,
-    telling_pair,
-)
-from observal.report.verdict import (
-    advice,
-    baseline_sentence,
-    commonest,
-    confusion,
-    is_known,
-    measures_of,
-    outlook,
-    returned_sentence,
-    threshold_sentence,
-    title_of,
-    worth,
-)
+from observal.report.inspection import Judged
+from observal.report.verdict import is_known
 
 LAST_ROWS = 12  # rows asked about that are listed
 MOST_CLOUD, MOST_MARKS = 50_000, 400  # rows on the map: of the pool; asked about or in the log
@@ -102,7 +83,7 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
         if measure is None or not is_known(measure.interval):
             continue
         if name in (BASELINE, BASELINE_COST):
-            always = commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
+            always = verdict.commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
             what = "error" if name == BASELINE else "cost"
             out.append((f"Always {always}", measure.estimate(), f"the baseline's {what}"))
         else:
@@ -126,7 +107,7 @@ def headline(content: ReportContent) -> list[str]:
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
         f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
         + (f"; the estimate is {percent(error.estimate)}." if is_known(error) else "."),
-        returned_sentence(content.result.returned_round),
+        verdict.returned_sentence(content.result.returned_round),
         _confounding_sentence(content),
         _contradiction_sentence(content),
         f"It is {stopped}." if stopped.startswith("not finished") else f"Why it stopped: {stopped}.",
@@ -199,12 +180,12 @@ def model_verdict(content: ReportContent) -> Verdict:
     if beats is None or not is_known(content.error):
         level = "care"
     sentences = (
-        baseline_sentence(intervals, classes, objective),
-        threshold_sentence(content.result.estimator, classes),
-        advice(intervals, classes, objective),
+        verdict.baseline_sentence(intervals, classes, objective),
+        verdict.threshold_sentence(content.result.estimator, classes),
+        verdict.advice(intervals, classes, objective),
         _worth_sentence(content),
     )
-    title = title_of(level, "error" if compares else objective)
+    title = verdict.title_of(level, "error" if compares else objective)
     return Verdict(level, title, [sentence for sentence in sentences if sentence])
 
 
@@ -216,16 +197,16 @@ def _worth_sentence(content: ReportContent) -> str:
     before = content.before or ({"error": history[0][1]} if history else {})
     if not len(labels):
         before = content.all_intervals
-    then = {measure.name: measure for measure in measures_of(before, classes, objective)}
+    then = {measure.name: measure for measure in verdict.measures_of(before, classes, objective)}
     now = {measure.name: measure for measure in content.measures}
     if not all(name in then and name in now for name in names):
         return ""
-    sentence = worth([then[name] for name in names], [now[name] for name in names], len(labels), classes)
+    sentence = verdict.worth([then[name] for name in names], [now[name] for name in names], len(labels), classes)
     if not len(labels):
         return sentence
     shares = [float(np.mean(labels == value)) for value in classes]
     involved = shares[-1] if names[0] in TARGETS else min(shares) if names[0] == BALANCED else 1.0
-    return f"{sentence} {outlook(now[names[0]], content.to_gain if objective == 'error' else None, involved)}"
+    return f"{sentence} {verdict.outlook(now[names[0]], content.to_gain if objective == 'error' else None, involved)}"
 
 
 # -- the model -------------------------------------------------------------------------------------------------------
@@ -246,7 +227,7 @@ def measures_table(content: ReportContent) -> PageTable:
 def confusion_table(content: ReportContent) -> PageTable:
     """Return the confusion matrix, in shares of all rows."""
     columns = [("actual class", TEXT), *numbers(*(f"predicted {name}" for name in content.classes))]
-    matrix = confusion(content.all_intervals, content.classes)
+    matrix = verdict.confusion(content.all_intervals, content.classes)
     if matrix is None or not is_known(content.error):
         return PageTable(columns, [])
     rows: list[list[Cell]] = []
@@ -260,10 +241,10 @@ def confusion_table(content: ReportContent) -> PageTable:
 
 def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
     """Return the errors by group, those by the columns that the model uses most first, and what the model uses."""
-    use = column_use(content.result.estimator, content.pool.rows, content.columns)
+    use = inspection.column_use(content.result.estimator, content.pool.rows, content.columns)
     groups = []
     if content.judged is not None:
-        groups = errors_by_group(
+        groups = inspection.errors_by_group(
             Problem(content.logged, content.pool),
             Judged(*content.judged),
             content.names,
@@ -275,7 +256,8 @@ def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
     return (
         PageTable([("rows with", WORDS), *numbers("labels", "error", "about")], rows),
         PageTable(
-            [("column", WORDS), *numbers("moves by")], [[column, percent(move)] for column, move in use[:MOST_SHOWN]]
+            [("column", WORDS), *numbers("moves by")],
+            [[column, percent(move)] for column, move in use[: inspection.MOST_SHOWN]],
         ),
     )
 
@@ -305,10 +287,10 @@ class Asked:
 
 def asked(content: ReportContent) -> Asked:
     """Return the section on rows asked about."""
-    positions = asked_positions(content.pool, content.result)
+    positions = inspection.asked_positions(content.pool, content.result)
     is_asked = np.zeros(len(content.pool), dtype=bool)
     is_asked[positions] = True
-    pair = telling_pair(content.pool.rows, is_asked)
+    pair = inspection.telling_pair(content.pool.rows, is_asked)
     return Asked(
         _coverage_sentence(content, positions),
         _reasons_table(content),
