@@ -33,8 +33,8 @@ def rows(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.n
 def make_problem(n_log: int, n_shown: int, n_pool: int) -> tuple[Problem, np.ndarray]:
     rng = np.random.default_rng(0)
     X, y, chance = rows(rng, n_log)
-    shown = np.argsort(rng.random(y.size) / chance)[:n_shown]
-    revealed = np.isin(np.arange(y.size), shown)
+    sample = np.argsort(rng.random(y.size) / chance)[:n_shown]
+    revealed = np.isin(np.arange(y.size), sample)
     pool, labels, pool_chance = rows(rng, n_pool)
     return Problem(ob.LoggedData(X, np.where(revealed, y, np.nan), chance), ob.Pool(pool, pool_chance)), labels
 
@@ -48,9 +48,9 @@ def margin_lightgbm(problem: Problem, labels: np.ndarray) -> None:
     for _ in range(30):
         model = LGBMClassifier(n_estimators=100, learning_rate=0.05, num_leaves=15, n_jobs=1, verbose=-1).fit(X, y)
         places = np.flatnonzero(open_)
-        chosen = places[np.argsort(np.abs(model.predict_proba(problem.pool.X[places])[:, 1] - 0.5))[:10]]
-        open_[chosen] = False
-        X, y = np.vstack([X, problem.pool.X[chosen]]), np.append(y, labels[chosen].astype(int))
+        batch = places[np.argsort(np.abs(model.predict_proba(problem.pool.X[places])[:, 1] - 0.5))[:10]]
+        open_[batch] = False
+        X, y = np.vstack([X, problem.pool.X[batch]]), np.append(y, labels[batch].astype(int))
 
 
 def seconds_of_round(problem: Problem, choose: bool) -> float:
@@ -58,10 +58,10 @@ def seconds_of_round(problem: Problem, choose: bool) -> float:
     method, rng = ob.AutoVC(), np.random.default_rng(0)
     first = method.begin(problem, rng)
     first.model  # noqa: B018  the choices that later rounds keep
-    chosen = np.arange(BATCH)
+    batch = np.arange(BATCH)
     zeros = np.zeros(BATCH, dtype=np.int8)
-    plan = Plan(chosen, np.ones(BATCH), np.full(BATCH, ASKED), chosen * 0, zeros, ("asked",))
-    state = method.advance(problem, first, plan, Answers(chosen % 2, np.ones(BATCH, dtype=bool)), rng)
+    plan = Plan(batch, np.ones(BATCH), np.full(BATCH, ASKED), batch * 0, zeros, ("asked",))
+    state = method.advance(problem, first, plan, Answers(batch % 2, np.ones(BATCH, dtype=bool)), rng)
     state = replace(state, fit=replace(state.fit, anchor=None if choose else first))
     return processor_seconds(lambda: (method.plan(problem, state, rng), method.describe(problem, state)))
 

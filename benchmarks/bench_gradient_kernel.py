@@ -52,7 +52,7 @@ def peers(folder: Path, X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], 
     import vowpalwabbit
     from sklearn.linear_model import SGDClassifier
 
-    found: dict[str, Callable[[], object]] = {}
+    runs: dict[str, Callable[[], object]] = {}
     for rows, name in ((len(y), "rows"), (1, "start")):
         text, cache = folder / f"{name}.txt", folder / f"{name}.cache"
         write_text(text, X[:rows], y[:rows])
@@ -61,11 +61,11 @@ def peers(folder: Path, X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], 
             reads = {"cache": f"--cache_file {cache} --passes {PASSES}", "text": "--passes 1"}
             for kind, how in reads.items():
                 arguments = f"{common} {how} {setting}"
-                found[f"{name} {kind} {setting}"] = lambda a=arguments: vowpalwabbit.Workspace(a).finish()
+                runs[f"{name} {kind} {setting}"] = lambda a=arguments: vowpalwabbit.Workspace(a).finish()
     settings = {"loss": "squared_error", "learning_rate": "invscaling", "eta0": 0.01, "alpha": 0.0, "shuffle": False}
     model = SGDClassifier(**settings, fit_intercept=False, max_iter=PASSES, tol=None)
-    found["scikit-learn"] = lambda: model.fit(X, y)
-    return found
+    runs["scikit-learn"] = lambda: model.fit(X, y)
+    return runs
 
 
 def peer_rates(seconds: dict[str, float], n: int) -> dict[str, float]:

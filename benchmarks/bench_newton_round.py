@@ -33,8 +33,8 @@ def make_problem(n_pool: int) -> Problem:
         return X, np.where(score + rng.logistic(size=n) > 0, 1.0, 0.0), np.clip(np.abs(score) / 10, 0.01, 1.0)
 
     X, y, chance = rows(2 * LABELLED)
-    shown = np.argsort(rng.random(y.size) / chance)[: LABELLED - BATCH]
-    revealed = np.isin(np.arange(y.size), shown)
+    sample = np.argsort(rng.random(y.size) / chance)[: LABELLED - BATCH]
+    revealed = np.isin(np.arange(y.size), sample)
     pool, _, pool_chance = rows(n_pool)
     return Problem(ob.LoggedData(X, np.where(revealed, y, np.nan), chance), ob.Pool(pool, pool_chance))
 

@@ -63,24 +63,24 @@ def measure(
     tables = ["--logged", folder / "log.parquet", "--pool", folder / "pool.parquet"]
     roles = ["--label", "y", "--propensity", "q0", "--id", "id", "--budget", 300, "--method", method]
     cluster = [] if dask is None else ["--dask", dask]
-    found: dict[str, object] = {
+    costs: dict[str, object] = {
         "rows": rows,
         "features": features,
         "method": method,
         "tables": "copied" if copy else "in place",
     }
 
-    def done(name: str, cost: Cost) -> None:
-        found[name] = rounded(cost)
-        print(name, found[name], file=sys.stderr, flush=True)  # a large table takes an hour on a busy machine
+    def note(name: str, cost: Cost) -> None:
+        costs[name] = rounded(cost)
+        print(name, costs[name], file=sys.stderr, flush=True)  # a large table takes an hour on a busy machine
 
-    done("init", run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster))
-    done("ask", run("ask", where, "-o", labels, *cluster))
+    note("init", run("init", where, *tables, *roles, "--copy" if copy else "--in-place", *cluster))
+    note("ask", run("ask", where, "-o", labels, *cluster))
     fill_in(labels)
-    done("tell", run("tell", where, labels))
-    done("ask again", run("ask", where, "--csv", *cluster))
-    found["campaign MB"] = round(where.stat().st_size / 2**20)
-    return found
+    note("tell", run("tell", where, labels))
+    note("ask again", run("ask", where, "--csv", *cluster))
+    costs["campaign MB"] = round(where.stat().st_size / 2**20)
+    return costs
 
 
 def compare(folder: Path, rows: int, features: int, method: str) -> None:
@@ -97,9 +97,9 @@ def compare(folder: Path, rows: int, features: int, method: str) -> None:
     )
     print("| --- | --- | --- | --- |")
     for command in ("init", "ask", "tell", "ask again"):
-        cells = [found[command] for found in kinds.values()]
-        said = [f"{cell['seconds']}, {cell['processor']}, {cell['MB']}" for cell in cells]
-        print(f"| {command} | {' | '.join(said)} | {cells[1]['processor'] / cells[0]['processor']:.2f} |")
+        cells = [costs[command] for costs in kinds.values()]
+        texts = [f"{cell['seconds']}, {cell['processor']}, {cell['MB']}" for cell in cells]
+        print(f"| {command} | {' | '.join(texts)} | {cells[1]['processor'] / cells[0]['processor']:.2f} |")
     print(f"| campaign file, MB | {kinds['copied']['campaign MB']} | {kinds['in place']['campaign MB']} | |")
 
 
@@ -110,9 +110,9 @@ def grow(sizes: list[int], features: int, method: str) -> None:
     print("| pool rows | s | processor s | peak MB |\n| --- | --- | --- | --- |")
     for rows in sizes:
         with tempfile.TemporaryDirectory() as name:
-            found = measure(Path(name), rows, features, method=method)["ask again"]
-        times.append(found["processor"])
-        print(f"| {rows:,} | {found['seconds']} | {found['processor']} | {found['MB']} |", flush=True)
+            cost = measure(Path(name), rows, features, method=method)["ask again"]
+        times.append(cost["processor"])
+        print(f"| {rows:,} | {cost['seconds']} | {cost['processor']} | {cost['MB']} |", flush=True)
     large = [k for k, size in enumerate(sizes) if size >= 100_000] or range(len(sizes))
     exponent = np.polyfit(*(np.log([values[k] for k in large]) for values in (sizes, times)), 1)[0]
     print(f"\nThe processor time grows as the pool to the power {exponent:.2f} from {sizes[large[0]]:,} rows on.")
@@ -138,8 +138,8 @@ def main() -> None:
         if options.compare:
             compare(folder, options.rows, options.features, options.method)
         else:
-            found = measure(folder, options.rows, options.features, options.copy, options.dask, options.method)
-            print(json.dumps(found, indent=1))
+            costs = measure(folder, options.rows, options.features, options.copy, options.dask, options.method)
+            print(json.dumps(costs, indent=1))
 
 
 if __name__ == "__main__":

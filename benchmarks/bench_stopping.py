@@ -24,38 +24,37 @@ def campaign(folder: str, table: str, policy: str, trial: int) -> tuple[int, flo
     """Return the labels at which the campaign would have stopped, and by how much the rest lowered the error."""
     cell = Cell(table, policy, True, count_classes(folder, table), table=True)
     world = make_world(cell, trial, random_state=SEED, data=folder)
-    simulation = world.simulation
-    session = Session(
-        simulation.logged, simulation.pool, AutoVC(), BUDGET, world.seed, tolerance=None, population="both"
-    )
-    stopped, before = None, None
+    session = Session(world.logged, world.pool, AutoVC(), BUDGET, world.seed, tolerance=None, population="both")
+    stopped, gain_before = None, None
     while (query := session.ask()) is not None:
-        session.tell(query.ids, simulation.oracle(query.ids))
-        error = 1.0 - float(session.estimator.score(simulation.X_test, simulation.y_test))
-        left = session.may_gain(BUDGET - session.labels)
-        if stopped is None and left is not None and before is not None and max(left, before) < TOLERANCE:
+        session.tell(query.ids, world.oracle(query.ids))
+        error = world.error(session.estimator)
+        gain = session.may_gain(BUDGET - session.labels)
+        if stopped is None and gain is not None and gain_before is not None and max(gain, gain_before) < TOLERANCE:
             stopped = session.labels, error
-        before = left
-    labels, then = stopped or (session.labels, error)
-    return labels, then - error
+        gain_before = gain
+    labels, error_at_stop = stopped or (session.labels, error)
+    return labels, error_at_stop - error
 
 
 def main(folder: str) -> None:
     """Run all campaigns, and print each and the means."""
-    found = []
+    results = []
     with one_thread():
         for trial in range(TRIALS):
             for table in TABLES:
                 for policy in POLICIES:
-                    labels, left = campaign(folder, table, policy, trial)
+                    labels, loss = campaign(folder, table, policy, trial)
                     print(
-                        f"{table:>14} / {policy:<10} stops at {labels} labels, {100 * left:+.2f} points left",
+                        f"{table:>14} / {policy:<10} stops at {labels} labels, {100 * loss:+.2f} points left",
                         flush=True,
                     )
-                    found.append((1.0 - labels / BUDGET, left))
-    saved, left = (sum(column) / len(found) for column in zip(*found, strict=True))
-    much = sum(one > 0.003 for _, one in found)
-    print(f"saves {saved:.0%}, leaves {100 * left:.2f} points, over 0.3 points in {much} of {len(found)} campaigns")
+                    results.append((1.0 - labels / BUDGET, loss))
+    saved, mean_loss = (sum(column) / len(results) for column in zip(*results, strict=True))
+    much = sum(loss > 0.003 for _, loss in results)
+    print(
+        f"saves {saved:.0%}, leaves {100 * mean_loss:.2f} points, over 0.3 points in {much} of {len(results)} campaigns"
+    )
 
 
 if __name__ == "__main__":

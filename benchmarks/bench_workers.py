@@ -40,7 +40,7 @@ def data_of(folder: Path, in_memory: bool) -> tuple[ob.LoggedData, ob.Pool]:
     if not in_memory:
         logged = ob.LoggedData.from_parquet(folder / "log.parquet", label="y", **ROLES)
         return logged, ob.Pool.from_parquet(folder / "pool.parquet", **ROLES)
-    made = []
+    tables = []
     for name in ("log", "pool"):
         table = pq.read_table(folder / f"{name}.parquet")
         X = np.empty((table.num_rows, sum(column.startswith("x") for column in table.column_names)), dtype=np.float32)
@@ -48,22 +48,24 @@ def data_of(folder: Path, in_memory: bool) -> tuple[ob.LoggedData, ob.Pool]:
             X[:, k] = table.column(f"x{k}")
         y = [table.column("y").to_numpy()] if name == "log" else []
         kind = ob.LoggedData if name == "log" else ob.Pool
-        made.append(kind(X, *y, propensity=table.column("q0").to_numpy(), ids=table.column("id").to_numpy()))
-    return made[0], made[1]
+        tables.append(kind(X, *y, propensity=table.column("q0").to_numpy(), ids=table.column("id").to_numpy()))
+    return tables[0], tables[1]
 
 
 @contextmanager
 def workers(number: int) -> Iterator[Client]:
     """Start a Dask cluster with so many workers of one thread each."""
-    made = LocalCluster(n_workers=number, threads_per_worker=1, memory_limit=0, dashboard_address=":0", silence_logs=50)
-    with made, Client(made) as client:
+    cluster = LocalCluster(
+        n_workers=number, threads_per_worker=1, memory_limit=0, dashboard_address=":0", silence_logs=50
+    )
+    with cluster, Client(cluster) as client:
         yield client
 
 
 def processor_of(client: Client | None) -> float:
     """Return the seconds of the processor of this process and of the workers so far."""
-    others = [] if client is None else client.run(time.process_time).values()
-    return time.process_time() + sum(others)
+    workers = [] if client is None else client.run(time.process_time).values()
+    return time.process_time() + sum(workers)
 
 
 def rounds(folder: Path, method: Any, executor: Any, in_memory: bool = False) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def rounds(folder: Path, method: Any, executor: Any, in_memory: bool = False) ->
     second = session.ask()
     seconds, spent = time.perf_counter() - begun, processor_of(client) - busy
     model = session.estimator
-    numbers = model.coef_ if hasattr(model, "coef_") else model.predict_proba(data[1].X[:1000])
+    numbers = model.coef_ if isinstance(method, ob.NewtonVC) else model.predict_proba(data[1].X[:1000])
     return {
         "seconds": seconds,
         "processor": spent,
@@ -89,27 +91,27 @@ def rounds(folder: Path, method: Any, executor: Any, in_memory: bool = False) ->
 def compare(folder: Path, rows: int, method: str) -> None:
     """Print the same rounds in memory, in parts and on workers."""
     in_new_process(make_tables, folder, rows, 30)
-    made = METHODS[method]()
-    rounds(folder, made, Threads(1))  # imports, compiles, fills the cache of files
-    found = {
-        "memory": rounds(folder, made, None, in_memory=True),
-        "parts, 1 thread": rounds(folder, made, Threads(1)),
-        "parts, 2 threads": rounds(folder, made, Threads(2)),
+    contestant = METHODS[method]()
+    rounds(folder, contestant, Threads(1))  # imports, compiles, fills the cache of files
+    results = {
+        "memory": rounds(folder, contestant, None, in_memory=True),
+        "parts, 1 thread": rounds(folder, contestant, Threads(1)),
+        "parts, 2 threads": rounds(folder, contestant, Threads(2)),
     }
     for number in (1, 2):
         with workers(number) as client:
-            rounds(folder, made, client)  # imports, compiles
-            found[f"parts, {number} Dask worker{'s' * (number > 1)}"] = rounds(folder, made, client)
-    memory, parts = found["memory"], found["parts, 1 thread"]
+            rounds(folder, contestant, client)  # imports, compiles
+            results[f"parts, {number} Dask worker{'s' * (number > 1)}"] = rounds(folder, contestant, client)
+    memory, parts = results["memory"], results["parts, 1 thread"]
     print(f"Two rounds of --method {method}, {rows:,} + {rows:,} rows × 30 float32 features\n")
     print("| | s | processor s | of memory's | queries as in memory | largest difference | bits as with 1 thread |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, one in found.items():
-        same = "yes" if one["queries"] == memory["queries"] else "NO"
-        off = np.abs(one["numbers"] - memory["numbers"]).max()
-        bits = "yes" if one["numbers"].tobytes() == parts["numbers"].tobytes() else "no"
+    for name, result in results.items():
+        same = "yes" if result["queries"] == memory["queries"] else "NO"
+        off = np.abs(result["numbers"] - memory["numbers"]).max()
+        bits = "yes" if result["numbers"].tobytes() == parts["numbers"].tobytes() else "no"
         print(
-            f"| {name} | {one['seconds']:.1f} | {one['processor']:.1f} | {one['processor'] / memory['processor']:.2f} | {same} | {off:.1g} | "
+            f"| {name} | {result['seconds']:.1f} | {result['processor']:.1f} | {result['processor'] / memory['processor']:.2f} | {same} | {off:.1g} | "
             f"{bits} |"
         )
 

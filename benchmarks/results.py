@@ -55,16 +55,16 @@ def run(section: Section, quick: bool) -> str:
     """Run a benchmark and return its section of the page."""
     command = f"{section.command} {section.quick}".strip() if quick else section.command
     script, *arguments = command.split()
-    load, begun = os.getloadavg()[0], time.perf_counter()
-    done = subprocess.run(
+    load, start = os.getloadavg()[0], time.perf_counter()
+    process = subprocess.run(
         [sys.executable, str(HERE / script), *arguments], capture_output=True, text=True, check=False, cwd=HERE.parent
     )
-    said = done.stdout.strip()
-    if done.returncode:
-        said += "\n\nfailed: " + " ".join(done.stderr.strip().splitlines()[-1:])
-    shown = said if "| --- |" in said or done.returncode else f"```text\n{said}\n```"
-    when = f"{time.strftime('%Y-%m-%d')}, {time.perf_counter() - begun:.0f} s, load {load:.1f} at the start"
-    return f"## {section.title}\n\n`python benchmarks/{command}` ({when}):\n\n{shown}\n"
+    output = process.stdout.strip()
+    if process.returncode:
+        output += "\n\nfailed: " + " ".join(process.stderr.strip().splitlines()[-1:])
+    text = output if "| --- |" in output or process.returncode else f"```text\n{output}\n```"
+    when = f"{time.strftime('%Y-%m-%d')}, {time.perf_counter() - start:.0f} s, load {load:.1f} at the start"
+    return f"## {section.title}\n\n`python benchmarks/{command}` ({when}):\n\n{text}\n"
 
 
 def read(path: Path) -> dict[str, str]:
@@ -81,15 +81,15 @@ def main() -> None:
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE / "RESULTS.md")
     options = parser.parse_args()
-    found, failed = read(options.out), []
+    sections, failed = read(options.out), []
     for section in SECTIONS:
         if options.only.lower() not in section.title.lower() or (section.large and not options.large):
             continue
         print(section.title, flush=True)
-        found[section.title] = run(section, options.quick)
-        failed += [section.title] if "\nfailed: " in found[section.title] else []
-        order = {known.title: k for k, known in enumerate(SECTIONS)}
-        pages = [found[title] for title in sorted(found, key=lambda title: order.get(title, len(order)))]
+        sections[section.title] = run(section, options.quick)
+        failed += [section.title] if "\nfailed: " in sections[section.title] else []
+        order = {section.title: k for k, section in enumerate(SECTIONS)}
+        pages = [sections[title] for title in sorted(sections, key=lambda title: order.get(title, len(order)))]
         options.out.write_text("\n".join([HEAD, *pages]), encoding="utf-8")
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
