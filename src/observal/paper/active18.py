@@ -146,7 +146,7 @@ class Active18(Method["_State"]):
         return self._find_region(next_state, core, fit, t, alpha)
 
     def describe(self, problem: Problem, state: _State) -> Round:
-        """Return the round as people see it."""
+        """Return the round for display."""
         return state.core.to_round(problem, state.returned_coef, least_propensity=state.least, dealt=state.n_dealt)
 
     def intervals(self, problem: Problem, state: _State) -> dict[str, Interval]:

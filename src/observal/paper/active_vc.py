@@ -138,7 +138,7 @@ class ActiveVC(Method[State]):
         return self._train(state.after(plan, answers), rng)
 
     def describe(self, problem: Problem, state: State) -> Round:
-        """Return the round as people see it."""
+        """Return the round for display."""
         return state.to_round(problem, estimated_loss=state.loss, second_moment=state.second_moment)
 
     def intervals(self, problem: Problem, state: State) -> dict[str, Interval]:

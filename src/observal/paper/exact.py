@@ -166,7 +166,7 @@ class ExactDBAL(Method["_State"]):
         )
 
     def describe(self, problem: Problem, state: _State) -> Round:
-        """Return the round as people see it."""
+        """Return the round for display."""
         return state.as_round(
             clip=state.clip,
             disagreement=float(state.region.mean()),

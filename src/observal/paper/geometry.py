@@ -20,7 +20,7 @@ MAX_DICHOTOMIES = 10**6
 MAX_PACKED_BYTES = 4 * 2**30  # what all predictions together may take in memory
 
 
-def refuse_too_many(name: str, count: int, quantifier: str, n_distinct: int, n_rows: int) -> None:
+def check_size(name: str, count: int, quantifier: str, n_distinct: int, n_rows: int) -> None:
     """Raise ``ClassTooLarge`` where `count` classifiers on `n_rows` rows are too many to list or to hold."""
     advice = "use fewer rows, round the features, or give a sample of classifiers with FiniteClass.from_callables."
     if count > MAX_DICHOTOMIES:
@@ -36,7 +36,7 @@ def refuse_too_many(name: str, count: int, quantifier: str, n_distinct: int, n_r
         )
 
 
-def refuse_empty(name: str, n_rows: int, n_features: int) -> None:
+def check_not_empty(name: str, n_rows: int, n_features: int) -> None:
     """Raise ``InvalidInput`` where there is nothing to split."""
     if n_rows == 0 or n_features == 0:
         raise InvalidInput(
@@ -72,7 +72,7 @@ def stumps(
 
     One feature with U distinct values gives U + 1, or 2U with both signs.
     """
-    refuse_empty(name, n_rows, len(features))
+    check_not_empty(name, n_rows, len(features))
     n_signs = 2 if both_signs else 1
     inner: list[Floats] = []
     count, n_distinct = 2, 0
@@ -82,7 +82,7 @@ def stumps(
         n_distinct = max(n_distinct, cuts.size + 1)
         if count <= MAX_DICHOTOMIES:
             inner.append(cuts)
-    refuse_too_many(name, count, "" if len(features) == 1 else "up to ", n_distinct, n_rows)
+    check_size(name, count, "" if len(features) == 1 else "up to ", n_distinct, n_rows)
     tables = [_stump_table(column(features[0]), features[0], np.array([-np.inf, np.inf]), (1,))]
     tables += [
         _stump_table(column(feature), feature, cuts, (1, -1)[:n_signs])
@@ -186,11 +186,11 @@ def half_planes(rows: Floats) -> HalfPlaneTable:
     on it, with the points left of it and those on it up to p as A; and the complement. With U points in general
     position that is U² − U + 2.
     """
-    refuse_empty("HalfPlanes", *rows.shape)
+    check_not_empty("HalfPlanes", *rows.shape)
     points, inverse = np.unique(rows + 0.0, axis=0, return_inverse=True)  # + 0.0 turns −0.0 into 0.0
     inverse = inverse.ravel()
     size = len(points)
-    refuse_too_many("HalfPlanes", size * (size - 1) + 2, "up to ", size, len(rows))
+    check_size("HalfPlanes", size * (size - 1) + 2, "up to ", size, len(rows))
     grid = integer_grid(points)
     step = max(1, 2**14 // size)  # keeps the work in the second-level cache
     none = np.empty(0, dtype=np.int64)
@@ -245,12 +245,12 @@ def rectangles(rows: Floats) -> RectangleTable:
     contain a point with x = a and one with x = b. For each d there are as many c as points' y values up to the lower of
     the last such point of a and of b: the number of boxes is the sum of these.
     """
-    refuse_empty("Rectangles", *rows.shape)
+    check_not_empty("Rectangles", *rows.shape)
     xs, x_code = np.unique(rows[:, 0], return_inverse=True)
     ys, y_code = np.unique(rows[:, 1], return_inverse=True)
     n_distinct = len(np.unique(rows, axis=0))
     longest = max(xs.size, ys.size)
-    refuse_too_many("Rectangles", 1 + longest * (longest + 1) // 2, "at least ", n_distinct, len(rows))
+    check_size("Rectangles", 1 + longest * (longest + 1) // 2, "at least ", n_distinct, len(rows))
     occupied = np.zeros((xs.size, ys.size), dtype=bool)
     occupied[x_code, y_code] = True
     boxes: list[Ints] = []
@@ -258,7 +258,7 @@ def rectangles(rows: Floats) -> RectangleTable:
     for a in range(xs.size):
         choices, lower = _lower_ends(occupied, a)
         count += int(choices.sum())
-        refuse_too_many("Rectangles", count, "at least ", n_distinct, len(rows))
+        check_size("Rectangles", count, "at least ", n_distinct, len(rows))
         boxes.append(_boxes(choices, lower, a))
     a, b, c, d = np.concatenate(boxes, axis=1)
     x_from, x_to = pack(x_code >= np.arange(xs.size)[:, None]), pack(x_code <= np.arange(xs.size)[:, None])

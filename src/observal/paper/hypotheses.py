@@ -163,7 +163,7 @@ class KnownPredictions:
     predictions: Signs
 
     def signs(self, X: Features) -> Signs:
-        """Refuse: nothing is known about other rows."""
+        """Raise an error: there are no predictions for other rows."""
         raise NotPredictable(
             f"A classifier given as a row of a prediction matrix is known on its {self.predictions.size} rows only, and "
             "cannot predict others; read its .predictions, or give the class with FiniteClass.from_callables."

@@ -195,7 +195,7 @@ class State(EpochState):
         return coef, self.time + float(passes * order.size)
 
     def to_round(self, problem: Problem, coef: Floats | None = None, **details: Any) -> Round:
-        """Return the round as people see it; `coef` where another classifier than the state's is shown."""
+        """Return the round for display; `coef` where another classifier than the state's is shown."""
         return self.as_round(
             clip=self.clip,
             disagreement=float(self.region.mean()),

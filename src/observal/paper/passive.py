@@ -82,7 +82,7 @@ class Passive(Method[State]):
         return self._train(state.after(plan, answers), rng)
 
     def describe(self, problem: Problem, state: State) -> Round:
-        """Return the round as people see it."""
+        """Return the round for display."""
         return state.to_round(problem)
 
     def intervals(self, problem: Problem, state: State) -> dict[str, Interval]:

@@ -141,7 +141,7 @@ def flip(positive: Bools, noise: float, rng: np.random.Generator) -> np.ndarray[
 
 
 def check_size(n_rows: int, n_features: int, noise: float, shape: str, least_features: int) -> None:
-    """Refuse sizes, noise and shapes that cannot be."""
+    """Raise an error for impossible sizes, noise and shapes."""
     check_whole(n_rows, "n_rows", 2)
     check_whole(n_features, "n_features", least_features)
     check_share(noise, "noise")

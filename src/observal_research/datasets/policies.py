@@ -355,13 +355,13 @@ def fit_policy(name: str, dataset: Dataset, random_state: RandomState = None, **
 
 
 def check_chances(policy: object, *chances: float) -> None:
-    """Refuse chances outside [0, 1]."""
+    """Raise an error for chances outside [0, 1]."""
     for chance in chances:
         check_number(chance, f"A chance of {type(policy).__name__}", 0.0, 1.0, error=InvalidPropensity)
 
 
 def check_plane(policy: Certainty | Uncertainty) -> None:
-    """Refuse what is not a plane, a scale and a floor; keep the normal as a tuple of floats."""
+    """Check plane, scale and floor; keep the normal as a tuple of floats."""
     check_chances(policy, policy.propensity_floor)
     name = type(policy).__name__
     check_number(policy.scale, f"The scale of {name}", 0.0, infinite=True)

@@ -43,7 +43,7 @@ def true_propensity(X: Floats, kind: str) -> Floats:
 
 
 def propensity_warnings(kind: str, rng: np.random.Generator, count: int) -> Results:
-    """Return which logs are said to have wrong propensities."""
+    """Return which logs get a warning about wrong propensities."""
     from observal.diagnosis.calibration_check import check_calibration
 
     warned = np.empty(count, dtype=bool)
@@ -55,7 +55,7 @@ def propensity_warnings(kind: str, rng: np.random.Generator, count: int) -> Resu
 
 
 def drift_warnings(by: float, rng: np.random.Generator, count: int) -> Results:
-    """Return which pairs of log and pool are said to differ when one feature's mean does, by standard deviations."""
+    """Return which pairs of log and pool get a warning when the mean of one feature moves by some standard deviations."""
     from observal.diagnosis.drift import find_drift
 
     warned = np.empty(count, dtype=bool)
