@@ -260,6 +260,22 @@ def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     return sealed(values)
 
 
+def check_possible(revealed: Bools, propensity: Floats, fix: str = "correct the propensity") -> None:
+    """Raise if a row of propensity 0 has a label, which cannot have been revealed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_possible(np.array([True, False]), np.array([0.5, 0.0]))
+    """
+    impossible = revealed & (propensity == 0.0)
+    if impossible.any():
+        raise InvalidPropensity(
+            f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
+            f"propensity 0 and a label ({int(impossible.sum())} such rows); {fix}."
+        )
+
+
 def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
     """Return one distinct id per row; positions if none were given."""
     if ids is None:

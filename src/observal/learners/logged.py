@@ -15,8 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from observal.checks import Bools, Floats, check_number, check_propensity
-from observal.errors import InvalidInput, InvalidLabel, InvalidPropensity
+from observal.checks import Bools, Floats, check_number, check_possible, check_propensity
+from observal.errors import InvalidInput, InvalidLabel
 from observal.learners.newton_fit import Loss, Regulariser, make_objective, solve
 from observal.paper.risk import clipped
 from observal.paper.weights import passive_clip_threshold, plain_importance
@@ -179,7 +179,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not present.all():  # a row that stands nowhere is not in the log
             rows, labels, chance, counts = rows[present], labels[present], chance[present], counts[present]
         revealed = ~missing_mask(labels)
-        _check_chances(revealed, chance)
+        check_possible(revealed, chance)
         revealed_labels = _check_labels(labels[revealed])
         self.classes_ = distinct_labels(revealed_labels)
         signs = np.zeros(labels.size)
@@ -290,15 +290,6 @@ def _check_counts(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
     if not counts.any():
         raise InvalidInput("A log needs rows, but every sample_weight is zero; give some a weight above 0.")
     return counts
-
-
-def _check_chances(revealed: Bools, chance: Floats) -> None:
-    impossible = revealed & (chance == 0.0)
-    if impossible.any():
-        raise InvalidPropensity(
-            f"A revealed label must have had a chance to be revealed, but {int(impossible.sum())} rows have "
-            "propensity 0 and a label; correct the propensity."
-        )
 
 
 def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:

@@ -28,7 +28,7 @@ from observal.parquet.row_groups import (
     schema_of,
     with_checksum,
 )
-from observal.problem.rows import BLOCK_ROWS, Rows, T, column_of
+from observal.problem.rows import BLOCK_ROWS, Rows, T, column_of, not_finite
 from observal.threads import one_thread
 
 if TYPE_CHECKING:
@@ -236,10 +236,7 @@ class Parts(Rows):
             return self
         bad = sum(self.map(_count_not_finite))
         if bad:
-            raise InvalidInput(
-                f"{what} must be finite, but {bad} of {self.shape[0] * self.width} values are NaN or infinite; impute or drop them "
-                "first."
-            )
+            raise not_finite(what, bad, self.shape[0] * self.width)
         return replace(self, is_finite=True)
 
     def map(self, function: Callable[[Any], T]) -> Iterator[T]:

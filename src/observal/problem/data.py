@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Floats, Ints, check_cost, check_ids, check_propensity, keep
-from observal.errors import InvalidInput, InvalidPropensity
+from observal.checks import Bools, Ints, check_cost, check_ids, check_possible, check_propensity, keep
+from observal.errors import InvalidInput
 from observal.parquet import ExecutorLike, LazyIds, Parts, Source, read_coded_labels, read_floats
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.frames import Frame, read_features, read_frame
@@ -69,7 +68,7 @@ class LoggedData:
             raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
         labels = read_labels(self.y, self.classes, n_rows)
         propensity = check_propensity(self.propensity, n_rows, "The log")
-        _require_possible(labels.revealed, propensity)
+        check_possible(labels.revealed, propensity)
         keep(
             self,
             X=X,
@@ -277,12 +276,3 @@ def _rows_in_parts(
 def _check_ids(ids: ArrayLike | LazyIds | None, n_rows: int, what: str) -> NDArray[Any] | LazyIds:
     """Return one distinct id per row; those that stay in a file were checked when they were first read."""
     return ids if isinstance(ids, LazyIds) else check_ids(ids, n_rows, what)
-
-
-def _require_possible(revealed: Bools, propensity: Floats) -> None:
-    impossible = revealed & (propensity == 0.0)
-    if impossible.any():
-        raise InvalidPropensity(
-            f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
-            f"propensity 0 and a label ({int(impossible.sum())} such rows); correct the propensity."
-        )

@@ -15,22 +15,17 @@ from observal.errors import InvalidInput, InvalidLabel
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a label means "not known": None, NaN, NaT or a frame library's null."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return bool(value != value)
-
-
-def is_absent(value: object) -> bool:
-    """Return whether a value of any Python type stands for "not known".
+    """Return whether a value of any Python type means "not known": None, NaN, NaT or a frame library's null.
 
     Examples
     --------
-    >>> is_absent(None), is_absent(float("nan")), is_absent(0)
+    >>> is_missing(None), is_missing(float("nan")), is_missing(0)
     (True, True, False)
     """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
     try:
-        return is_missing(value)
+        return bool(value != value)
     except ArithmeticError:  # a decimal that signals "not a number" when compared
         return True
     except (TypeError, ValueError):  # a value that is itself an array
@@ -46,7 +41,7 @@ def plain_label(value: object) -> Any:
     (1, None, inf, '1')
     """
     value = value.item() if isinstance(value, np.generic) else value
-    if is_absent(value):
+    if is_missing(value):
         return None
     if isinstance(value, float | Decimal) and value == value // 1:
         return int(value)

@@ -224,10 +224,14 @@ def check_features(X: Features, what: str) -> Matrix:
 def _require_finite(values: NDArray[Any], what: str) -> None:
     finite = np.isfinite(values)
     if not finite.all():
-        raise InvalidInput(
-            f"{what} must be finite, but {int(finite.size - finite.sum())} of {values.size} values are NaN or infinite; impute or drop "
-            "them first."
-        )
+        raise not_finite(what, int(finite.size - finite.sum()), values.size)
+
+
+def not_finite(what: str, n_bad: int, n_values: int) -> InvalidInput:
+    """Return the error for features that are not all finite."""
+    return InvalidInput(
+        f"{what} must be finite, but {n_bad} of {n_values} values are NaN or infinite; impute or drop them first."
+    )
 
 
 def rows_to_predict(X: Features, n_features: int) -> Rows:

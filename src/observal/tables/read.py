@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 
 from observal.errors import InvalidInput, one_line
 from observal.parquet.row_groups import PARQUET
-from observal.problem.labels import is_absent
+from observal.problem.labels import is_missing
 from observal.tables.column_format import MISSING
 from observal.tables.spreadsheets import cell_text, read_workbook
 from observal.tables.table_format import (
@@ -285,7 +285,7 @@ def _arrow_column(series: nw.Series[IntoSeries], name: str) -> pa.ChunkedArray |
             return series.to_arrow()
         except failures:
             pass
-    values = [None if is_absent(value) else value for value in series.to_list()]
+    values = [None if is_missing(value) else value for value in series.to_list()]
     for kind, convert in ((numbers.Integral, Decimal), (numbers.Real, _to_float), (object, str)):
         if all(value is None or isinstance(value, kind) for value in values):
             try:

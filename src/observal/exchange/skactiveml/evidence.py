@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from skactiveml.utils import check_scalar, check_type
 
-from observal.checks import Bools, Floats, Ints, check_number, check_propensity
-from observal.errors import InvalidInput, InvalidPropensity
+from observal.checks import Bools, Floats, Ints, check_number, check_possible, check_propensity
+from observal.errors import InvalidInput
 from observal.methods.fitter import Labels
 from observal.methods.newton import TEMPERED, NewtonFitter, NewtonVC
 from observal.methods.stream import StreamState
@@ -122,12 +122,8 @@ class Evidence:
         if propensity is None:
             propensity = float(labelled[~queried].mean()) if not queried.all() else 0.0
         chances = check_propensity(propensity, len(X), "X")
-        impossible = labelled & ~queried & (chances == 0.0)
-        if impossible.any():
-            raise InvalidPropensity(
-                f"A labelled row must have had a chance to be labelled, but row {int(np.argmax(impossible))} has propensity "
-                f"0 ({int(impossible.sum())} such rows); correct the propensity, or name queried rows in queried_indices."
-            )
+        fix = "correct the propensity, or name queried rows in queried_indices"
+        check_possible(labelled & ~queried, chances, fix)
         return cls(X, y, labelled, queried, chances)
 
     @property
