@@ -116,9 +116,8 @@ class AdditiveChances:
         """Return the chance of each class for standardised rows."""
         scores = Z @ self.coef + self.shift
         for i, feature in enumerate(self.features):
-            at, part = place(Z[:, feature], self.knots[:, i])
-            values, steps = self.values[:, i], np.diff(self.values[:, i], axis=0)
-            scores += values[at] + part[:, None] * steps[at]
+            for k in range(scores.shape[1]):
+                scores[:, k] += np.interp(Z[:, feature], self.knots[:, i], self.values[:, i, k])
         return softmax(scores)
 
 
@@ -359,36 +358,14 @@ class Bends:
             knots[:, i], count[i] = np.append(quantiles, beyond), quantiles.size
         return cls(np.array(features, dtype=np.int64), knots, count)
 
-    def place(self, Z: Floats, i: int) -> tuple[Ints, Floats]:
-        """Return the knot before each row's value of a curved feature, and how far the row is from there to the next."""
-        return place(Z[:, self.features[i]], self.knots[:, i])
-
     def __call__(self, Z: Floats) -> Floats:
-        """Return a column for each knot: 1 on it, 0 from the next knots on, straight in between."""
-        rows, parts = np.arange(len(Z)), []
-        for i in range(self.features.size):
-            at, part = self.place(Z, i)
-            columns = np.zeros((len(Z), BENDS))
-            columns[rows, at] = 1.0 - part
-            columns[rows, at + 1] += part
-            last = self.count[i] - 1
-            columns[:, last] += columns[:, last + 1 :].sum(axis=1)  # level beyond the last quantile
-            columns[:, last + 1 :] = 0.0
-            parts.append(columns)
-        return np.hstack(parts) if parts else np.empty((len(Z), 0))
-
-
-def place(values: Floats, knots: Floats) -> tuple[Ints, Floats]:
-    """Return the knot before each value, and the part of the way to the next; level beyond both ends.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [part.tolist() for part in place(np.array([-5.0, 0.5, 9.0]), np.array([0.0, 1.0, 3.0]))]
-    [[0, 0, 1], [0.0, 0.5, 1.0]]
-    """
-    at = np.clip(np.searchsorted(knots, values, "right") - 1, 0, knots.size - 2)
-    return at, np.clip((values - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0)
+        """Return a column for each knot: 1 on it, 0 from the next knots on, straight in between, and level beyond the last quantile."""
+        columns = [
+            np.interp(Z[:, feature], self.knots[:count, i], hat[:count])
+            for i, (feature, count) in enumerate(zip(self.features, self.count, strict=True))
+            for hat in np.eye(BENDS)
+        ]
+        return np.column_stack(columns) if columns else np.empty((len(Z), 0))
 
 
 def fit_additive(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
