@@ -19,7 +19,7 @@ import typing
 import uuid
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
+from observal.problem.rows import csr_of
 from observal.tables.column_format import ColumnFormat
 from observal.tables.encoder import ColumnRule, TableEncoder
 from observal.tables.more_rows import PropensityOrigin
@@ -183,10 +184,7 @@ def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Jso
 
 def _encode_rows(value: object, arrays: Arrays, where: str) -> Json:
     """Return features that are not one array: a sparse matrix or a user's frame; None for anything else."""
-    from scipy.sparse import csr_matrix, issparse
-
-    if issparse(value):
-        csr = csr_matrix(cast(Any, value))
+    if (csr := csr_of(value)) is not None:
         parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
         return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
     if isinstance(value, Frame) and (packed := value.to_bytes()) is not None:

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from observal.checks import Floats
 from observal.errors import InvalidInput
-from observal.problem.rows import Matrix, is_sparse
+from observal.problem.rows import Matrix, by_column, is_sparse
 
 Loss = Literal["logistic", "squared"]
 Regulariser = Literal["second_moment", "variance"]
@@ -90,7 +90,7 @@ class Objective:
         As in :func:`make_objective`; `penalty` is λ.
     """
 
-    X: Any
+    X: Matrix
     signs: Floats
     weights: Floats
     counts: Floats
@@ -104,7 +104,7 @@ class Objective:
     @property
     def n_features(self) -> int:
         """The length of w."""
-        return int(self.X.shape[1]) - (self.fit_intercept and isinstance(self.X, np.ndarray))
+        return int(self.X.shape[1]) - (self.fit_intercept and not is_sparse(self.X))
 
     def margins(self, theta: Floats) -> Floats:
         """Return y·(x·w + b) for each row; linear in θ."""
@@ -173,17 +173,17 @@ class Objective:
 
     @cached_property
     def _by_column(self) -> Any:
-        return self.X.tocsc()
+        return by_column(self.X)
 
     def _rmatvec(self, values: Floats) -> Floats:
         product = np.asarray(self._transposed @ values, dtype=np.float64)
-        if self.fit_intercept and not isinstance(self.X, np.ndarray):
+        if self.fit_intercept and is_sparse(self.X):
             return np.append(product, values.sum())
         return product
 
     def _gram(self, values: Floats) -> Floats:
         """Return Σ values·x̃x̃ᵀ."""
-        if isinstance(self.X, np.ndarray):
+        if not is_sparse(self.X):
             if (values >= 0.0).all():
                 half = self.X * np.sqrt(values)[:, None]
                 return np.asarray(half.T @ half)  # BLAS sees AᵀA and does half of the work
