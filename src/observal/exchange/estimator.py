@@ -15,7 +15,7 @@ from observal.tables.transformer import TableTransformer
 
 
 def _has(name: str) -> Any:
-    return available_if(lambda self: hasattr(self.classifier, name))
+    return available_if(lambda self: getattr(self.classifier, name, None) is not None)
 
 
 class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
