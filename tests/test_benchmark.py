@@ -23,8 +23,8 @@ from observal.paper.active_vc import ActiveVC
 from observal_research.benchmark import Specification, benchmark, list_cells, make_world
 from observal_research.benchmark.cells import GENERATED, Cell
 from observal_research.benchmark.development import halves, list_tables, load_table
+from observal_research.benchmark.peer_data import PeerData, choose_strength
 from observal_research.benchmark.peers import DEFAULT_PEERS, FAMILIES, all_labels_error, margins, run_peer
-from observal_research.benchmark.rows import Rows, choose_strength
 from observal_research.benchmark.scores import (
     best_single,
     excess_area,
@@ -58,7 +58,7 @@ def one_thread():
 @pytest.fixture
 def two_strengths(monkeypatch):
     """Let logistic regression choose from two ridges, not seven: for tests that are not about the choice."""
-    monkeypatch.setattr("observal_research.benchmark.rows.STRENGTHS", (0.1, 10.0))
+    monkeypatch.setattr("observal_research.benchmark.peer_data.STRENGTHS", (0.1, 10.0))
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ def test_peers_by_hand_that_bought_everything_agree(family):
 
 def test_margin_by_hand_asks_for_the_rows_in_doubt(monkeypatch):
     world = make_world(LINEAR, 0, 0, 200)
-    rows, asked = Rows(world), []
+    rows, asked = PeerData(world), []
     real = LogisticRegression.fit
     monkeypatch.setattr(LogisticRegression, "fit", lambda self, X, y: asked.append(len(y)) or real(self, X, y))
     run_peer("margin/logistic", world, 10, 10, 0)
@@ -346,7 +346,7 @@ def test_peers_by_hand_live_with_a_log_of_one_class_or_none(name):
 @pytest.mark.parametrize("name", ["margin", "DiscriminativeAL", "CoreSet", "random", "margin-trees"])
 def test_activeml_peers_buy_the_budget_from_the_pool_alone(name):
     world = make_world(LINEAR, 0, 0, 200)
-    rows = Rows(world)
+    rows = PeerData(world)
     name = f"scikit-activeml/{name}"
     curve = run_peer(name, world, 15, 10, world.seed)
     assert curve.labels.tolist() == [0, 10, 15]

@@ -15,7 +15,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.problem.rows import to_dense
-from observal_research.benchmark.rows import FOLDS, REFRESH, Rows, boosted_trees, choose_strength, logistic
+from observal_research.benchmark.peer_data import FOLDS, REFRESH, PeerData, boosted_trees, choose_strength, logistic
 from observal_research.curves import Curve
 from observal_research.datasets import World
 
@@ -30,7 +30,7 @@ VW_CURVE_STEP = 10
 
 # -- scikit-activeml --------------------------------------------------------------------------------------------------
 
-Ask: TypeAlias = "Callable[[Rows, Floats, Ints, int, SklearnClassifier], Ints]"
+Ask: TypeAlias = "Callable[[PeerData, Floats, Ints, int, SklearnClassifier], Ints]"
 """From rows, labels, candidates, batch size and the fitted classifier to the positions of the rows to ask about."""
 
 
@@ -39,7 +39,7 @@ def _margin(seed: int) -> Ask:
 
     strategy = UncertaintySampling(method="margin_sampling", random_state=seed)
 
-    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
+    def ask(rows: PeerData, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
         positions: Ints = strategy.query(rows.X, y, model, fit_clf=False, candidates=candidates, batch_size=batch)
         return positions
 
@@ -52,7 +52,7 @@ def _discriminative(seed: int) -> Ask:
 
     strategy, judge = DiscriminativeAL(random_state=seed), SklearnClassifier(logistic(1.0), random_state=seed)
 
-    def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
+    def ask(rows: PeerData, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
         positions: Ints = strategy.query(rows.X, y, judge, candidates=candidates, batch_size=batch)
         return positions
 
@@ -65,7 +65,7 @@ def _by_name(name: str) -> Callable[[int], Ask]:
 
         strategy = getattr(pool, name)(random_state=seed)
 
-        def ask(rows: Rows, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
+        def ask(rows: PeerData, y: Floats, candidates: Ints, batch: int, model: SklearnClassifier) -> Ints:
             positions: Ints = strategy.query(rows.X, y, candidates=candidates, batch_size=batch)
             return positions
 
@@ -95,7 +95,7 @@ class ActiveML:
         """Buy labels in batches and return the test error after each."""
         from skactiveml.classifier import SklearnClassifier
 
-        rows, ask = Rows(world), self.strategy(seed % 2**31)
+        rows, ask = PeerData(world), self.strategy(seed % 2**31)
         y, labels, errors = rows.known.copy(), [0], []
         model: Any = boosted_trees(seed) if self.trees else logistic(1.0)
         while True:
@@ -131,7 +131,7 @@ class VowpalWabbit:
     def run(self, world: World, label_budget: int, batch: int, seed: int) -> Curve:
         """Learn the log, take the pool row by row, and return the test error every few labels."""
         del batch  # a stream has none
-        rows, rng = Rows(world), np.random.default_rng(seed)
+        rows, rng = PeerData(world), np.random.default_rng(seed)
         lines, test = [_features(x) for x in rows.X], [_features(x) for x in to_dense(world.X_test)]
         revealed = np.flatnonzero(~np.isnan(rows.known))
         log = [_example(int(rows.known[i]), 1.0, lines[i]) for i in revealed]

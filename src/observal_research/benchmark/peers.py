@@ -17,7 +17,7 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.problem.labels import encode_labels
 from observal_research.benchmark.libraries import LIBRARY_PEERS
-from observal_research.benchmark.rows import REFRESH, Rows, choose_strength, logistic
+from observal_research.benchmark.peer_data import REFRESH, PeerData, choose_strength, logistic
 from observal_research.curves import Curve
 from observal_research.datasets import World
 
@@ -122,7 +122,7 @@ class ByHand:
 
     def run(self, world: World, label_budget: int, batch: int, seed: int) -> Curve:
         """Buy labels in batches and return the test error after each."""
-        rows, family = Rows(world), FAMILIES[self.family]
+        rows, family = PeerData(world), FAMILIES[self.family]
         shuffled = np.random.default_rng(seed).permutation(rows.pool)
         y, labels, errors, strength = rows.known.copy(), [0], [], 1.0
         while True:
@@ -175,7 +175,7 @@ def all_labels_error(world: World, family: str = "logistic") -> float:
     family : str
         A name in `FAMILIES`.
     """
-    rows = Rows(world)
+    rows = PeerData(world)
     logged = encode_labels(world.log_labels, world.logged.classes, "A label of the log")
     y = np.concatenate([logged, rows.answers])
     with warnings.catch_warnings():

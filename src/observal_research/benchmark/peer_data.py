@@ -25,7 +25,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class PeerData:
     """A world as the peers want it: log and pool stacked, the log first; labels 0, 1, and so on."""
 
     world: World
