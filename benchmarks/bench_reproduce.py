@@ -8,7 +8,7 @@ import resource
 import tempfile
 from pathlib import Path
 
-from commands import run
+from commands import run_python
 
 
 def main() -> None:
@@ -16,9 +16,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=16)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        run("reproduce", "--trials", 2, "--out", Path(folder) / "first")  # compiles
+        run_python("-m", "observal_research", "reproduce", "--trials", 2, "--out", Path(folder) / "first")  # compiles
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cost = run("reproduce", "--trials", options.trials, "--out", Path(folder) / "second")
+        cost = run_python("-m", "observal_research", "reproduce", "--trials", options.trials, "--out", Path(folder) / "second")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(
