@@ -66,12 +66,13 @@ def main():
 
 
 def compare_reading(folder, where):
+    from observal.journal.codec import decode
     from observal.journal.sql.chunks import read_array
     from observal.journal.sql.store import open_store
 
     store = open_store(where)
     with store.reading() as transaction:
-        form = transaction.events()[0].payload["arrays"]["pool.features"]
+        form = decode(transaction.events()[0].payload["settings"]).arrays["pool.features"]
         start = time.perf_counter()
         X = read_array(transaction, "pool.features", form)
         ours = time.perf_counter() - start
