@@ -158,6 +158,12 @@ def test_refusing_database_raises(tmp_path, request):
         Campaign.open("postgresql://someone:secret@127.0.0.1:1/none")
 
 
+@pytest.mark.parametrize("address", ["u:secret@h:x/n", "u:secret@[::1/n", "u:secret@h/n?port=x"])
+def test_address_with_a_bad_port_raises_one_sentence(address):
+    with pytest.raises(InvalidInput, match=r"^The address of the database could not be read; write .*/name\.$"):
+        Campaign.open(f"postgresql://{address}")
+
+
 class Memory:
     """Stands in for a transaction: pieces in a dictionary."""
 

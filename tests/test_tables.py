@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from observal.errors import ObservalError
+from observal.errors import InvalidInput, ObservalError
 from observal.journal.answers import LabelReader
 from observal.journal.codec import decode, encode
-from observal.tables import TableEncoder, read_ids, read_labels, read_table
+from observal.tables import TableEncoder, TableRoles, load_problem, read_ids, read_labels, read_table
+from observal.tables.load_in_place import load_in_place
 
 PLAIN = {"age": [30, None, 50], "home": ["own", None, "rent"], "new": [True, False, None]}
 
@@ -103,6 +104,27 @@ def test_bad_file_raises_one_sentence(tmp_path, name, content, message):
         read_table(write(tmp_path, name, content))
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+def test_parquet_with_text_that_is_not_utf8_raises_one_sentence(tmp_path):
+    path, pool = str(tmp_path / "log.parquet"), str(tmp_path / "pool.parquet")
+    columns = {"id": ["a", "b", "c"], "x": ["u", "v", "u"], "y": ["no", "yes", "no"], "q": [0.5, 0.5, 0.5]}
+    pq.write_table(pa.table({**columns, "id": ["d", "e", "f"]}), pool)
+    roles = TableRoles("y", "q", "id")
+    for name in ("id", "x", "y"):
+        pq.write_table(pa.table({**columns, name: pa.array([b"a", b"M\xfcller", b"b"]).view(pa.string())}), path)
+        for load in (
+            lambda: read_table(path),
+            lambda: load_problem([path], pool, roles),
+            lambda: load_in_place(path, pool, roles, propensity="q"),
+        ):
+            with pytest.raises(InvalidInput, match=f"log.parquet' has damaged values in column '{name}' .*as UTF-8.$"):
+                load()
+    pq.write_table(pa.table({**columns, "xylo": [1, 2, 3]}), path)
+    write(tmp_path, "log.parquet", (tmp_path / "log.parquet").read_bytes().replace(b"xylo", b"xy\xffo"))
+    for load in (lambda: read_table(path), lambda: load_in_place(path, pool, roles, propensity="q")):
+        with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
+            load()
 
 
 def test_object_that_is_no_table_raises_one_sentence(tmp_path):

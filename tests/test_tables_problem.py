@@ -97,6 +97,16 @@ def test_fully_labelled_log_with_small_propensities_gets_a_note():
     assert any("pool's column 'y' was not used" in note for note in notes)
 
 
+def test_tiny_propensity_gets_a_note():
+    columns = {"x": [1.0, 2.0, 3.0, 4.0], "y": [0, 1, None, None], "q0": [0.5, 2e-7, 1e-9, 0.0]}
+    pool = pa.table({"x": [1.0, 2.0], "q0": [0.3, 0.3]})
+    roles = TableRoles(label="y", propensity="q0")
+    notes = load_problem([pa.table(columns)], pool, roles).notes
+    assert any("2 rows of the log have a propensity below 1e-06, the least 1e-09" in note for note in notes)
+    columns["q0"] = [0.5, 1e-6, 1e-6, 0.0]
+    assert not any("below 1e-06" in note for note in load_problem([pa.table(columns)], pool, roles).notes)
+
+
 def test_propensities_can_be_estimated_and_floored():
     rng = np.random.default_rng(0)
     x = rng.normal(size=300)

@@ -201,9 +201,26 @@ def read_batches(file: pq.ParquetFile, part: Part, rows: int, columns: list[str]
     import pyarrow as pa
 
     try:
-        yield from file.iter_batches(rows, row_groups=[part.group], columns=columns, use_threads=False)
+        for batch in file.iter_batches(rows, row_groups=[part.group], columns=columns, use_threads=False):
+            check_values(batch, repr(part.path))
+            yield batch
     except (pa.ArrowException, OSError) as error:
         raise _damaged(part.path, error) from None
+
+
+def check_values(table: pa.Table | pa.RecordBatch, what: str) -> None:
+    """Refuse text that is not UTF-8, and lists that reach beyond their values: Arrow reads both as they are."""
+    import pyarrow as pa
+
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InvalidInput(
+                f"{what} has damaged values in column {name!r} ({one_line(error)}); write them again, text as UTF-8."
+            ) from None
 
 
 def _damaged(path: str, error: BaseException) -> InvalidInput:
@@ -227,7 +244,9 @@ def _read_metadata(path: str) -> pq.FileMetaData:
 
     with open_file(path) as file:
         try:
-            return pq.read_metadata(file)
+            metadata = pq.read_metadata(file)
+            _ = metadata.schema.to_arrow_schema().names  # raises if they are not text
+            return metadata
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(path, error) from None
 

@@ -16,6 +16,7 @@ from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
+from observal.problem.words import count
 from observal.tables.classes import Label, Positive, check_classes, order_classes
 from observal.tables.encoder import ColumnSource, TableEncoder
 from observal.tables.read import read_tables
@@ -32,7 +33,7 @@ _HOW = (
     "name a column, give a policy, or estimate them with propensity='estimate'; "
     "a propensity is the chance that a row's label was revealed"
 )
-
+_TINY_PROPENSITY = 1e-6
 
 LogPropensity = str | float | chances.Policy
 """Where the propensities of one log come from: a column, a number, a policy, or ``"estimate"``."""
@@ -181,10 +182,17 @@ def raise_to_floor(log: Floats, pool: Floats, floor: float | None) -> tuple[Floa
 
 
 def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]:
-    """Return what looks wrong, in sentences: labels in the pool's table, a log in which every row has a label."""
+    """Return what looks wrong, in sentences: labels in the pool's table, tiny propensities, a log in which every row has a label."""
     doubts = []
     if label in pool.column_names and pool.column(label).null_count < pool.num_rows:
         doubts.append(f"The pool's column {label!r} was not used: labels of pool rows are bought and not read.")
+    tiny = (logged.propensity > 0.0) & (logged.propensity < _TINY_PROPENSITY)  # 0 says that nothing was revealed there
+    if tiny.any():
+        doubts.append(
+            f"{count(int(tiny.sum()), 'row of the log has', 'rows of the log have')} a propensity below {_TINY_PROPENSITY:g}, the "
+            f"least {logged.propensity[tiny].min():.3g}: a label there weighs more than a million others; check the propensities, or raise "
+            "them with --propensity-floor (propensity_floor=)."
+        )
     if chances.keeps_labelled_only(logged):
         doubts.append(
             f"Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from observal.errors import InvalidInput, one_line
-from observal.parquet.row_groups import PARQUET
+from observal.parquet.row_groups import PARQUET, check_values
 from observal.problem.labels import is_missing
 from observal.tables.column_format import MISSING
 from observal.tables.spreadsheets import cell_text, read_workbook
@@ -107,10 +107,10 @@ def read_tables(
 def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Table:
     """Return a file or a frame as an Arrow table in which text is still text."""
     if isinstance(source, str | os.PathLike):
-        table, what = _read_file(Path(source), id, options), f"File {str(source)!r}"
-    else:
-        table, what = replace_missing(_read_frame(source), options.missing), "The table"
-    _check_names(table.column_names, what)
+        return _read_file(Path(source), id, options)
+    table = replace_missing(_read_frame(source), options.missing)
+    _check_names(table.column_names, "The table")
+    check_values(table, "The table")
     return table
 
 
@@ -131,9 +131,13 @@ def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
         raise InvalidInput(f"File {str(path)!r} is empty (0 bytes); give a file with a header and rows.")
     try:
         if suffix in _CSV:
-            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
-        table = _read_excel(path, id) if suffix in _EXCEL else without_reading(_read_arrow(path, suffix))
-        return replace_missing(table, options.missing)
+            table = _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
+        else:
+            raw = _read_excel(path, id) if suffix in _EXCEL else without_reading(_read_arrow(path, suffix))
+            table = replace_missing(raw, options.missing)
+        _check_names(table.column_names, f"File {str(path)!r}")
+        check_values(table, f"File {str(path)!r}")
+        return table
     except (pa.ArrowException, OSError, ValueError, EOFError, NotImplementedError) as error:
         if isinstance(error, InvalidInput):
             raise

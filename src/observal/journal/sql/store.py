@@ -24,6 +24,7 @@ from observal.journal.sql.schema import SCHEMA, create_schema, schema_version
 
 PATIENCE = 120  # seconds that a command waits for other writers
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
+_BAD_ADDRESS = "The address of the database could not be read; write postgresql://user@host:5432/name."
 
 
 class Store:
@@ -198,10 +199,8 @@ def _address(where: str | Path) -> Path | sa.URL:
         return Path(text)
     try:
         url = sa.make_url(text)
-    except sa.exc.ArgumentError:
-        raise InvalidInput(
-            "The address of the database could not be read; write postgresql://user@host/name."
-        ) from None
+    except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
+        raise InvalidInput(_BAD_ADDRESS) from None
     kind = url.get_backend_name()
     if kind not in ("postgresql", "postgres"):
         raise InvalidInput(
@@ -235,6 +234,8 @@ def _engine(url: sa.URL, keep: bool = False) -> sa.Engine:
             f"A campaign in PostgreSQL needs the package {error.name}, which is not installed; "
             "install it with `pip install 'observal[postgres]'`."
         ) from None
+    except sa.exc.ArgumentError:  # such as ?port=x
+        raise InvalidInput(_BAD_ADDRESS) from None
     if sqlite:
         sa.event.listen(engine, "connect", _start_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
