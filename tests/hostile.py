@@ -6,6 +6,9 @@ import contextlib
 import io
 import json
 import os
+import re
+import resource
+import subprocess
 import sys
 import zipfile
 from functools import cache
@@ -53,6 +56,42 @@ def nothing_happens():
         sys.dont_write_bytecode = keeps
         _watching.pop()
     assert not seen, seen
+
+
+_MEASURE = """
+import json, resource, sys, time
+import observal as ob
+from observal.campaign import Campaign, load_model
+import pyarrow, sqlalchemy, scipy.sparse, sklearn.utils
+def rss():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+before, start, path, sentence = rss(), time.perf_counter(), sys.argv[1], ""
+try:
+    {call}
+except ob.errors.ObservalError as error:
+    sentence = str(error)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps([sentence, peak - before, time.perf_counter() - start]))
+"""
+
+
+def assert_cheaply_refused(path, call, match):
+    """Fail unless a call on a hostile file, in a process of its own, ends in a sentence within 500 MB and two seconds."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE.format(call=call), str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (6 << 30, 6 << 30)
+        ),  # a failure must not fill the machine
+    )
+    sentence, growth, seconds = json.loads(done.stdout)
+    assert re.search(match, sentence), sentence
+    assert "\n" not in sentence
+    assert growth < 500e6
+    assert seconds < 2.0
 
 
 def members_of(path):

@@ -7,17 +7,20 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from observal.arrow_stream import pack_table
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
+from tests.hostile import assert_cheaply_refused
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.test_campaign_store import PLACES, address, engine_of
 
@@ -47,11 +50,24 @@ def copy(sound, tmp_path):
     return Path(shutil.copy(sound, tmp_path / "c.db"))
 
 
-def execute(where, *statements):
+@contextmanager
+def unguarded(where):
+    """Yield a connection without the triggers that refuse changes; they are made again, as a careful forger would."""
     with sqlite3.connect(where) as connection:
-        for statement in [*GUARDS, *statements]:
-            connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(statement)
+        triggers = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for guard in GUARDS:
+            connection.execute(guard)
+        yield connection
+        for (trigger,) in triggers:
+            with suppress(sqlite3.OperationalError):  # its table was dropped
+                connection.execute(trigger)
     connection.close()
+
+
+def execute(where, *statements):
+    with unguarded(where) as connection:
+        for statement in statements:
+            connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(statement)
 
 
 def use(where):
@@ -181,6 +197,20 @@ def set_array(**changes):
     return 1, change
 
 
+def set_rows(number):
+    """Return a change of the number of pool rows, and of all that follows from it."""
+
+    def change(payload):
+        fields = payload["settings"]["fields"]
+        fields["pool_rows"] = number
+        for name, array in fields["arrays"]["dict"].items():
+            if name.startswith("pool."):
+                array["fields"]["shape"]["tuple"][0] = number
+        return payload
+
+    return 1, change
+
+
 FORGED = {
     "no settings": (1, lambda p: {}),
     "settings without fields": (1, lambda p: p | {"settings": {"type": "Settings", "fields": {}}}),
@@ -231,9 +261,7 @@ def test_a_forged_journal_whose_digests_fit_gets_one_sentence(copy, what):
 
 def forge(where, sequence, change):
     """Change a journal entry and compute every digest anew."""
-    with sqlite3.connect(where) as connection:
-        for guard in GUARDS:
-            connection.execute(guard)
+    with unguarded(where) as connection:
         rows = connection.execute("SELECT sequence, time, actor, kind, payload FROM observal_journal ORDER BY 1")
         last = START
         for row in rows.fetchall():
@@ -243,7 +271,59 @@ def forge(where, sequence, change):
                 "UPDATE observal_journal SET payload = ?, digest = ? WHERE sequence = ?", (payload, last, row[0])
             )
         connection.execute("UPDATE observal_head SET digest = ?", (last,))
-    connection.close()
+
+
+def forge_chunk(where, name, content):
+    """Replace the first chunk of some data and compute every digest anew."""
+    with unguarded(where) as connection:
+        connection.execute("UPDATE observal_data SET content = ? WHERE name = ? AND chunk = 0", (content, name))
+        digest = chunk_digest(name, 0, 0, content)
+        connection.execute("UPDATE observal_digest SET digest = ? WHERE name = ? AND chunk = 0", (digest, name))
+        chunks = {(n, c): d for n, c, d in connection.execute("SELECT * FROM observal_digest")}
+    forge(where, 1, lambda payload: payload | {"data": data_digest(chunks)})
+
+
+def bomb():
+    """Return 6 GB of zeros as an Arrow stream of less than 300 kB."""
+    zeros = pa.array(np.zeros(1 << 21))
+    packed = pack_table(pa.table({str(k): zeros for k in range(360)}), "zstd")
+    assert len(packed) < 300_000
+    return packed
+
+
+BOMBS = {
+    "compressed rows": ("pool.rows", bomb),
+    "compressed features": ("pool.features", bomb),
+    "a billion nulls": ("pool.rows", lambda: pack_table(pa.table({"x": pa.nulls(10**9)}))),
+    "a list of a billion nulls": (
+        "pool.rows",
+        lambda: pack_table(pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.nulls(10**9), 10**9)})),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_data_that_unpack_to_gigabytes_are_refused(copy, what):
+    name, make = BOMBS[what]
+    if name == "pool.features":
+        forge(copy, *set_array(packed=True))
+    forge_chunk(copy, name, make())
+    assert_cheaply_refused(copy, "Campaign.open(path).check()", "unpacks to more than")
+
+
+def test_more_data_than_the_setting_allows_is_refused(copy, monkeypatch):
+    monkeypatch.setenv("OBSERVAL_UNPACKED_GB", "0.001")
+    forge(copy, *set_rows(10**6))
+    with pytest.raises(NotACampaign, match=r"more than 0\.001 GB; .* allow more with OBSERVAL_UNPACKED_GB"):
+        Campaign.open(copy).status()
+    monkeypatch.setenv("OBSERVAL_UNPACKED_GB", "much")
+    with pytest.raises(ObservalError, match="must be a number of gigabytes"):
+        Campaign.open(copy).status()
+
+
+def test_a_pool_of_a_billion_rows_in_one_chunk_is_refused(copy):
+    forge(copy, *set_rows(10**8))
+    assert_cheaply_refused(copy, "Campaign.open(path).check()", "too many rows")
 
 
 def test_digests_are_what_the_format_says(copy):

@@ -8,16 +8,18 @@ import tracemalloc
 import zipfile
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import observal as ob
+from observal.arrow_stream import pack_table
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.codec import decode, encode
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
-from tests.hostile import comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
+from tests.hostile import assert_cheaply_refused, comment_of, members_of, nothing_happens, npy, write_members, zip_bomb
 from tests.test_session import session
 
 
@@ -45,8 +47,19 @@ def forged(path, change, to="forged"):
     members = members_of(path)
     content = json.loads(members["record.json"])
     change(content["record"])
-    members["record.json"] = json.dumps(content).encode()
-    return write_members(path.with_name(to), members, sealed=True)
+    content = json.loads(json.dumps(content))  # what was put in two places is two values from here on
+    arrays = {}
+    number_arrays(content["record"], members, arrays)
+    return write_members(path.with_name(to), {"record.json": json.dumps(content).encode(), **arrays}, sealed=True)
+
+
+def number_arrays(value, members, arrays):
+    """Number the arrays of a record in the order in which they are read; one that is in two places is stored twice."""
+    if isinstance(value, dict) and f"{value.get('array')}.npy" in members:
+        content, value["array"] = members[f"{value['array']}.npy"], len(arrays)
+        arrays[f"{value['array']}.npy"] = content
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        number_arrays(item, members, arrays)
 
 
 def refused(path, match="."):
@@ -196,6 +209,29 @@ def test_arrays_are_checked_before_they_take_memory(saved, array, match):
         tracemalloc.stop()
 
 
+def test_an_array_that_is_referenced_often_is_refused(saved):
+    members = members_of(saved)
+    content = json.loads(members["record.json"])
+    content["record"]["notes"] = {"tuple": [{"array": 999}] * 2500}
+    members["record.json"] = json.dumps(content).encode()
+    members["999.npy"] = npy("{'descr': '<f8', 'fortran_order': False, 'shape': (500000,)}", bytes(4_000_000))
+    path = write_members(saved.with_name("forged"), members, sealed=True)
+    assert_cheaply_refused(path, "ob.Session.load(path)", "not in order")
+
+
+def test_a_table_that_unpacks_to_gigabytes_is_refused(saved):
+    zeros = pa.array(np.zeros(1 << 21))
+    packed = pack_table(pa.table({str(k): zeros for k in range(300)}), "zstd")  # 5 GB
+    assert len(packed) < 1 << 20
+    members = members_of(saved)
+    content = json.loads(members["record.json"])
+    content["record"]["logged"]["fields"]["X"] = {"frame": {"array": 0}, "library": "pyarrow", "what": "x"}
+    members["record.json"] = json.dumps(content).encode()
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({len(packed)},)}}"
+    path = write_members(saved.with_name("forged"), members | {"0.npy": npy(header, packed)}, sealed=True)
+    assert_cheaply_refused(path, "ob.Session.load(path)", "unpacks to more than")
+
+
 @pytest.mark.parametrize("column", ["positions", "action", "inferred", "reason", "query_probability"])
 @pytest.mark.parametrize("value", [-3, 100, 10**15])
 def test_plans_that_lead_out_of_the_pool_are_refused(saved, column, value):
@@ -230,7 +266,7 @@ def test_zips_that_are_not_what_they_claim(saved, tmp_path):
     for end in (0, 1, 100, len(whole) // 2, len(whole) - 1, len(whole) - 40):
         path.write_bytes(whole[:end])
         refused(path, "damaged")
-    for text in ("[" * 100_000, '{"format": 3, "record": ' + "[" * 100_000, '{"format": "3", "record": {}}', "\xff"):
+    for text in ("[" * 100_000, '{"format": 4, "record": ' + "[" * 100_000, '{"format": "4", "record": {}}', "\xff"):
         write_members(path, {"record.json": text.encode("latin-1")}, sealed=True)
         refused(path)
     refused(tmp_path, "no file")

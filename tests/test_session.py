@@ -257,7 +257,7 @@ def test_file_naming_code_outside_observal_raises(tmp_path):
     import json
 
     record = {"logged": {"type": "subprocess:Popen", "fields": {"args": "true"}}}
-    content = json.dumps({"format": 3, "record": record}).encode()
+    content = json.dumps({"format": 4, "record": record}).encode()
     write_members(tmp_path / "evil", {"record.json": content}, sealed=True)
     with pytest.raises(InvalidInput, match="does not have"):
         ob.Session.load(tmp_path / "evil")
@@ -267,7 +267,7 @@ def test_file_naming_code_outside_observal_raises(tmp_path):
 def test_session_of_another_format_gets_one_sentence(tmp_path, number):
     content = f'{{"format": {number}, "record": {{}}}}'.encode()
     write_members(tmp_path / "other", {"record.json": content}, sealed=True)
-    with pytest.raises(InvalidInput, match=rf"another version of observal \(format {number}; this one reads 3\)"):
+    with pytest.raises(InvalidInput, match=rf"another version of observal \(format {number}; this one reads 4\)"):
         ob.Session.load(tmp_path / "other")
 
 
@@ -308,7 +308,7 @@ def test_damaged_file_raises(tmp_path):
         path.write_bytes(damaged[: rng.integers(1, len(whole) + 1)] if number % 2 else damaged)
         with contextlib.suppress(InvalidInput):  # any other error fails; a flipped bit in padding does no harm
             ob.Session.load(path)
-    for text in ("[]", "{}", '{"format": 3, "record": {}}', '{"format": 3, "record": []}'):
+    for text in ("[]", "{}", '{"format": 4, "record": {}}', '{"format": 4, "record": []}'):
         write_members(tmp_path / "odd", {"record.json": text.encode()}, sealed=True)
         with pytest.raises(InvalidInput, match=r"not a file that observal saved|is not a session"):
             ob.Session.load(tmp_path / "odd")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from observal.errors import InvalidInput, ObservalError
 from observal.files import writing
-from observal.journal.archive import open_archive, seal
+from observal.journal.archive import Damaged, open_archive, seal
 from observal.journal.codec import Arrays, Json, build, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
@@ -28,7 +28,7 @@ from observal.problem.goals import Goals
 from observal.problem.method import check_method
 from observal.problem.problem import Problem
 
-_FORMAT = 3  # raise it with every change, because files of another format are refused
+_FORMAT = 4  # raise it with every change, because files of another format are refused
 _SETTINGS = (
     "label_budget",
     "random_state",
@@ -173,7 +173,13 @@ def _read_record(path: str | Path, method: Method | None) -> dict[str, Any]:
         if method is not None:
             _check_same_class(record.pop("method"), method)
 
+        last = -1
+
         def read_array(number: int) -> NDArray[Any]:
+            nonlocal last
+            if number <= last:  # arrays are numbered in the order in which they are read, so none can be read twice
+                raise Damaged("its arrays are not in order")
+            last = number
             return archive.array(f"{number}.npy")
 
         decoded = {name: decode(value, read_array, name) for name, value in record.items()}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.errors import NotACampaign
+from observal.arrow_stream import LIMIT_VARIABLE, pack_table, unpack_table, unpacked_limit
+from observal.errors import InvalidInput, NotACampaign
 from observal.journal.settings import StoredArray
 from observal.journal.sql.connection import StoreConnection
 
@@ -25,6 +26,7 @@ MOST_BYTES = 16 * 2**20
 WORTH_PACKING = 0.8  # of its plain size: an array that stays larger than that is stored as it is
 SMALLER = (np.int8, np.int16, np.int32, np.float32)  # types to try for a column
 TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are read at a time
+LARGEST_CHUNK = 2**27  # unpacked bytes that are read at once; no chunk that is written here is as large
 
 
 def write_array(connection: StoreConnection, name: str, array: NDArray[Any]) -> StoredArray:
@@ -61,21 +63,21 @@ def read_array(connection: StoreConnection, name: str, layout: StoredArray) -> N
     dtype, shape = np.dtype(layout.dtype), layout.shape
     firsts = connection.first_rows(name)
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
+    row_bytes = dtype.itemsize * math.prod(shape[1:])
+    for first, end in zip(firsts, ends, strict=True):  # before memory is allocated
+        if end - first != 1 and not 0 <= (end - first) * row_bytes <= MOST_BYTES:
+            raise NotACampaign(
+                f"The campaign is damaged: a chunk of its {name} has too many rows; use an undamaged copy."
+            )
     parse = _unpack if layout.packed else _plain
-
-    def read(chunk: int) -> NDArray[Any]:
-        content, rows = connection.read_chunk(name, chunk), ends[chunk] - firsts[chunk]
-        block = parse(content, dtype, (rows, *shape[1:]))
+    out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
+    for chunk, (first, end) in enumerate(zip(firsts, ends, strict=True)):
+        block = parse(connection.read_chunk(name, chunk), dtype, (end - first, *shape[1:]))
         if block is None:
             raise NotACampaign(
                 f"The campaign is damaged: its {name} does not have the recorded size; use an undamaged copy."
             )
-        return block
-
-    last = [read(len(firsts) - 1)] if firsts else []  # check the recorded size before allocating the array
-    out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
-    for chunk in range(len(firsts)):
-        out[firsts[chunk] : ends[chunk]] = last[0] if chunk == len(firsts) - 1 else read(chunk)
+        out[first:end] = block
     return out
 
 
@@ -97,7 +99,7 @@ def _pack(block: NDArray[Any]) -> bytes:
     if columns.dtype.kind == "b":
         columns = columns.view(np.int8)
     names = [str(k) for k in range(len(columns))]
-    return _to_bytes(pa.table([pa.array(_smallest(column)) for column in columns], names))
+    return pack_table(pa.table([pa.array(_smallest(column)) for column in columns], names), "zstd")
 
 
 def _smallest(column: NDArray[Any]) -> NDArray[Any]:
@@ -115,7 +117,7 @@ def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     """Return the rows that :func:`_pack` was given, or None if their number is wrong."""
     from pyarrow import types
 
-    table = _from_bytes(content)
+    table = _unpack_table(content)
     n_columns = math.prod(shape[1:])
     numbers = all((types.is_integer(kind) or types.is_floating(kind)) for kind in table.schema.types)
     if (table.num_rows, table.num_columns) != (shape[0], n_columns) or not numbers:
@@ -140,10 +142,25 @@ def write_table(
     for k, column in enumerate(table.schema):
         if pa.types.is_dictionary(column.type):  # otherwise each chunk would contain all values
             table = table.set_column(k, column.name, table.column(k).cast(column.type.value_type))
-    per_row = max(1, table.nbytes // max(1, table.num_rows))
+    per_row = max(1, table.num_columns, table.nbytes // max(1, table.num_rows))
     step = max(1, TABLE_BYTES // per_row)
-    for chunk, first in enumerate(range(0, table.num_rows, step), start=first_chunk):
-        connection.write_chunk(name, chunk, first_row + first, _to_bytes(table.slice(first, step)))
+    slices = [(first, table.slice(first, step)) for first in range(0, table.num_rows, step)]
+    parts = [part for first, rows in slices for part in _split(first, rows)]
+    for chunk, (first, rows) in enumerate(parts, start=first_chunk):
+        connection.write_chunk(name, chunk, first_row + first, pack_table(rows, "zstd"))
+
+
+def _split(first: int, rows: pa.Table) -> list[tuple[int, pa.Table]]:
+    """Return rows in parts that can be read again, each with its first row; some may be far larger than the others."""
+    if rows.nbytes <= LARGEST_CHUNK // 2:
+        return [(first, rows)]
+    half = rows.num_rows // 2
+    if half == 0:
+        raise InvalidInput(
+            f"A row of the pool has {rows.nbytes / 1e6:,.0f} MB, and a campaign stores at most {LARGEST_CHUNK / 2e6:,.0f} MB for each; "
+            "leave out its largest column, or keep such content in files of its own."
+        )
+    return _split(first, rows.slice(0, half)) + _split(first + half, rows.slice(half))
 
 
 def read_rows(connection: StoreConnection, name: str, positions: Sequence[int]) -> pa.Table:
@@ -154,7 +171,7 @@ def read_rows(connection: StoreConnection, name: str, positions: Sequence[int]) 
     if not firsts:
         raise NotACampaign(f"The campaign is damaged: its {name} is missing; use an undamaged copy.")
     chunks = (np.searchsorted(firsts, np.asarray(positions, dtype=np.int64), side="right") - 1).tolist()
-    tables = {chunk: _from_bytes(connection.read_chunk(name, chunk)) for chunk in set(chunks) or {0}}
+    tables = _read_chunks(connection, name, sorted(set(chunks)) or [0])
     # Slices instead of an array of positions: Arrow would import pandas to make that array.
     rows = [tables[chunk].slice(at - firsts[chunk], 1) for chunk, at in zip(chunks, positions, strict=True)]
     if any(row.num_rows == 0 for row in rows):
@@ -166,28 +183,32 @@ def read_whole_table(connection: StoreConnection, name: str) -> pa.Table:
     """Return a stored table."""
     import pyarrow as pa
 
-    parts = [_from_bytes(connection.read_chunk(name, k)) for k in range(len(connection.first_rows(name)))]
-    return pa.concat_tables(parts, promote_options="permissive")
+    parts = _read_chunks(connection, name, range(len(connection.first_rows(name))))
+    return pa.concat_tables(parts.values(), promote_options="permissive")
 
 
-def _to_bytes(table: pa.Table) -> bytes:
-    import pyarrow as pa
+def _read_chunks(connection: StoreConnection, name: str, chunks: Sequence[int]) -> dict[int, pa.Table]:
+    """Return some chunks of a table, unless they are larger together than the data of a file may be."""
+    tables, size = {}, 0
+    for chunk in chunks:
+        tables[chunk] = _unpack_table(connection.read_chunk(name, chunk))
+        size += tables[chunk].nbytes
+        check_unpacked(size, f"its {name} has")
+    return tables
 
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
-
-def _from_bytes(content: bytes) -> pa.Table:
-    import pyarrow as pa
-
-    try:
-        table = pa.ipc.open_stream(content).read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:80]
+def check_unpacked(size: int, what: str) -> None:
+    """Refuse data that are larger than those of one file may be."""
+    if size > unpacked_limit():
         raise NotACampaign(
-            f"The campaign is damaged: its rows cannot be read ({reason}); use an undamaged copy."
+            f"The campaign may be forged: {what} more than {unpacked_limit() / 1e9:g} GB; if you trust it, allow more with {LIMIT_VARIABLE}."
+        )
+
+
+def _unpack_table(content: bytes) -> pa.Table:
+    try:
+        return unpack_table(content, LARGEST_CHUNK)
+    except ValueError as error:
+        raise NotACampaign(
+            f"The campaign is damaged: its rows cannot be read ({str(error)[:80]}); use an undamaged copy."
         ) from None
-    return table

@@ -12,6 +12,7 @@ noted with the new rows, as it would have been in the plan.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from observal.journal.settings import Settings, StoredArray
 from observal.journal.sql.chunks import (
     append_array,
     append_table,
+    check_unpacked,
     read_array,
     read_rows,
     read_whole_table,
@@ -156,6 +158,10 @@ def check_stored(settings: Settings) -> None:
         shape = (rows, len(settings.features)) if name.endswith(".features") else (rows,)
         if array.shape != shape or array.dtype not in _ITEM_TYPES:
             raise ValueError(f"its {name} is not valid")
+    check_unpacked(
+        sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in settings.arrays.values()),
+        "its arrays have",
+    )
 
 
 def read_problem(connection: StoreConnection, settings: Settings, with_ids: bool = True) -> Problem:
