@@ -24,13 +24,14 @@ import tests.command
 from observal import files
 from observal.campaign import Campaign, TableOptions
 from observal.cli.output import printable
-from observal.errors import CampaignExists, InvalidInput, ObservalError
+from observal.errors import CampaignExists, InvalidInput, ObservalError, hide_secrets
 from observal.journal.answers import read_answers
 from observal.report.campaign_report import write_campaign_report
 from observal.report.html import ReportContent, render_report, write_report
 from observal.tables.spreadsheets import csv_rows, csv_text, guard_cell, restore_cell
 from observal_research.figures import Line, draw_curves
 from tests.campaigns import METHOD, make_campaign
+from tests.postgres import postgres  # noqa: F401  a fixture
 
 
 def observal(*arguments, code=0, **options):
@@ -298,12 +299,160 @@ def test_the_demo_replaces_only_a_demo(tmp_path):
         run_demo(tmp_path)
 
 
-def test_report_hides_passwords(monkeypatch):
-    from observal.cli.results import _command_line
+# -- addresses -------------------------------------------------------------------------------------------------------
 
-    monkeypatch.setattr(sys, "argv", ["observal", "report", "postgresql://ann:s3cret:@x@host/db", "-o", "r.html"])
-    assert "s3cret" not in _command_line()
-    assert "postgresql://ann:***@host/db -o r.html" in _command_line()
+SECRET = "S3CRET"
+ADDRESSES = [
+    "postgresql://S3CRET:S3CRET@127.0.0.1:1/db",
+    "postgresql://127.0.0.1:1/db?user=S3CRET&password=S3CRET",
+    "postgres://ann:S3CRET@127.0.0.1:1/db?sslpassword=S3CRET&passfile=/S3CRET&pass%77ord=S3CRET",
+    "POSTGRESQL+psycopg://ann:S3CRET@127.0.0.1:1/db?options=S3CRET&service=S3CRET&unknown=S3CRET",
+    "postgresql://ann:a@S3CRET@127.0.0.1:1/db",
+    "postgresql://ann:a/S3CRET?S3CRET:S3CRET@127.0.0.1:1/db",
+    "postgresql://ann:a S3CRET 'S3CRET'@127.0.0.1:1/db",
+    "postgresql://ann/x:S3CRET@127.0.0.1:1/db",
+    "postgresql://ann:S3CRET@127.0.0.1:port/db",
+    "postgresql://ann:S3CRET@[::1/db",
+    "postgresql://ann:S3CRET",
+    "postgresql:/ann:S3CRET@127.0.0.1/db",
+    "postgresql://ann:S3CRET@h/db?host=h&host=k&port=1,2",
+    "mysql://ann:S3CRET@127.0.0.1/db?password=S3CRET",
+    "s3://S3CRET:S3CRET@bucket/log.parquet?secret_key=S3CRET",
+    "host=127.0.0.1 user=ann password=S3CRET",
+]
+
+
+def run_everywhere(address, folder):
+    """Yield every command with an address in place of each file that it reads."""
+    tables = ("--label", "y", "--propensity", "q0", "--id", "id")
+    log, pool = folder / "logged.parquet", folder / "pool.parquet"
+    yield "init", address, "--logged", log, "--pool", pool, *tables
+    yield "init", folder / "x.db", "--logged", address, "--pool", pool, *tables
+    yield "init", folder / "x.db", "--logged", log, "--pool", address, *tables
+    yield "diagnose", address
+    yield "diagnose", address, "--pool", pool, *tables
+    for command in ("ask", "status", "report", "history", "check"):
+        yield command, address
+        yield command, address, "--json"
+        yield command, address, "--debug"
+        yield command, folder / "c.db", address
+    yield "ask", folder / "c.db", "--dask", address
+    yield "tell", address, folder / "labels.csv"
+    yield "tell", folder / "c.db", address
+    yield "release", address, "--annotator", "ann"
+    yield "extend", address, "--budget", 50
+    yield "extend", folder / "c.db", "--pool", address
+    yield "export", address, folder / "m.model"
+    yield "serve", address
+    yield "serve", folder / "c.db", "--port", address
+    yield "annotator", "add", address, "ann"
+    yield "annotator", "revoke", address, "ann"
+    yield "annotator", "list", address
+    yield address, folder / "c.db"
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_commands_that_fail_show_no_secret_of_an_address(tmp_path, address):
+    frame = pd.DataFrame({"id": range(30), "x": np.arange(30.0), "q0": 0.5, "y": ["a", "b", None] * 10})
+    frame.to_parquet(tmp_path / "logged.parquet")
+    frame.drop(columns="y").to_parquet(tmp_path / "pool.parquet")
+    (tmp_path / "labels.csv").write_text("id,y\n1,a\n")
+    make_campaign(tmp_path / "c.db")
+    for arguments in run_everywhere(address, tmp_path):
+        done = tests.command.observal(*arguments, cwd=tmp_path)
+        assert done.returncode in (1, 2), (arguments, done)
+        assert SECRET not in done.stdout + done.stderr, (arguments, done.stdout + done.stderr)
+
+
+def test_commands_that_work_show_no_secret_of_an_address(tmp_path, postgres):  # noqa: F811
+    frame = pd.DataFrame({"id": range(60), "x": np.arange(60.0) % 7, "q0": 0.5, "y": ["a", "b", None] * 20})
+    frame.to_csv(tmp_path / "logged.csv", index=False)
+    frame.drop(columns="y").assign(id=range(60, 120)).to_csv(tmp_path / "pool.csv", index=False)
+    user, place = postgres().split("@")
+    address = f"{user}:{SECRET}@{place.replace('?', '?application_name=shown&')}&passfile=/{SECRET}"
+    tables = ("--label", "y", "--propensity", "q0", "--id", "id", "--method", "newton", "--batch", 3)
+    log, pool = tmp_path / "logged.csv", tmp_path / "pool.csv"
+    shown = f"postgresql://***@{place.split('?')[0]}?application_name=shown&options=***&passfile=***"
+    for arguments, sentence in [
+        (("init", address, "--logged", log, "--pool", pool, *tables), f"Next: observal ask '{shown}' -n 3"),
+        (("init", address, "--logged", log, "--pool", pool, *tables), "already exists"),
+        (("ask", address, "-n", 1, "--annotator", "ann", "-o", tmp_path / "l.csv"), "to label"),
+        (("diagnose", address), "log"),
+        (("status", address, "--interval"), "error"),
+        (("status", address, "--json"), "labels"),
+        (("history", address), "round 1 opens"),
+        (("history", address, "--json"), "details"),
+        (("check", address, "--json"), "digest"),
+        (("annotator", "add", address, "ann"), "/login?token="),
+        (("annotator", "revoke", address, "ann"), f"observal release '{shown}' --annotator ann"),
+        (("serve", address, "--host", "0.0.0.0"), "add people first"),
+        (("report", address, "-o", tmp_path / "r.html"), "Report:"),
+        (("export", address, tmp_path / "m.model"), "m.model"),
+    ]:
+        done = tests.command.observal(*arguments)
+        assert sentence in done.stdout + done.stderr, (arguments, done)
+        assert SECRET not in done.stdout + done.stderr, (arguments, done)
+    written = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert SECRET not in written
+    assert "***@127.0.0.1" in written
+    assert SECRET.encode() not in (tmp_path / "m.model").read_bytes()
+    campaign = Campaign.open(address)
+    assert campaign.engine.journal.name == shown
+
+
+def test_the_page_and_its_log_show_no_secret_of_an_address(postgres):  # noqa: F811
+    import logging.config
+
+    from observal.journal.sql.store import open_store
+    from observal.server.serving import LOGGING
+
+    user, place = postgres().split("@")
+    make_campaign(f"{user}:{SECRET}@{place}")
+    assert open_store(f"{user}:{SECRET}@{place}").title == "postgres"
+    assert open_store(f"{user}:{SECRET}@{place.replace('/postgres?', '?dbname=postgres&')}").title == "127.0.0.1"
+    formatter = LOGGING["formatters"]["lines"]["()"]("%(message)s")
+    record = logging.makeLogRecord({"msg": "failed: %s", "args": (f"{user}:{SECRET}@{place}",)})
+    assert SECRET not in formatter.format(record)
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.sampled_from(["password", "sslpassword", "user", "p%61ssword"]))
+def test_no_password_shows_through_an_address(before, after, key):
+    from urllib.parse import quote
+
+    secret = f"{before}{SECRET}{after}".replace("\n", "")
+    for address in (
+        f"postgresql://{secret}:{secret}@host/db",
+        f"postgresql://{quote(secret, safe='')}@host:5432/db?sslmode=require",
+        f"postgresql://host/db?connect_timeout=3&{key}={quote(secret, safe='')}",
+        f"https://ann:{quote(secret, safe='')}@host/page?sslpassword={quote(secret, safe='')}&x=1",
+    ):
+        for text in (address, f"{address} failed; try again.", f"The file {address!r} is missing ('{address}')."):
+            hidden = hide_secrets(text)
+            assert SECRET not in hidden
+            assert "host" in hidden
+            assert hide_secrets(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "campaign.db",
+        "/home/ann@work/c.db",
+        "C:/Users/ann@work/c.db",
+        "https://example.org/@ann/page?id=3&page=2",
+        "postgresql://host:5432/db?sslmode=require",
+        "postgresql://[::1]:5432/db",
+        "The Dask scheduler at tcp://10.0.0.1:8786 cannot be reached.",
+    ],
+)
+def test_text_without_secrets_is_shown_as_it_is(text):
+    assert hide_secrets(text) == text
+
+
+def test_errors_and_warnings_hide_secrets():
+    address = "postgresql://ann:S3CRET@host/db?password=S3CRET"
+    for message in (InvalidInput(address), ob.errors.ObservalWarning(address), ob.errors.ClusterUnavailable(address)):
+        assert str(message) == "postgresql://***@host/db?password=***"
 
 
 # -- blank means not yet ---------------------------------------------------------------------------------------------

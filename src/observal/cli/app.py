@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from observal.cli.output import printable, say
-from observal.errors import ObservalError
+from observal.errors import ObservalError, hide_secrets
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
@@ -100,13 +100,13 @@ def run(app: typer.Typer) -> None:
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Spell out the control characters of a usage error: an argument may be any file name."""
+    """Spell out the control characters of a usage error and hide its secrets: an argument may be any file name or address."""
     try:
         yield
     except Exception as error:
         # The class of a usage error has a different place in each version of typer.
         if (format_message := getattr(error, "format_message", None)) is not None:
-            message = printable(format_message(), lines=True)
+            message = printable(hide_secrets(format_message()), lines=True)
             error.format_message = lambda: message  # type: ignore[attr-defined]
         raise
 
@@ -115,7 +115,7 @@ def _fail(sentence: str, debug: bool) -> NoReturn:
     if debug:
         import traceback
 
-        say(traceback.format_exc(), error=True, lines=True)
+        say(hide_secrets(traceback.format_exc()), error=True, lines=True)
     else:
-        say(f"observal: {sentence}", error=True)
+        say(f"observal: {hide_secrets(sentence)}", error=True)
     sys.exit(1)

@@ -32,7 +32,7 @@ from observal.cli.output import (
     write_csv,
     write_excel,
 )
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, hide_secrets
 from observal.problem.words import count
 
 PORT = 8787
@@ -290,7 +290,7 @@ def revoke(campaign: Where, name: Name, as_json: Json = False) -> None:
 
     with open_store(campaign).writing() as transaction:
         revoke_person(transaction, name)
-    command = f"observal release {quote(campaign)} --annotator {quote(name)}"
+    command = f"observal release {quote(hide_secrets(campaign))} --annotator {quote(name)}"
     print_result(as_json, {"revoked": name}, f"{name} is signed out. Rows they hold: {command}")
 
 

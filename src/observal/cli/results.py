@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ import typer
 
 from observal.cli.options import Force, Json, Where, option
 from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar
+from observal.errors import hide_secrets
 
 if TYPE_CHECKING:
     from observal.campaign import Campaign
@@ -125,8 +125,8 @@ def report(
 
 
 def _command_line() -> str:
-    """Return the command that is running, without the password of a database, because others will read the report."""
-    return re.sub(r"(://[^/@\s]*?):[^/\s]*@", r"\1:***@", join(["observal", *sys.argv[1:]]))
+    """Return the command that is running, without secrets, because others will read the report."""
+    return join(["observal", *map(hide_secrets, sys.argv[1:])])
 
 
 def export(

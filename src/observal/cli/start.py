@@ -33,6 +33,7 @@ from observal.cli.options import (
 )
 from observal.cli.output import ProgressBar, print_json, printable, progress_bar, say
 from observal.cli.results import print_status
+from observal.errors import hide_secrets
 
 if TYPE_CHECKING:
     from observal.problem.data import LoggedData, Pool
@@ -217,11 +218,11 @@ def init(
         )
     print_status(created.status(), as_json)
     if not as_json:
-        say(f"Next: observal ask {quote(campaign)} -n {batch or FIRST_ROUND} --csv -o labels.csv")
+        say(f"Next: observal ask {quote(hide_secrets(campaign))} -n {batch or FIRST_ROUND} --csv -o labels.csv")
 
 
 def diagnose(
-    logged: Annotated[list[Path], typer.Argument(help="Tables of the log, or one campaign.", metavar="TABLES")],
+    tables: Annotated[list[str], typer.Argument(help="Tables of the log, or one campaign.", metavar="TABLES")],
     pool: Annotated[Path | None, option("Table of the pool: the rows you can ask about.", "FILE")] = None,
     label: Annotated[str | None, option("Column with the label, empty if it was not revealed.", "COLUMN")] = None,
     propensity: Chances = None,
@@ -252,14 +253,15 @@ def diagnose(
         if pool is None or label is None:
             from observal.tables.read import SUFFIXES
 
-            is_table = logged[0].name.lower().endswith(SUFFIXES)
-            if len(logged) > 1 or pool is not None or label is not None or is_table:
+            is_table = tables[0].lower().endswith(SUFFIXES)
+            if len(tables) > 1 or pool is not None or label is not None or is_table:
                 raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
-            subject = _campaign_subject(str(logged[0]), dask, progress)
+            subject = _campaign_subject(tables[0], dask, progress)
         else:
             from observal.tables import TableRoles
             from observal.tables.table_format import TableFormat
 
+            logged = [Path(table) for table in tables]
             chances = _propensity_source(propensity, estimate_propensity)
             names = split_list(features)
             roles = TableRoles(label, id=id, features=None if names is None else tuple(names))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, hide_secrets
 from observal.journal.settings import Display
 from observal.parquet import ExecutorLike, Source
 from observal.problem.problem import Problem
@@ -228,4 +228,4 @@ def source_name(table: object) -> str:
     >>> source_name("data/logged.csv"), source_name(object())
     ('logged.csv', '')
     """
-    return Path(table).name if isinstance(table, str | Path) else ""
+    return Path(hide_secrets(str(table))).name if isinstance(table, str | Path) else ""

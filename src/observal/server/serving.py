@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, hide_secrets
 from observal.journal.sql import people
 from observal.journal.sql.store import Store, open_store
 from observal.server.guard import LOOPBACK, Guard, is_loopback
@@ -16,6 +17,23 @@ OWNER = "owner"
 _MISSING = (
     "The labelling page needs the package {}, which is not installed; install it with `pip install 'observal[server]'`."
 )
+
+
+class LogFormatter(logging.Formatter):
+    """Writes what the server logs, without the secrets of addresses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines for a record, with its traceback."""
+        return hide_secrets(super().format(record))
+
+
+LOGGING: dict[str, object] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"lines": {"()": LogFormatter, "fmt": "%(levelname)s: %(message)s"}},
+    "handlers": {"terminal": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "loggers": {"uvicorn": {"handlers": ["terminal"], "level": "WARNING"}},
+}
 
 
 def serve(
@@ -58,11 +76,11 @@ def serve(
     store = open_store(where)
     check_host(store, host)
     with listen(host, port) as listener:
-        desk = Desk(where, title or Path(where.split("?", maxsplit=1)[0]).stem, lease, images)
+        desk = Desk(where, title or store.title, lease, images)
         app = create_app(desk)
         guard = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host))
         # No access log: it would contain the tokens of links.
-        config = uvicorn.Config(guard, log_level="warning", access_log=False, server_header=False, lifespan="on")
+        config = uvicorn.Config(guard, log_config=LOGGING, access_log=False, server_header=False, lifespan="on")
         ready(owner_link(store, host, listener.getsockname()[1]))
         with suppress(KeyboardInterrupt):  # Ctrl+C is how it is stopped; the server has ended properly by then
             uvicorn.Server(config).run(sockets=[listener])

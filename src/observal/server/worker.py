@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from observal.campaign import Campaign
-from observal.errors import CampaignUnavailable, ObservalError
+from observal.errors import CampaignUnavailable, ObservalError, one_line
 from observal.problem.interval import Interval
 from observal.server import bodies
 
@@ -161,7 +161,7 @@ class _Process:
         except ObservalError as error:
             self._pipe.send(("failed", (number, str(error))))
         except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # a method that cannot go on
-            self._pipe.send(("failed", (number, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")))
+            self._pipe.send(("failed", (number, f"{type(error).__name__}: {one_line(error, 200)}")))
         return True
 
     def _measure(self) -> bool:

@@ -8,6 +8,7 @@ campaign is one complete file.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,23 +18,31 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign
+from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign, hide_secrets
 from observal.files import check_target, remove_stale
 from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.schema import SCHEMA, create_schema, schema_version
 
 PATIENCE = 120  # seconds that a command waits for other writers
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
-_BAD_ADDRESS = "The address of the database could not be read; write postgresql://user@host:5432/name."
+_BAD_ADDRESS = (
+    "The address of the database could not be read; write / : @ and ? within a password as %2F %3A %40 and %3F, "
+    "and all of it as in postgresql://host:5432/name."
+)
 
 
 class Store:
-    """A campaign's database; a file that cannot be written can still be read."""
+    """A campaign's database; a file that cannot be written can still be read.
+
+    `name` is the path, or the address without its secrets; `title` is the short name of the file or database.
+    """
 
     def __init__(self, engine: sa.Engine, name: str, read_only: bool = False) -> None:
         self._engine = engine
         self._read_only = read_only
         self.name = name
+        is_file = engine.url.get_backend_name() == "sqlite"
+        self.title = Path(name).stem if is_file else engine.url.database or engine.url.host or ""
 
     def close(self) -> None:
         """Close the connections that were kept open."""
@@ -42,7 +51,7 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[StoreConnection]:
         """Yield a transaction that sees one state of the campaign and changes nothing."""
-        with sentences(self.name), self._engine.connect() as connection, connection.begin():
+        with sentences(self.name, self._engine), self._engine.connect() as connection, connection.begin():
             yield StoreConnection(connection, self.name)
 
     @contextmanager
@@ -91,7 +100,7 @@ def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> S
     partial = address.with_name(f"{address.name}.{os.getpid()}.part")
     try:
         engine = _engine(_sqlite_url(partial))
-        with sentences(str(address)):
+        with sentences(str(address), engine):
             with engine.connect() as connection, connection.begin():
                 create_schema(connection)
                 fill(StoreConnection(connection, str(address)))
@@ -110,12 +119,13 @@ def open_store(where: str | Path, keep: bool = False) -> Store:
     if isinstance(address, sa.URL):
         store = Store(_engine(address, keep=keep), _name(address))
     elif not address.is_file():
-        raise NotACampaign(f"There is no campaign file at {address}; make one with `observal init {address} …`.")
+        name = hide_secrets(str(address))
+        raise NotACampaign(f"There is no campaign file at {name}; make one with `observal init {name} …`.")
     elif _can_write(address) and _can_write(address.parent):
         store = Store(_engine(_sqlite_url(address), keep=keep), str(address))
     else:
         store = Store(_read_only_engine(address), str(address), read_only=True)
-    with sentences(store.name), store._engine.connect() as connection, connection.begin():
+    with sentences(store.name, store._engine), store._engine.connect() as connection, connection.begin():
         version = schema_version(connection)
     if version is None:
         raise NotACampaign(f"{store.name} contains no campaign; make one with `observal init`.")
@@ -151,21 +161,22 @@ def _read_only_engine(path: Path) -> sa.Engine:
 
 @contextmanager
 def _write(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
-    with sentences(name), engine.connect() as connection:
+    with sentences(name, engine), engine.connect() as connection:
         connection.execution_options(observal_writing=True)  # the begin handlers read it
         with connection.begin():
             yield connection
 
 
 @contextmanager
-def sentences(name: str) -> Iterator[None]:
-    """Turn an error of the database driver into one sentence."""
+def sentences(name: str, engine: sa.Engine) -> Iterator[None]:
+    """Turn an error of the database driver into one sentence, without the secrets of the address."""
     try:
         yield
     except UnicodeDecodeError as error:  # SQLite's messages about a damaged file may not be valid text
         raise NotACampaign(f"{name} is not a campaign, or it is damaged; give the path of one.") from error
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
         reason = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
+        reason = _hide_values(reason, engine.url)
         if "not a database" in reason or "malformed" in reason:
             raise NotACampaign(
                 f"{name} is not a campaign, or it is damaged ({reason}); give the path of one."
@@ -173,6 +184,16 @@ def sentences(name: str) -> Iterator[None]:
         raise CampaignUnavailable(
             f"The database of {name} failed ({reason}) and nothing was stored; try again."
         ) from error
+
+
+def _hide_values(reason: str, url: sa.URL) -> str:
+    """Hide the secrets of an address in what a driver says: PostgreSQL repeats values that it does not understand."""
+    shown = hide_secrets(url.render_as_string(hide_password=False))
+    values = {url.username, url.password, *(value for values in url.normalized_query.values() for value in values)}
+    for value in sorted(filter(None, values), key=len, reverse=True):
+        if value not in shown:
+            reason = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "***", reason)
+    return reason
 
 
 def _refuse_existing(exists: bool, name: str) -> None:
@@ -207,11 +228,15 @@ def _address(where: str | Path) -> Path | sa.URL:
             f"A campaign is an SQLite file or a PostgreSQL database, but got an address of {kind!r}; "
             "give a file name or a postgresql:// address."
         )
+    if (
+        "@" in f"{url.host}{url.database}"
+    ):  # it belongs to a password, which the driver would take for the name of a host
+        raise InvalidInput(_BAD_ADDRESS)
     return url.set(drivername="postgresql+psycopg")
 
 
 def _name(url: sa.URL) -> str:
-    return url.set(drivername="postgresql").render_as_string(hide_password=True)
+    return hide_secrets(url.set(drivername="postgresql").render_as_string(hide_password=False))
 
 
 def _sqlite_url(path: Path, **options: str) -> sa.URL:
