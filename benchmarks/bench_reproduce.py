@@ -18,7 +18,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run_python("-m", "observal_research", "reproduce", "--trials", 2, "--out", Path(folder) / "first")  # compiles
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cost = run_python("-m", "observal_research", "reproduce", "--trials", options.trials, "--out", Path(folder) / "second")
+        cost = run_python(
+            "-m", "observal_research", "reproduce", "--trials", options.trials, "--out", Path(folder) / "second"
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(

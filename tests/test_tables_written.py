@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observal.errors import InvalidInput, ObservalError
+from observal.journal.answers import read_answers
 from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 from observal.tables.column_format import ColumnFormat, guess_format, number_of
 from observal.tables.read import read_tables
@@ -44,6 +45,53 @@ def test_text_in_another_encoding_far_down_is_read(tmp_path):
     lines = ["a;b", *["1,5;x"] * 300_000, "2,5;Köln"]
     path = write(tmp_path, "a.csv", "\n".join(lines).encode("cp1252"))
     assert read_table(path).column("b")[-1].as_py() == "Köln"
+
+
+@pytest.mark.parametrize("id", [None, "name"])
+@pytest.mark.parametrize("n_before", [0, 100_000])
+def test_stray_byte_in_utf8_is_the_only_one_read_as_windows_1252(tmp_path, n_before, id):
+    lines = ["sep=;", "name;Größe", *(f"Müller {k};1" for k in range(n_before + 2)), "Jürgen;2", "Käthe;3"]
+    content = "\n".join(lines).encode().replace("Jürgen".encode(), "Jürgen".encode("cp1252"))
+    for name, written in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
+        table = read_table(write(tmp_path, name, written), id)
+        assert table.column("name").to_pylist()[-3:] == [f"Müller {n_before + 1}", "Jürgen", "Käthe"]
+        assert table.column("Größe").to_pylist()[-3:] == [1, 2, 3]
+        assert reading_of(table).notes == (
+            f"{name} is UTF-8 except for 1 byte, read as Windows-1252; the first is in line {n_before + 5}, column 'name': 'Jürgen'.",
+        )
+        assert reading_of(table).format.encoding == "utf-8"
+    with pytest.raises(InvalidInput, match=r"(?i)utf-?8"):
+        read_table(tmp_path / "a.csv", id, encoding="utf-8")
+
+
+def test_stray_byte_in_a_file_of_answers_changes_no_other_id():
+    content = "id,label\nMüller,no\nKäthe,yes\n".encode() + "Jürgen,no\n".encode("cp1252")
+    answers, _ = read_answers("labels.csv", "id", "label", content)
+    assert [answer.id for answer in answers] == ["Müller", "Käthe", "Jürgen"]
+    windows = "id,label\nMüller,no\nKäthe,yes\n".encode("cp1252")
+    assert [answer.id for answer in read_answers("labels.csv", "id", "label", windows)[0]] == ["Müller", "Käthe"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        ([2**63, 1, None], pa.uint64()),
+        ([2**64, -(2**63) - 1, 7], pa.decimal128(38)),
+        ([10**50, -1, 0], pa.decimal256(76)),
+        ([1e80, 1, 0], pa.float64()),
+    ],
+)
+def test_integers_of_63_bits_and_more_get_the_note_of_parquet(tmp_path, numbers, kind):
+    text = "id,x\n" + "".join(f"{k},{'' if number is None else int(number)}\n" for k, number in enumerate(numbers))
+    path = write(tmp_path, "a.csv", text)
+    column = read_table(path).column("x")
+    assert column.type == kind
+    assert column.to_pylist() == numbers
+    notes = TableEncoder.learn([path], ["x"]).notes
+    assert any("numbers of 2^53 or more, which were rounded" in note for note in notes) == (kind != pa.float64())
+    for fraction in ("1.5", "1e20", "inf"):
+        path = write(tmp_path, "b.csv", f"{text}9,{fraction}\n")
+        assert read_table(path).column("x").type == pa.float64()
 
 
 @pytest.mark.parametrize(

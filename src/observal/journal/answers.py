@@ -15,7 +15,7 @@ from observal.errors import InvalidInput
 from observal.problem.labels import is_missing
 from observal.tables.classes import ClassFinder, Label
 from observal.tables.spreadsheets import cell_text, csv_rows, read_workbook, restore_cell
-from observal.tables.table_format import TableFormat, detect_encoding, detect_separator
+from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 
 SKIP = "skip"
 _Columns = tuple[
@@ -177,12 +177,11 @@ def read_answers(
 
 
 def _decode(source: str | Path, content: bytes, encoding: str | None) -> str:
-    encoding = encoding or detect_encoding(content, whole=True)
     try:
-        return content.decode(encoding)
+        return decode_text(content) if encoding is None else content.decode(encoding)
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"{source} is not text in {encoding}; name its encoding with --encoding (encoding=), or save it as CSV in UTF-8."
+            f"{source} is not text in {encoding or detect_encoding(content, whole=True)}; name its encoding with --encoding (encoding=), or save it as CSV in UTF-8."
         ) from None
 
 

@@ -20,11 +20,11 @@ from observal.problem.labels import is_missing
 from observal.tables.column_format import MISSING
 from observal.tables.spreadsheets import cell_text, read_workbook
 from observal.tables.table_format import (
-    WINDOWS,
     CsvFormat,
     Reading,
     TableFormat,
     detect_csv,
+    mend_encoding,
     with_reading,
     without_reading,
 )
@@ -131,10 +131,9 @@ def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
         raise InvalidInput(f"File {str(path)!r} is empty (0 bytes); give a file with a header and rows.")
     try:
         if suffix in _CSV:
-            table = _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
-        else:
-            raw = _read_excel(path, id) if suffix in _EXCEL else without_reading(_read_arrow(path, suffix))
-            table = replace_missing(raw, options.missing)
+            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
+        raw = _read_excel(path, id) if suffix in _EXCEL else without_reading(_read_arrow(path, suffix))
+        table = replace_missing(raw, options.missing)
         _check_names(table.column_names, f"File {str(path)!r}")
         check_values(table, f"File {str(path)!r}")
         return table
@@ -151,37 +150,43 @@ def _read_csv(path: Path, usual_sep: str, id: str | None, options: TableFormat) 
     import pyarrow as pa
 
     detected = detect_csv(path, usual_sep, options)
-    table = _parse_csv(path, detected, id)
-    if any(pa.types.is_binary(field.type) for field in table.schema) and options.encoding is None:
-        # Text further down is not UTF-8.
-        detected = replace(detected, format=replace(detected.format, encoding=WINDOWS))
-        table = _parse_csv(path, detected, id)
+    content = None
+    try:
+        table = _parse_csv(path, content, detected, id)
+    except (InvalidInput, pa.ArrowInvalid):  # often because text further down is not UTF-8
+        if options.encoding is not None:
+            raise
+        content, detected = mend_encoding(path, detected)
+        table = _parse_csv(path, content, detected, id)
     names = table.column_names
+    _check_names(names, f"File {str(path)!r}")
     if len(names) == 1 and any(separator in names[0] for separator in ",;\t|"):
         raise InvalidInput(
             f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; name the separator "
             "of columns with --sep (sep=)."
         )
-    for position, field in enumerate(table.schema):
-        if pa.types.is_binary(field.type):
-            raise InvalidInput(
-                f"Column {field.name!r} of file {str(path)!r} is not text in {detected.format.encoding}; name its encoding with "
-                "--encoding (encoding=)."
-            )
-        if field.name == id:
-            table = table.set_column(position, field.name, _whole_numbers(table.column(position)))
+    large = [name for name in names if _exceeds_int64(table.column(name))]
+    if large:
+        as_text = _parse_csv(path, content, replace(detected, text_columns=tuple(large)), None, large)
+        for name in large:
+            table = table.set_column(names.index(name), name, _large_integers(as_text.column(name), table.column(name)))
+    if id is not None and id in names:
+        table = table.set_column(names.index(id), id, _whole_numbers(table.column(id)))
     return with_reading(table, Reading(detected.format, detected.notes))
 
 
-def _parse_csv(path: Path, detected: CsvFormat, id: str | None) -> pa.Table:
+def _parse_csv(
+    path: Path, content: bytes | None, detected: CsvFormat, id: str | None, only: Sequence[str] = ()
+) -> pa.Table:
+    """Return the columns of a CSV file, or `only` some; `content` is what is in it if that had to be mended."""
     import pyarrow as pa
     from pyarrow import csv
 
     layout = detected.format
     text_columns = (*detected.text_columns, *(() if id is None else (id,)))
     try:
-        return csv.read_csv(
-            path,
+        table = csv.read_csv(
+            path if content is None else pa.BufferReader(content),
             read_options=csv.ReadOptions(encoding=layout.encoding, skip_rows=detected.skip),
             parse_options=csv.ParseOptions(delimiter=layout.sep, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
@@ -189,12 +194,46 @@ def _parse_csv(path: Path, detected: CsvFormat, id: str | None) -> pa.Table:
                 null_values=list(layout.missing_words),
                 column_types={name: pa.string() for name in text_columns},
                 decimal_point=layout.decimal or ".",
+                include_columns=list(only),
             ),
         )
     except UnicodeError:
         raise InvalidInput(
             f"File {str(path)!r} is not text in {layout.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
         ) from None
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise InvalidInput(
+                f"Column {field.name!r} of file {str(path)!r} is not text in {layout.encoding}; name its encoding with "
+                "--encoding (encoding=)."
+            )
+    return table
+
+
+def _exceeds_int64(column: pa.ChunkedArray) -> bool:
+    """Tell whether a column became floats because of numbers that 64 bits with a sign cannot hold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_float64(column.type):
+        return False
+    extremes = pc.min_max(column).as_py()
+    return extremes["min"] is not None and max(-extremes["min"], extremes["max"]) >= 2.0**63
+
+
+def _large_integers(as_text: pa.ChunkedArray, as_floats: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column exactly if all of it is written as whole numbers, and otherwise as floats."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digits = pc.utf8_ltrim(pc.utf8_trim_whitespace(as_text), "+")
+    if not pc.all(pc.match_substring_regex(digits, "^-?[0-9]+$")).as_py():
+        return as_floats
+    with suppress(pa.ArrowInvalid):
+        return digits.cast(pa.uint64())
+    longest = pc.max(pc.utf8_length(digits)).as_py()  # a cast of more digits than fit may give 0
+    kind = pa.decimal128(38) if longest <= 38 else pa.decimal256(76) if longest <= 76 else None
+    return as_floats if kind is None else digits.cast(kind)
 
 
 def _read_excel(path: Path, id: str | None) -> pa.Table:

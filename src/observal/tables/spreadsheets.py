@@ -96,7 +96,7 @@ def csv_rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     while True:
         try:
-            with _cells_of_any_length():
+            with cells_of_any_length():
                 row = next(reader, None)
         except csv.Error as error:
             raise InvalidInput(
@@ -108,7 +108,8 @@ def csv_rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 @contextmanager
-def _cells_of_any_length() -> Iterator[None]:
+def cells_of_any_length() -> Iterator[None]:
+    """Let Python's reader of CSV accept cells of more than 128 kB."""
     before = csv.field_size_limit(_LONGEST_CELL)
     try:
         yield

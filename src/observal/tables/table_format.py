@@ -7,19 +7,23 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from observal.errors import InvalidInput
+from observal.problem.words import count
 from observal.tables.column_format import MISSING, PLACEHOLDERS, ColumnFormat, Decimal, Guess, guess_format
-from observal.tables.spreadsheets import restore_cell
+from observal.tables.spreadsheets import cells_of_any_length, restore_cell
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 WINDOWS = "cp1252"
+_STRAY = re.compile("[\udc80-\udcff]")  # how Python decodes bytes that are not UTF-8
 _HEAD_BYTES = 1 << 20  # of a file are looked at
 _HEAD_ROWS = 1000
 _HEAD_CELLS = 50_000
@@ -196,8 +200,7 @@ def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
     >>> detected.sep, detected.decimal, detected.encoding
     (';', ',', 'cp1252')
     """
-    with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+    head = _read_bytes(path, _HEAD_BYTES)
     encoding = options.encoding or detect_encoding(head)
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
     if len(head) == _HEAD_BYTES:  # without the line that was cut
@@ -227,19 +230,73 @@ def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
 def detect_encoding(head: bytes, whole: bool = False) -> str:
     r"""Return the encoding of a text by its beginning: UTF-8 or UTF-16, otherwise Windows-1252.
 
+    Text that has at least as many characters in UTF-8 as bytes that are not is UTF-8 with stray bytes: Windows-1252 hardly ever looks like
+    UTF-8 by chance.
+
     Examples
     --------
     >>> detect_encoding("ä".encode()), detect_encoding("ä".encode("cp1252") + b"b", whole=True), detect_encoding("ä".encode("utf-16"))
     ('utf-8', 'cp1252', 'utf-16')
+    >>> detect_encoding("Köln, Zürich, ".encode() + "Genève".encode("cp1252"), whole=True)
+    'utf-8'
     """
     for mark, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return name
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
-    except UnicodeDecodeError:
-        return "utf-8" if b"\0" in head else WINDOWS
-    return "utf-8"
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(head, final=whole)
+    n_stray = text.count("\ufffd") - head.count("\ufffd".encode())
+    n_encoded = len(text) - len(text.encode("ascii", "ignore")) - n_stray
+    return WINDOWS if n_stray > n_encoded and b"\0" not in head else "utf-8"
+
+
+def decode_text(content: bytes) -> str:
+    """Return a text in the encoding that it seems to have; stray bytes in UTF-8 are read as Windows-1252.
+
+    Examples
+    --------
+    >>> decode_text("Köln, Zürich, ".encode() + "Genève".encode("cp1252"))
+    'Köln, Zürich, Genève'
+    """
+    encoding = detect_encoding(content, whole=True)
+    if encoding != "utf-8" or b"\0" in content:
+        return content.decode(encoding)
+    return _replace_stray(content.decode(errors="surrogateescape"))
+
+
+def mend_encoding(path: Path, detected: CsvFormat) -> tuple[bytes, CsvFormat]:
+    """Return the content of a CSV file that is not all in the encoding of its beginning, and how it is to be read.
+
+    If only a few bytes are not UTF-8, they are read as Windows-1252, and a note says where the first is.
+    """
+    content = _read_bytes(path)
+    encoding = detect_encoding(content, whole=True)
+    text = content.decode(errors="surrogateescape") if encoding == "utf-8" and b"\0" not in content else ""
+    n_stray = len(_STRAY.findall(text))
+    if n_stray == 0:
+        return content, replace(detected, format=replace(detected.format, encoding=encoding))
+    note = f"{path.name} is UTF-8 except for {count(n_stray, 'byte')}, read as Windows-1252; the first is in {_locate_stray(text, detected)}."
+    return _replace_stray(text).encode(), replace(detected, notes=(*detected.notes, note))
+
+
+def _locate_stray(text: str, detected: CsvFormat) -> str:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=detected.format.sep or ",")
+    header: list[str] = []
+    with cells_of_any_length():
+        for row in islice(reader, detected.skip, None):
+            header = header or row
+            for name, cell in zip_longest(header, row, fillvalue=""):
+                if _STRAY.search(cell):
+                    return f"line {reader.line_num}, column {_replace_stray(name)!r}: {_replace_stray(cell)!r:.60}"
+    return "line 1"
+
+
+def _read_bytes(path: Path, most: int = -1) -> bytes:
+    with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        return file.read(most)
+
+
+def _replace_stray(text: str) -> str:
+    return _STRAY.sub(lambda match: bytes([ord(match[0]) - 0xDC00]).decode(WINDOWS, "replace"), text)
 
 
 def detect_separator(text: str, usual_sep: str = ",", ends: tuple[str, str] | None = None) -> str:
