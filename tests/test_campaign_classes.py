@@ -12,6 +12,7 @@ from observal.campaign import Campaign, load_model
 from observal.errors import InvalidInput, InvalidLabel
 from observal.journal import codec
 from observal.report.campaign_report import write_campaign_report
+from tests.hostile import nothing_happens
 
 N = 200
 X = np.random.default_rng(0).normal(size=(2 * N, 2))
@@ -107,6 +108,71 @@ def test_a_campaign_refuses_what_is_not_scikit_learns(tmp_path):
             make(tmp_path / "c.db", ob.CommitteeVC(estimator))
     with pytest.raises(InvalidInput, match="not one of scikit-learn"):
         codec.decode({"estimator": "os.system", "settings": {}})
+
+
+@pytest.mark.parametrize("memory", ["/any/path", ["/any/path"], ("a", "b")])
+def test_a_campaign_refuses_a_folder_for_a_pipeline(tmp_path, memory):
+    pipeline = my_pipeline().set_params(memory=memory)
+    with pytest.raises(InvalidInput, match=r"the method has CommitteeVC\..*Pipeline\.memory: .*(any/path|'a')"):
+        make(tmp_path / "c.db", ob.CommitteeVC(pipeline))
+
+
+def test_a_campaign_stores_every_kind_of_parameter():
+    from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.pipeline import FeatureUnion, make_pipeline
+    from sklearn.preprocessing import MinMaxScaler, OrdinalEncoder, StandardScaler
+
+    homes = make_pipeline(SimpleImputer(strategy="constant", fill_value="none"), OrdinalEncoder(categories=[["own"]]))
+    columns = ColumnTransformer([("homes", homes, ["home"]), ("age", "passthrough", "age")], remainder="passthrough")
+    union = FeatureUnion([("one", StandardScaler()), ("two", MinMaxScaler(feature_range=(-1, 1)))])
+    votes = VotingClassifier([("a", GaussianNB(priors=np.array([0.5, 0.5]))), ("b", LogisticRegression(max_iter=7))])
+    votes.set_params(voting="soft", weights=[1.0, 2.0])
+    trees = HistGradientBoostingClassifier(categorical_features=["home"], class_weight={"good": 2.0, "bad": 1.0})
+    for estimator in (make_pipeline(columns, union, votes), trees, LogisticRegression(class_weight="balanced")):
+        assert str(codec.decode(codec.encode_entry(estimator))) == str(estimator)
+
+
+PIPELINE = "sklearn.pipeline.Pipeline"
+FOREIGN = {
+    "a folder": {"estimator": PIPELINE, "settings": {"steps": {"list": []}, "memory": "/any/path"}},
+    "a folder in a list": {"estimator": PIPELINE, "settings": {"steps": {"list": []}, "memory": {"list": ["/x"]}}},
+    "text in a dictionary": {
+        "estimator": "sklearn.preprocessing._function_transformer.FunctionTransformer",
+        "settings": {"kw_args": {"dict": {"path": "/x"}}},
+    },
+    "a choice that does not exist": {
+        "estimator": "sklearn.linear_model._logistic.LogisticRegression",
+        "settings": {"solver": "/x"},
+    },
+    "a path of attributes": {
+        "estimator": "sklearn.feature_selection._rfe.RFE",
+        "settings": {"importance_getter": "a.b.c"},
+    },
+    "an array of text": {
+        "estimator": "sklearn.naive_bayes.GaussianNB",
+        "settings": {"priors": {"objects": ["/x"]}},
+    },
+    "a record of ours": {
+        "estimator": "sklearn.naive_bayes.GaussianNB",
+        "settings": {"priors": {"type": "Thresholds", "fields": {}}},
+    },
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_parameter_that_a_file_may_not_give_is_refused_when_read(what, nested):
+    encoded = FOREIGN[what]
+    if nested:
+        step = {"tuple": ["step", encoded]}
+        encoded = {"estimator": PIPELINE, "settings": {"steps": {"list": [step]}}}
+    encoded = {"type": "CommitteeVC", "fields": {"estimator": encoded}}
+    with nothing_happens(), pytest.raises(InvalidInput, match="which a file may not do"):
+        codec.decode(encoded)
 
 
 def test_a_label_column_of_numbers_is_no_class():

@@ -61,6 +61,11 @@ _DATES: dict[str, Callable[[str], object]] = {
     "datetime": datetime.datetime.fromisoformat,
 }
 _PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # the kind of an inline array → the kinds of its values
+# Parameters of scikit-learn's whose text names steps, columns or categories.
+_TEXT_PARAMETERS = (
+    *("steps", "transformers", "transformer_list", "estimators"),
+    *("categories", "categorical_features", "fill_value"),
+)
 _DEEPEST = 40
 _MOST_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
 
@@ -205,7 +210,12 @@ def _encode_estimator(value: object, where: str) -> Json:
     changed = {key: item for key, item in settings if not _is_default(item, defaults[key].default)}
     return {
         "estimator": name,
-        "settings": {key: encode(item, None, f"{where}.{kind.__name__}.{key}") for key, item in changed.items()},
+        "settings": {
+            key: {"unsaved": f"{where}.{kind.__name__}.{key}: {foreign}"}
+            if (foreign := _find_foreign(kind, key, item))
+            else encode(item, None, f"{where}.{kind.__name__}.{key}")
+            for key, item in changed.items()
+        },
     }
 
 
@@ -320,7 +330,40 @@ def _decode_estimator(name: str, settings: dict[str, Any]) -> Any:
         raise InvalidInput(
             f"The file names the estimator {name!r:.80}, which is not one of scikit-learn's; use the version that wrote it."
         )
+    for key, item in settings.items():
+        if foreign := _find_foreign(kind, key, item):
+            raise InvalidInput(
+                f"The file sets {key} of {kind.__name__} to {foreign}, which a file may not do; use an undamaged copy."
+            )
     return kind(**settings)
+
+
+def _find_foreign(kind: type[Any], name: str, value: object, within: bool = False) -> str:
+    """Return the first part of an estimator's parameter that no file may give, in words; empty if there is none.
+
+    Numbers, estimators, choices of scikit-learn's and names of columns are allowed. Other text could be a path: ``Pipeline(memory=…)``
+    writes to one, and runs what it finds there.
+    """
+    if isinstance(value, str):
+        allowed = name in _TEXT_PARAMETERS or (not within and value in _choices(kind, name))
+        return "" if allowed else f"{value!r:.40}"
+    if isinstance(value, tuple | list | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return next(filter(None, (_find_foreign(kind, name, item, within=True) for item in items)), "")
+    if isinstance(value, np.ndarray):
+        return "" if value.dtype.kind in _PLAIN_KINDS else f"array of {value.dtype}"
+    if value is None or isinstance(value, bool | int | float | np.number | np.bool_):
+        return ""
+    return "" if type(value) in sklearn_estimators().values() else type(value).__name__
+
+
+def _choices(kind: type[Any], name: str) -> frozenset[str]:
+    """Return the text that scikit-learn itself lists for a parameter."""
+    from sklearn.utils._param_validation import Hidden, StrOptions
+
+    constraints = getattr(kind, "_parameter_constraints", {}).get(name, ())
+    plain = [item.constraint if isinstance(item, Hidden) else item for item in constraints]
+    return frozenset(text for item in plain if isinstance(item, StrOptions) for text in item.options)
 
 
 @cache
