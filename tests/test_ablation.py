@@ -23,7 +23,7 @@ def chance_if_equal(more, less):
     return stats.binom.sf(wins - 1, wins + losses, 0.5)
 
 
-def test_the_sign_test_by_hand():
+def test_sign_test_by_hand():
     assert chance_if_equal(np.array([1, 1, 1, 0]), np.zeros(4)) == pytest.approx(1 / 8)
     assert chance_if_equal(np.zeros(4), np.array([1, 1, 1, 0])) == pytest.approx(1.0)
     assert chance_if_equal(np.zeros(4), np.zeros(4)) == pytest.approx(1.0)
@@ -50,7 +50,7 @@ def test_every_part_matters_on_this_distribution():
     assert excess[NO_MIXTURE].mean() > excess[NO_CORRECTION].mean()
 
 
-def test_the_table_is_the_mean_over_the_trials():
+def test_table_is_the_mean_over_the_trials():
     rows = ablate(trials=2, random_state=5, jobs=1)
     assert [row.variant for row in rows] == NAMES
     for row, switches in zip(rows, VARIANTS.values(), strict=True):
@@ -62,7 +62,7 @@ def test_the_table_is_the_mean_over_the_trials():
     assert {"variant", "labels", "excess_error"} <= to_dicts(rows)[0].keys()
 
 
-def test_the_best_classifier_has_the_true_cuts():
+def test_best_classifier_has_the_true_cuts():
     errors = exact_errors()
     best = int(np.argmin(errors))
     from observal_research.ablation import CUTS
@@ -70,7 +70,7 @@ def test_the_best_classifier_has_the_true_cuts():
     assert CUTS[best].tolist() == [0.25, 0.75]
 
 
-def test_a_trial_depends_on_its_seed_alone():
+def test_trial_depends_on_its_seed_alone():
     method = ExactDBAL(FiniteClass([[1]]), gamma=0.1)
     assert trial(method, 3) == trial(method, 3)
     assert run_all(trial, [(method, s) for s in range(3)], jobs=2) == [trial(method, s) for s in range(3)]

@@ -111,7 +111,7 @@ def test_cells_are_the_generated_and_every_real_set_under_every_policy(folder):
 
 
 @pytest.mark.parametrize("policy", ["certainty", "uncertainty", "scorecard", "blind-spot"])
-def test_a_world_is_standardised_split_and_seeded(folder, policy):
+def test_world_is_standardised_split_and_seeded(folder, policy):
     cell = Cell("alpha", policy, real=True)
     world = make_world(cell, 0, 3, 200, folder)
     assert (len(world.logged), len(world.pool), len(world.y_test)) == (80, 80, 40)
@@ -172,7 +172,7 @@ def test_areas_agree_with_their_slow_twin():
         assert excess_area(curve, all_labels, 30) == pytest.approx(slow.excess_area(*args))
 
 
-def test_the_paired_difference_agrees_with_its_slow_twin():
+def test_paired_difference_agrees_with_its_slow_twin():
     rng = np.random.default_rng(5)
     for groups in (2, 7):
         theirs = [rng.uniform(0.1, 0.3, n) for n in rng.integers(1, 9, groups)]
@@ -189,7 +189,7 @@ def test_the_paired_difference_agrees_with_its_slow_twin():
         paired_difference(ours, theirs[:-1])
 
 
-def test_the_paired_interval_covers_as_often_as_it_says():
+def test_paired_interval_covers_as_often_as_it_says():
     rng = np.random.default_rng(6)
     covered = 0
     for _ in range(400):
@@ -236,7 +236,7 @@ def test_paired_excess_agrees_with_its_slow_twin():
     assert one.to_dict() == {"mean": pytest.approx(0.8), "se": None, "low": None, "worse": False}
 
 
-def test_the_best_single_peer_has_the_least_mean_of_cell_means():
+def test_best_single_peer_has_the_least_mean_of_cell_means():
     # Over all trials "b" would be the lower one: cells count alike, however many trials they have.
     areas = {"a": [np.full(2, 0.1), np.full(9, 0.1)], "b": [np.full(2, 0.3), np.full(9, 0.0)]}
     assert best_single(areas) == "a"
@@ -272,7 +272,7 @@ def test_all_labels_are_better_than_the_log_on_the_population(family):
     assert 0.0 < error < log_alone - 0.05
 
 
-def test_the_default_peers_are_two_rules_for_each_family():
+def test_default_peers_are_two_rules_for_each_family():
     assert len(DEFAULT_PEERS) == 8
     assert set(DEFAULT_PEERS) == {f"{rule}/{family}" for rule in ("margin", "random") for family in FAMILIES}
 
@@ -389,7 +389,7 @@ def test_vowpal_wabbit_runs_live(name):
 
 
 @pytest.mark.usefixtures("two_strengths")
-def test_a_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
+def test_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
     spec = tiny(methods={"ours": ActiveVC(fit_intercept=True)})
     steps: list[tuple[int, int]] = []
     report = benchmark(spec, tmp_path, jobs=1, progress=lambda done, total: steps.append((done, total)))
@@ -412,7 +412,7 @@ def test_a_benchmark_writes_resumes_and_takes_more_methods(tmp_path):
         benchmark(replace(spec, rows=500), tmp_path, jobs=1, resume=True)
 
 
-def test_a_method_with_other_settings_is_run_anew():
+def test_method_with_other_settings_is_run_anew():
     a, b = tiny(methods={"ours": ActiveVC()}), tiny(methods={"ours": ActiveVC(clip_constant=0.3)})
     unit = next(unit for unit in a.units if unit[2] == "ours")
     assert a.key(unit) != b.key(unit)
@@ -497,7 +497,7 @@ def test_all_labels_are_those_of_the_family_that_has_the_lowest_error(small_mode
     assert_allclose(report.areas(cell, "ActiveVC"), report.errors(cell, "ActiveVC") - report.all_labels(cell))
 
 
-def test_a_method_for_two_classes_is_left_out_of_cells_with_more(tables, tmp_path, small_models):
+def test_method_for_two_classes_is_left_out_of_cells_with_more(tables, tmp_path, small_models):
     spec = tiny(only="scorecard", development=tables, peers=("margin/logistic",), trials=1, rows=240)
     assert [cell.name for cell in spec.cells] == ["three / scorecard", "two / scorecard"]
     report = benchmark(spec, tmp_path, jobs=1)
@@ -510,7 +510,7 @@ def test_a_method_for_two_classes_is_left_out_of_cells_with_more(tables, tmp_pat
     json.dumps(alone.to_dict(), allow_nan=False)
 
 
-def test_the_worse_cells_are_those_whose_lower_bound_exceeds_the_tolerance(small_models):
+def test_worse_cells_are_those_whose_lower_bound_exceeds_the_tolerance(small_models):
     spec = tiny(peers=("margin/logistic",), trials=3)
     report = benchmark(spec, jobs=1)
     cell = spec.cells[0]
@@ -545,7 +545,7 @@ def test_specifications_that_cannot_be(options, words):
         tiny(**options)
 
 
-def test_a_peer_that_is_not_installed_is_named(monkeypatch):
+def test_peer_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr("observal_research.benchmark.peers.find_spec", lambda package: None)
     assert tiny(peers=None).peers == ()
     with pytest.raises(InvalidInput, match=r"observal\[bench\]"):
@@ -560,7 +560,7 @@ def test_methods_are_picked_by_name():
 
 
 @pytest.mark.usefixtures("small_models")
-def test_a_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
+def test_look_at_real_sets_is_to_be_written_down(folder, tables, tmp_path):
     command = ("benchmark", "--jobs", "1")
     common = ("--trials", "1", "--rows", "100", "--methods", "ActiveVC", "--peers", "random/forest")
     real = research(

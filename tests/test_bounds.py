@@ -137,7 +137,7 @@ def test_example_clipping_needs_the_printed_constant():
 @pytest.mark.parametrize("p", [0.001, 0.01, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("n", [1, 10, 200])
 @pytest.mark.parametrize("log", [0.1, 1.0, 3.0, 8.0])
-def test_the_three_tails_of_the_safe_bound_are_exact(p, n, log):
+def test_three_tails_of_the_safe_bound_are_exact(p, n, log):
     """U = M·Bernoulli(p) makes V̂ and l̂ binomial: the failure probability of each step is at most e^{−L}, exactly."""
     M = 5.0
     count = np.arange(n + 1)

@@ -39,7 +39,7 @@ def work(campaign):
         campaign.tell(batch.ids, [Y[i] for i in batch.ids])
 
 
-def test_a_campaign_has_three_classes_from_table_to_model(tmp_path):
+def test_campaign_has_three_classes_from_table_to_model(tmp_path):
     campaign = make(tmp_path / "c.db", ob.AutoVC(batch=4, learners=("linear", "forest")))
     work(campaign)
     again = Campaign.open(tmp_path / "c.db")
@@ -54,7 +54,7 @@ def test_a_campaign_has_three_classes_from_table_to_model(tmp_path):
     assert not hasattr(model[-1], "coef_")  # a blend is not linear
 
 
-def test_an_exported_linear_model_has_its_weights(tmp_path):
+def test_exported_linear_model_has_its_weights(tmp_path):
     two = np.where(Y == "high", "high", "other")
     method = ob.NewtonVC(ridge=0.01, tempering=0.5)
     campaign = Campaign.create(tmp_path / "c.db", *tables(two), label="y", propensity="q0", id="id", method=method)
@@ -92,7 +92,7 @@ def test_ones_own_pipeline_is_stored_by_its_settings_and_asks_in_another_process
     assert first.estimator.score(X[N:], Y[N:]) > 0.7
 
 
-def test_a_campaign_refuses_what_is_not_scikit_learns(tmp_path):
+def test_campaign_refuses_what_is_not_scikit_learns(tmp_path):
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
@@ -111,13 +111,13 @@ def test_a_campaign_refuses_what_is_not_scikit_learns(tmp_path):
 
 
 @pytest.mark.parametrize("memory", ["/any/path", ["/any/path"], ("a", "b")])
-def test_a_campaign_refuses_a_folder_for_a_pipeline(tmp_path, memory):
+def test_campaign_refuses_a_folder_for_a_pipeline(tmp_path, memory):
     pipeline = my_pipeline().set_params(memory=memory)
     with pytest.raises(InvalidInput, match=r"the method has CommitteeVC\..*Pipeline\.memory: .*(any/path|'a')"):
         make(tmp_path / "c.db", ob.CommitteeVC(pipeline))
 
 
-def test_a_campaign_stores_every_kind_of_parameter():
+def test_campaign_stores_every_kind_of_parameter():
     from sklearn.compose import ColumnTransformer
     from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
     from sklearn.impute import SimpleImputer
@@ -165,7 +165,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("what", FOREIGN)
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_parameter_that_a_file_may_not_give_is_refused_when_read(what, nested):
+def test_parameter_that_a_file_may_not_give_is_refused_when_read(what, nested):
     encoded = FOREIGN[what]
     if nested:
         step = {"tuple": ["step", encoded]}
@@ -175,7 +175,7 @@ def test_a_parameter_that_a_file_may_not_give_is_refused_when_read(what, nested)
         codec.decode(encoded)
 
 
-def test_a_label_column_of_numbers_is_no_class():
+def test_numeric_label_column_is_refused():
     labels = np.arange(2 * N) / 7.0
     with pytest.raises(InvalidLabel, match=r"shows \d+ different values in \d+ labels"):
         Campaign.create("nowhere.db", *tables(labels), label="y", propensity="q0", id="id")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+import observal as ob
 from observal.campaign import Campaign, load_model
 from observal.errors import ObservalError
 
@@ -64,11 +65,13 @@ def problems(draw):
         "propensity": draw(st.sampled_from(["q0", 0.5] if sound else ["q0", 0.5, "estimate", "x"])),
         "id": draw(st.sampled_from(["id", None])),
         "label_budget": draw(st.sampled_from([None, 0, 3])),
-        "classes": ("no", "yes") if sound else draw(st.sampled_from([None, ("no", "yes"), (0, 1)])),
-        "propensity_floor": draw(st.sampled_from([None, 0.05])),
-        "features": None if sound else draw(st.sampled_from([None, ["x"], names])),
-        "cost": None if sound else draw(st.sampled_from([None, None, "z"])),
-        "kept_only_labelled": not sound and draw(st.booleans()),
+        "tables": ob.TableOptions(
+            classes=("no", "yes") if sound else draw(st.sampled_from([None, ("no", "yes"), (0, 1)])),
+            propensity_floor=draw(st.sampled_from([None, 0.05])),
+            features=None if sound else draw(st.sampled_from([None, ["x"], names])),
+            cost=None if sound else draw(st.sampled_from([None, None, "z"])),
+            kept_only_labelled=not sound and draw(st.booleans()),
+        ),
     }
     return *tables, options
 
@@ -119,8 +122,8 @@ def check_campaign(problem, draw):
             assert len(set(names)) == len(names)
             campaign.tell(batch.ids, [draw.draw(st.sampled_from([*classes, None])) for _ in batch.ids])
         Campaign.open(where).status()
-        campaign.export(Path(folder) / "model.skops")
-        assert set(load_model(Path(folder) / "model.skops").predict(pool).tolist()) <= set(classes)
+        campaign.export(Path(folder) / "yes.model")
+        assert set(load_model(Path(folder) / "yes.model").predict(pool).tolist()) <= set(classes)
 
 
 CELL = st.sampled_from(

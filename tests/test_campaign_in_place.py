@@ -51,7 +51,7 @@ def create(folder, name, **settings):
     return Campaign.create(folder / name, folder / "log.parquet", folder / "pool.parquet", **group_options(settings))
 
 
-def test_it_asks_what_a_campaign_with_copied_tables_asks(made):
+def test_in_place_campaign_asks_the_same_rows_as_a_copy(made):
     folder, tables = made
     campaigns = create(folder, "copied.db"), create(folder, "in place.db", in_place=True)
     truth = labels_of(tables)
@@ -76,7 +76,7 @@ def test_it_asks_what_a_campaign_with_copied_tables_asks(made):
         campaigns[1].extend(pool=folder / "pool.parquet")
 
 
-def test_a_table_that_was_changed_is_noticed(made):
+def test_table_that_was_changed_is_noticed(made):
     folder, tables = made
     campaign = create(folder, "campaign.db", in_place=True)
     batch = campaign.ask()
@@ -133,7 +133,7 @@ def test_people_label_it_on_the_page(made, monkeypatch):
     assert Campaign.open(folder / "campaign.db").status().labels == 24
 
 
-def test_what_cannot_stay_in_place_is_refused(made):
+def test_tables_that_cannot_stay_in_place_are_refused(made):
     folder, _ = made
     with pytest.raises(InvalidInput, match="one complete log with a propensity column"):
         create(folder, "a.db", in_place=True, propensity="estimate")
@@ -200,7 +200,7 @@ def test_both_ways_note_the_same(small, id):
     np.testing.assert_array_equal(here.pool.propensity, copied.pool.propensity)
 
 
-def test_what_is_said_of_how_tables_are_written_needs_a_copy(small, monkeypatch):
+def test_format_options_need_a_copy(small, monkeypatch):
     with pytest.raises(InvalidInput, match="are used as they are in the files"):
         create(small, "a.db", in_place=True, missing=("?",))
     monkeypatch.setattr("observal.tables.load_in_place.LARGE", 1)
@@ -245,7 +245,7 @@ def test_labels_of_any_plain_type_are_those_of_copied_tables(small):
         )
 
 
-def test_a_column_of_two_types_is_named(small):
+def test_column_of_two_types_is_named(small):
     (small / "log").mkdir()
     for k, values in enumerate(([1, 2], ["1", "2"])):
         columns = {"name": [f"{k}a", f"{k}b"], "x": values, "q0": [0.4] * 2, "y": ["0", "1"]}
@@ -269,7 +269,7 @@ def test_tables_that_are_not_parquet_are_refused(small):
             Campaign.create(small / "a.db", small / "log.parquet", source, tables=IN_PLACE, **ROLES)
 
 
-def test_a_column_that_gives_the_label_away_is_named(made):
+def test_column_that_gives_the_label_away_is_named(made):
     folder, tables = made
     for name in ("log", "pool"):
         table = pq.read_table(folder / f"{name}.parquet")
@@ -291,7 +291,7 @@ def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
     assert not create(folder, "b.db", in_place=False).settings.in_place
 
 
-def test_a_campaign_starts_a_cluster_once_and_only_if_it_is_needed(small, monkeypatch):
+def test_campaign_starts_a_cluster_once_and_only_if_it_is_needed(small, monkeypatch):
     folder, started = small, without_dask(monkeypatch)
     rewrite(folder, y=["0", "1", None] * 20)
     campaign = create(folder, "campaign.db", in_place=True, executor="local")
@@ -326,7 +326,7 @@ def test_commands_refuse_a_cluster_on_which_nothing_would_be_computed(small, mon
     assert not started
 
 
-def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):
+def test_lost_scheduler_raises_and_campaign_continues(made):
     class Gone:
         def map(self, function, items):
             raise ClusterUnavailable("The Dask cluster gave up; repeat the command.")
@@ -339,7 +339,7 @@ def test_a_scheduler_that_goes_away_is_said_so_and_the_campaign_goes_on(made):
 
 
 @pytest.mark.slow
-def test_a_real_scheduler_that_is_killed_is_said_so_in_one_sentence(made):
+def test_killed_scheduler_raises_one_sentence(made):
     folder, _ = made
     create(folder, "campaign.db", in_place=True)
     begin = [sys.executable, "-c", SCHEDULER]
@@ -372,7 +372,7 @@ asyncio.run(main())
 """
 
 
-def test_the_commands(made):
+def test_commands_work_in_place(made):
     folder, _ = made
     where = folder / "campaign.db"
     tables = ["--logged", folder / "log.parquet", "--pool", folder / "pool.parquet"]

@@ -55,7 +55,7 @@ def test_verify_prints_a_table_and_json():
     assert json.loads(done.stdout)["passed"] is True
 
 
-def test_a_claim_that_does_not_exist_is_an_error_in_one_line():
+def test_claim_that_does_not_exist_is_an_error_in_one_line():
     done = process("verify", "--only", "no-such-claim", module="observal_research")
     assert done.returncode == 1
     assert done.stderr.startswith("observal: ")
@@ -64,12 +64,12 @@ def test_a_claim_that_does_not_exist_is_an_error_in_one_line():
     assert "Traceback" in research("--debug", "verify", "--only", "no-such-claim").stderr
 
 
-def test_a_wrong_call_exits_with_2():
+def test_wrong_call_exits_with_2():
     assert research("verify", "--no-such-option").returncode == 2
     assert process("no-such-command").returncode == 2
 
 
-def test_a_failing_claim_exits_with_1(monkeypatch):
+def test_failing_claim_exits_with_1(monkeypatch):
     from dataclasses import replace
 
     from observal_research import verify

@@ -126,7 +126,7 @@ def test_people_have_their_own_rows(made):
     assert "held     bob 4, cleo 2" in observal("status", made).replace("held       ", "held     ")
 
 
-def test_a_budget_is_raised_and_rows_are_added(made, files):
+def test_budget_is_raised_and_rows_are_added(made, files):
     more = pd.read_parquet(files / "pool.parquet").assign(id=lambda frame: "new " + frame["id"])
     more.drop(columns="q0").to_csv(files / "more.csv", index=False)
     assert "no column 'q0'" in observal("extend", made, "--pool", files / "more.csv", code=1)
@@ -138,7 +138,7 @@ def test_a_budget_is_raised_and_rows_are_added(made, files):
     assert json.loads(observal("extend", made, "--budget", 31, "--json"))["pool_rows"] == 240
 
 
-def test_a_refused_file_names_the_line_and_stores_nothing(made, files):
+def test_refused_file_names_the_line_and_stores_nothing(made, files):
     observal("ask", made, "-n", 3, "-o", files / "l.csv")
     fill_in(files / "l.csv", files / "truth.csv")
     with (files / "l.csv").open("a") as file:
@@ -148,7 +148,7 @@ def test_a_refused_file_names_the_line_and_stores_nothing(made, files):
     assert json.loads(observal("status", made, "--json"))["labels"] == 0
 
 
-def test_a_correction_needs_its_option(made, files):
+def test_correction_needs_its_option(made, files):
     row = json.loads(observal("ask", made, "-n", 1, "--json"))["rows"][0]["id"]
     (files / "a.csv").write_text(f"id,y\n{row},paid\n")
     (files / "b.csv").write_text(f"id,y\n{row},lost\n")
@@ -158,7 +158,7 @@ def test_a_correction_needs_its_option(made, files):
     assert "paid → lost" in observal("history", made)
 
 
-def test_a_file_that_may_hold_labels_is_not_replaced(made, files):
+def test_file_that_may_hold_labels_is_not_replaced(made, files):
     (files / "l.csv").write_text("id,y\n")
     assert "may contain labels" in observal("ask", made, "-o", files / "l.csv", code=1)
     assert (files / "l.csv").read_text() == "id,y\n"
@@ -215,7 +215,7 @@ def test_unusable_tables_give_an_error_of_one_line(files, option, value, said):
     assert not (files / "new.db").exists()
 
 
-def test_an_existing_campaign_is_not_overwritten(made, files):
+def test_existing_campaign_is_not_overwritten(made, files):
     before = made.read_bytes()
     assert "already exists; choose another path" in observal(*init(files, made), code=1)
     assert made.read_bytes() == before

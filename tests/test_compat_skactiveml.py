@@ -112,19 +112,19 @@ def test_every_parameter_has_cases():
 
 
 @pytest.mark.parametrize(("name", "value", "error"), cases(INIT))
-def test_a_setting_is_stored_as_it_is_and_checked_by_query(name, value, error):
+def test_setting_is_stored_as_it_is_and_checked_by_query(name, value, error):
     strategy = ObservalSampling(**FAST | {name: value})
     assert getattr(strategy, name) is value
     check(error, strategy.query, X, Y, batch_size=2, return_utilities=True)
 
 
 @pytest.mark.parametrize(("name", "value", "error"), cases(QUERY))
-def test_an_argument_of_query_is_checked(name, value, error):
+def test_argument_of_query_is_checked(name, value, error):
     check(error, ObservalSampling(**FAST).query, **{"X": X, "y": Y, name: value})
 
 
 @pytest.mark.parametrize("no_labels", [False, True])
-def test_a_bad_setting_is_refused_also_before_there_are_labels(no_labels):
+def test_bad_setting_is_refused_also_before_there_are_labels(no_labels):
     with pytest.raises(TypeError):
         ObservalSampling(ridge=None).query(X, np.full(30, np.nan) if no_labels else Y)
 
@@ -214,7 +214,7 @@ def test_propensities_of_x_cannot_be_mapped_to_other_samples():
     ObservalSampling().query(X, Y, propensity=0.4, candidates=X[OPEN])
 
 
-def test_a_batch_larger_than_the_candidates_is_cut_with_a_warning():
+def test_batch_larger_than_the_candidates_is_cut_with_a_warning():
     with pytest.warns(UserWarning, match="larger than number of candidates"):
         rows, utilities = ObservalSampling().query(X, Y, batch_size=19, return_utilities=True)
     assert set(rows) == set(OPEN)
@@ -258,7 +258,7 @@ def test_nothing_passed_in_is_changed_and_the_same_state_gives_the_same():
     assert state.randint(1000) == np.random.RandomState(0).randint(1000)
 
 
-def test_a_label_more_draws_other_lots():
+def test_label_more_draws_other_lots():
     """An int as random_state must not give the same lot in every cycle: 18 cycles without labels ask about all rows."""
     strategy, y = ObservalSampling(random_state=0), np.full(30, np.nan)
     seen = []
@@ -301,7 +301,7 @@ def test_shares_of_a_batch(seed, size, gate_share, floor):
         assert passing[row] or not (by_lot or must_pass)
 
 
-def test_the_lot_is_fair():
+def test_lot_is_fair():
     """A χ² test at 1/10,000, of 10 rows in 2,000 draws."""
     rng = np.random.RandomState(0)
     gaps, passing = np.arange(20.0), np.arange(20) % 2 == 0
@@ -312,7 +312,7 @@ def test_the_lot_is_fair():
     assert chisquare(counts[passing]).pvalue > 1e-4
 
 
-def test_the_gate_opens_first_where_the_old_policy_hardly_looked():
+def test_gate_opens_first_where_the_old_policy_hardly_looked():
     rng = np.random.default_rng(1)
     X_big = rng.normal(size=(400, 2))
     chance = np.where(X_big[:, 0] > 0, 0.5, 0.05)

@@ -135,7 +135,7 @@ def test_every_parameter_has_cases():
 
 
 @pytest.mark.parametrize(("name", "value", "error"), cases(INIT))
-def test_a_setting_is_stored_as_it_is_and_checked_by_query(name, value, error):
+def test_setting_is_stored_as_it_is_and_checked_by_query(name, value, error):
     strategy = ObservalStream(**FAST | {name: value})
     assert getattr(strategy, name) is value
     check(error, strategy.query, CANDIDATES, X=X, y=Y)
@@ -143,7 +143,7 @@ def test_a_setting_is_stored_as_it_is_and_checked_by_query(name, value, error):
 
 @pytest.mark.parametrize("clf", [None, FITTED])
 @pytest.mark.parametrize(("name", "value", "error"), cases(QUERY))
-def test_an_argument_of_query_is_checked(name, value, error, clf):
+def test_argument_of_query_is_checked(name, value, error, clf):
     arguments = {"candidates": CANDIDATES, "clf": clf, "X": X, "y": Y, name: value}
     check(error, ObservalStream(**FAST).query, **arguments)
 
@@ -315,7 +315,7 @@ def test_it_decides_as_the_stream_plan_of_newton_vc(seed):
     assert (utilities <= 1.0).all()
 
 
-def test_a_classifiers_own_doubt_counts():
+def test_classifiers_own_doubt_counts():
     clf = SklearnClassifier(LogisticRegression(), classes=[0, 1]).fit(X, Y)
     lead = np.abs(np.diff(clf.predict_proba(CANDIDATES), axis=1)[:, 0])
     strategy = ObservalStream(doubt=0.3, explore_share=0.0, gate_share=0.0, budget=1.0, random_state=0)
@@ -336,7 +336,7 @@ def test_without_two_classes_every_row_is_in_doubt():
 
 @settings(max_examples=60)
 @given(st.lists(st.one_of(st.just(np.nan), st.floats(0.0, 1.0)), max_size=60), st.floats(0.01, 1.0), st.integers(1, 7))
-def test_the_budget_holds_however_the_stream_is_cut(utilities, budget, cut):
+def test_budget_holds_however_the_stream_is_cut(utilities, budget, cut):
     values = np.array(utilities, dtype=float)
     together = DoubtBudgetManager(budget).query_by_utility(values)
     manager, asked = DoubtBudgetManager(budget), []
@@ -355,7 +355,7 @@ def test_the_budget_holds_however_the_stream_is_cut(utilities, budget, cut):
 
 
 @pytest.mark.parametrize("utilities", [Anything, "state", 0.0, [0.1], ["string"]])
-def test_a_budget_manager_takes_arrays_of_utilities(utilities):
+def test_budget_manager_takes_arrays_of_utilities(utilities):
     with pytest.raises(TypeError):
         DoubtBudgetManager().query_by_utility(utilities)
 
@@ -363,7 +363,7 @@ def test_a_budget_manager_takes_arrays_of_utilities(utilities):
 @pytest.mark.parametrize(
     ("budget", "error"), [(None, None), (0.1, None), (0.0, ValueError), (1.1, ValueError), ("s", TypeError)]
 )
-def test_a_budget_is_checked(budget, error):
+def test_budget_is_checked(budget, error):
     check(error, DoubtBudgetManager(budget).query_by_utility, np.array([0.5]))
 
 

@@ -43,14 +43,14 @@ def test_area_and_values_match_the_slow_twin(found, end):
     assert curve.at(np.arange(end + 1)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_latest_of_equal_labels_counts_and_the_last_error_is_held():
+def test_latest_of_equal_labels_counts_and_the_last_error_is_held():
     curve = Curve([0, 0, 10, 10], [0.9, 0.4, 0.7, 0.2])
     assert curve.at([0, 5, 10, 1000]).tolist() == pytest.approx([0.4, 0.3, 0.2, 0.2])
     assert curve.area(20) == pytest.approx(0.25)
     assert Curve([0], [0.3]).area(300) == pytest.approx(0.3)
 
 
-def test_a_point_beyond_the_end_counts_only_by_interpolation():
+def test_point_beyond_the_end_counts_only_by_interpolation():
     assert Curve([0, 40], [0.4, 0.0]).area(20) == pytest.approx(0.3)
 
 
@@ -64,12 +64,12 @@ def test_area_of_the_mean_is_the_mean_of_the_areas():
 @pytest.mark.parametrize(
     ("labels", "errors"), [([], []), ([5, 10], [0.2, 0.1]), ([0, 1], [0.3]), ([-1, 0], [0.1, 0.2])]
 )
-def test_a_curve_starts_with_the_log_alone(labels, errors):
+def test_curve_starts_with_the_log_alone(labels, errors):
     with pytest.raises(InvalidInput, match="0 labels"):
         Curve(labels, errors)
 
 
-def test_an_area_needs_labels():
+def test_area_needs_labels():
     with pytest.raises(InvalidInput, match="at least 1"):
         Curve([0], [0.3]).area(0)
 
@@ -120,7 +120,7 @@ def test_stopping_early_does_not_change_the_curve_below(course, method):
     assert cut.area(end) == whole.area(end)
 
 
-def test_a_curve_that_one_run_does_not_give_is_made_of_runs_of_each_size(course):
+def test_curve_that_one_run_does_not_give_is_made_of_runs_of_each_size(course):
     method, world = METHODS[1], course.world
     assert not method.curve_from_one_run
     (curve,) = course.curves([method], 10**9, 7)

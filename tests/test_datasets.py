@@ -174,7 +174,7 @@ def test_uncertainty_equals_its_slow_twin():
     np.testing.assert_allclose(policy(DATA.X), slow.uncertainty(u, DATA.X.tolist(), d), rtol=1e-9, atol=1e-12)
 
 
-def test_the_plane_points_the_way_the_labels_do():
+def test_plane_points_the_way_the_labels_do():
     data = make_linear(random_state=0)
     mean_difference = data.X[data.y == 1].mean(axis=0) - data.X[data.y == -1].mean(axis=0)
     cosine = np.dot(Certainty.fit(data.X, data.y, 0).normal, mean_difference / np.linalg.norm(mean_difference))
@@ -409,7 +409,7 @@ def test_bad_npz_is_refused_in_words(tmp_path, arrays, words):
         load_npz("bad", tmp_path)
 
 
-def test_a_file_that_is_no_archive_is_refused(tmp_path):
+def test_file_that_is_no_archive_is_refused(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"not an archive")
     with pytest.raises(InvalidInput, match="plain arrays"):
         load_npz("bad", tmp_path)

@@ -56,7 +56,7 @@ def test_bought_labels_lower_the_test_error(tmp_path):
     assert sum(result.interval.low <= result.error_after <= result.interval.high for result in results) >= 8
 
 
-def test_the_digits_are_made_once_and_shown_as_pictures(tmp_path):
+def test_digits_are_made_once_and_shown_as_pictures(tmp_path):
 
     from observal.server.pool_view import PoolView
 

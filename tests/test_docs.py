@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -81,7 +82,7 @@ def shows(part: str, said: str) -> bool:
     return any(all(map(same, wanted, found[start : start + len(wanted)])) for start in starts)
 
 
-def test_a_number_that_drifted_is_noticed():
+def test_number_that_drifted_is_noticed():
     said = "error between 4.3% and 47.7%, 120 of 120 labels of T426 at 2026-01-01 10:00:00"
     assert shows("error between 4.3% and 47.6%, 120 of 120 labels of T426 at 2025-12-31 23:59:59", said)
     for drifted in ("between 4.5% and", "119 of 120", "T425", "4% and", "error between 4.3% and 147.7%", "labels at"):
@@ -89,7 +90,7 @@ def test_a_number_that_drifted_is_noticed():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+def test_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     """Snippets of one page share their names and their folder, as a reader who types them in would have it.
 
     A text block shows what the block before it printed; an ellipsis stands for what is left out.
@@ -112,7 +113,7 @@ def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
             said = ""
 
 
-def test_the_readme_begins_as_the_tutorial_does():
+def test_readme_begins_as_the_tutorial_does():
     tutorial = (ROOT / "docs" / "tutorial.md").read_text()
     commands = re.findall(r"^observal .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(commands) >= 5
@@ -127,6 +128,16 @@ def test_architecture_lists_every_room_in_import_order():
         "contracts"
     ]
     assert rooms == [set(layer.split(" : ")) for layer in contracts[0]["layers"]]
+
+
+def test_public_names_agree_in_all_three_lists():
+    tree = ast.parse((ROOT / "src/observal/__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    for_type_checkers = {alias.name for node in checked.body for alias in node.names}
+    errors = {"ObservalError", "ObservalWarning"}
+    assert for_type_checkers == set(observal.__all__) - errors
+    later = {name for homes in (observal._HOMES, observal._MODULES) for names in homes.values() for name in names}
+    assert later | {"campaign", "tables"} == for_type_checkers
 
 
 def test_names_that_are_imported_later_are_there():
@@ -156,12 +167,12 @@ def test_commands_that_a_page_names_exist(page):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_docstrings(module):
+def test_examples_in_docstrings(module):
     outcome = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert outcome.failed == 0
 
 
-def test_the_exact_example_saves_labels_at_the_same_error(tmp_path, monkeypatch):
+def test_exact_example_saves_labels_at_the_same_error(tmp_path, monkeypatch):
     """Four paired trials: γ = 0.1 must buy under a quarter of the labels and end within one point of asking for all."""
     example = runpy.run_path(str(ROOT / "examples" / "exact_fewer_labels.py"))
     means = example["main"](4, tmp_path / "figure.png")

@@ -134,7 +134,7 @@ class TestGivenClasses:
         with pytest.raises(InvalidInput, match=r"must return −1 or \+1 for each of 2 rows"):
             FiniteClass.from_callables([function]).restrict([[1.0], [2.0]])
 
-    def test_a_class_needs_classifiers(self):
+    def test_class_needs_classifiers(self):
         for nothing in ([], [3]):
             with pytest.raises(InvalidInput, match="at least one classifier"):
                 FiniteClass.from_callables(nothing)

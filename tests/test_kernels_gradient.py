@@ -24,7 +24,7 @@ def test_one_step_by_hand():
     np.testing.assert_allclose(regular, [(1 - np.exp(-18.0)) / 4 * 2 * 2, 0.0], rtol=1e-14)
 
 
-def test_the_prediction_is_clamped():
+def test_prediction_is_clamped():
     got = descend(np.array([[1.0]]), np.array([1.0]), np.ones(1), [0], np.array([5.0]), learning_rate=1.0, passes=1)
     assert got == [5.0]
 
@@ -90,7 +90,7 @@ def test_nothing_to_train_on_returns_the_start():
             assert descend(sp.csr_array(X), [1, 1], np.array(importance), order, start, **epoch) == start
 
 
-def test_an_infinite_weight_is_skipped_even_without_a_clip():
+def test_infinite_weight_is_skipped_even_without_a_clip():
     got = descend(np.ones((2, 1)), [1, -1], np.array([np.inf, 0.0]), [0, 1], np.zeros(1), learning_rate=1.0)
     assert got == [0.0]
 
@@ -196,7 +196,7 @@ def compare_estimates(policy, learning_rate, second_moment, seed, warm=True):
 
 @pytest.mark.parametrize("policy", ["certainty", "uncertainty"])
 @pytest.mark.parametrize(("learning_rate", "second_moment"), [(0.0064, 10.24), (0.1, 0.64)])
-def test_the_running_sum_is_as_good_as_the_sampled_one(policy, learning_rate, second_moment):
+def test_running_sum_is_as_good_as_the_sampled_one(policy, learning_rate, second_moment):
     # The running sum's constants were chosen on seeds 0 to 2; the slow test below looks at seeds 10 to 15. From a warm
     # start it found the running sum 0.4 to 4.0 % off, the sampled one 4.7 to 11.7 %, and closer weights in 36 of 36 runs.
     report = compare_estimates(policy, learning_rate, second_moment, seed=10)
@@ -208,7 +208,7 @@ def test_the_running_sum_is_as_good_as_the_sampled_one(policy, learning_rate, se
 
 
 @pytest.mark.parametrize("policy", ["certainty", "uncertainty"])
-def test_the_running_sum_leads_to_the_same_weights_from_a_cold_start(policy):
+def test_running_sum_leads_to_the_same_weights_from_a_cold_start(policy):
     # The hardest case: from zero weights the table is stale until the first pass has renewed it.
     # Seeds 10 to 15: under the certainty policy the weights are as close as with the sampled sum (closer on 3 of 6).
     report = compare_estimates(policy, 0.1, 0.64, seed=10, warm=False)
@@ -218,7 +218,7 @@ def test_the_running_sum_leads_to_the_same_weights_from_a_cold_start(policy):
 
 
 @pytest.mark.slow
-def test_the_running_sum_over_all_seeds_policies_and_settings():
+def test_running_sum_over_all_seeds_policies_and_settings():
     """72 runs on seeds that chose nothing: 10 to 15 × 2 policies × 3 settings of the figure's grid, warm and cold.
 
     The seeds are fixed, so nothing here can fail by chance; the margins are for other builds of numpy. What

@@ -170,11 +170,11 @@ def test_supremum_just_above_twice_the_noise():
     assert disagreement_coefficient(_thresholds(10), None, best=5, noise=0.4) == pytest.approx(1 / 0.8)
 
 
-def test_a_distance_of_exactly_twice_the_noise_counts_in_the_limit():
+def test_distance_of_exactly_twice_the_noise_counts_in_the_limit():
     assert disagreement_coefficient([[-1, -1], [1, -1]], None, best=0, noise=0.25) == 1.0
 
 
-def test_a_class_of_singletons_has_a_coefficient_of_its_size():
+def test_class_of_singletons_has_a_coefficient_of_its_size():
     predictions = np.vstack([-np.ones(8), 2 * np.eye(8) - 1]).astype(int)
     assert disagreement_coefficient(predictions, None, best=0) == pytest.approx(8.0)
     assert disagreement_coefficient(predictions[:1], None, best=0) == 0.0

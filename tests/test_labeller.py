@@ -90,7 +90,7 @@ def shown(page):
     return page.locator(".why .id").first.text_content()
 
 
-def test_a_row_can_be_read_at_a_glance(view):
+def test_row_can_be_read_at_a_glance(view):
     words = "She pays late in winter, when there is no work. " * 12
     link = "https://example.org/<b>x</b>"
     fields = [
@@ -198,7 +198,7 @@ def test_undo_without_answers_says_so(view):
     assert page.locator(".saved").text_content() == "There is nothing to undo"
 
 
-def test_a_refused_answer_brings_the_row_back_with_the_reason(view):
+def test_refused_answer_brings_the_row_back_with_the_reason(view):
     page = view(state([loan(n) for n in range(3)]))
     page.keyboard.press("1")
     page.evaluate("model.reply({type: 'refused', ids: ['L0'], error: 'Row L0 is not yours.'})")
@@ -220,7 +220,7 @@ def test_rows_that_arrive_do_not_replace_the_row_being_read(view):
     assert shown(page) == "Row L6"  # and L5 is answered
 
 
-def test_without_rows_the_note_is_shown_and_keys_do_nothing(view):
+def test_note_is_shown_when_there_are_no_rows(view):
     page = view(state([], note="Choosing the next rows…"))
     page.keyboard.press("1")
     assert page.locator(".nothing").text_content() == "Choosing the next rows…"
@@ -240,7 +240,7 @@ def test_more_rows_are_asked_for_before_they_run_out(view):
     assert asked[4] == 1
 
 
-def test_an_answer_shows_in_under_50_ms_even_with_64_numbers(view):
+def test_answer_shows_in_under_50_ms_even_with_64_numbers(view):
     fields = [field(f"column {n}", n / 7, standing=n / 64) for n in range(64)]
     page = view(state([{**loan(n), "fields": fields} for n in range(100)]))
     times = page.evaluate(
@@ -260,7 +260,7 @@ def test_an_answer_shows_in_under_50_ms_even_with_64_numbers(view):
     assert times[len(times) // 2] < 50  # the median: other tests run at the same time
 
 
-def test_the_grid_takes_the_odd_ones(view):
+def test_grid_submits_the_marked_rows(view):
     page = view(state([digit(n) for n in range(12)]))
     page.get_by_role("button", name="Grid").click()
     assert page.locator(".tile").count() == 12
@@ -278,7 +278,7 @@ def test_the_grid_takes_the_odd_ones(view):
     assert page.locator(".tile").get_attribute("data-row") == "L11"
 
 
-def test_the_grid_never_submits_rows_that_arrived_while_it_was_read(view):
+def test_grid_never_submits_rows_that_arrived_while_it_was_read(view):
     page = view(state([digit(n) for n in range(3)]))
     page.get_by_role("button", name="Grid").click()
     page.get_by_role("radio", name="yes").check()
@@ -288,7 +288,7 @@ def test_the_grid_never_submits_rows_that_arrived_while_it_was_read(view):
     assert page.locator(".tile").count() == 6
 
 
-def test_the_grid_is_offered_only_for_rows_that_fit(view):
+def test_grid_is_offered_only_for_rows_that_fit(view):
     page = view(state([{**loan(1), "fields": [field("text", "word " * 100, "text")]}]))
     assert not page.get_by_role("button", name="Grid").is_visible()
 
@@ -302,7 +302,7 @@ def test_in_a_notebook_keys_count_only_inside_the_widget(view):
     assert answers(page) == [("L0", "no")]
 
 
-def test_the_style_of_a_notebook_leaves_the_row_as_it_is(view):
+def test_style_of_a_notebook_leaves_the_row_as_it_is(view):
     page = view(state([loan(1)], whole_page=False))
     parts = ".fields, .field, dt, dd, .standing"
     boxes = (

@@ -27,7 +27,7 @@ def rows():
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (0, 1), (-1, 1), (2.0, 7.0), (False, True)])
-def test_any_two_labels(rows, classes):
+def test_any_two_labels_are_classes(rows, classes):
     X, positive, weight = rows
     y = np.where(positive, classes[1], classes[0])
     model = GradientClassifier(random_state=0).fit(X, y, sample_weight=weight)
@@ -51,7 +51,7 @@ def test_fit_is_one_epoch_of_the_slow_twin(rows, fit_intercept):
     assert model.time_ == 800.0
 
 
-def test_partial_fit_goes_on_from_the_last_weights_and_time(rows):
+def test_partial_fit_continues_from_the_last_weights_and_time(rows):
     X, positive, _ = rows
     y, ones, rng = 2.0 * positive - 1, np.ones(400), np.random.default_rng(3)
     model = GradientClassifier(random_state=np.random.default_rng(3), fit_intercept=False)
@@ -90,7 +90,7 @@ def test_repeated_entries_of_a_sparse_row_are_summed_and_the_input_is_left_alone
     assert repeated.nnz == 3
 
 
-def test_a_seed_gives_equal_bits_and_survives_pickling(rows):
+def test_seed_gives_equal_bits_and_survives_pickling(rows):
     X, positive, weight = rows
     model = GradientClassifier(random_state=7, second_moment=1.0)
     one, two = (clone(model).fit(X, positive, weight) for _ in range(2))

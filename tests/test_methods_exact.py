@@ -169,13 +169,13 @@ def test_certified_means_fixed_class_known_distribution_and_certified_gamma():
         details(wrong)
 
 
-def test_the_interval_says_when_it_is_only_approximate():
+def test_interval_says_when_it_is_only_approximate():
     _, _, pool_y, _, logged, pool = problem(5)
     result = ob.run(logged, pool, lambda ids: pool_y[ids], ob.ExactDBAL(ob.Thresholds(), gamma=0.1))
     assert "approximate, because the class was enumerated on the data" in result.error_interval.method
 
 
-def test_a_class_of_predictions_cannot_predict_other_rows_and_says_so():
+def test_class_of_predictions_cannot_predict_other_rows_and_says_so():
     predictions, _, pool_y, _, logged, pool = problem(6)
     result = ob.run(logged, pool, lambda ids: pool_y[ids], ob.ExactDBAL(ob.FiniteClass(predictions), gamma=0.1))
     with pytest.raises(NotPredictable):
@@ -219,7 +219,7 @@ def test_three_classes_are_refused():
         ob.Session(logged, ob.Pool([[0.0]], 1.0), ob.ExactDBAL(ob.Thresholds()))
 
 
-def test_a_method_is_data():
+def test_method_is_data():
     method = ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
     assert method == ob.ExactDBAL(ob.Thresholds(), gamma=0.1)
     assert pickle.loads(pickle.dumps(method)) == method
@@ -233,7 +233,7 @@ def test_schedules_never_shrink_and_use_every_row(n_pool, epochs):
     assert list(sizes) == sorted(sizes)
 
 
-def test_a_propensity_of_zero_is_fine_on_the_pool():
+def test_propensity_of_zero_is_fine_on_the_pool():
     rng = np.random.default_rng(8)
     x = rng.uniform(-1, 1, 100)
     logged = ob.LoggedData(x[:50, None], np.where(x[:50] > 0, 1, 0), 1.0)
@@ -245,7 +245,7 @@ def test_a_propensity_of_zero_is_fine_on_the_pool():
         assert np.isfinite(result.rounds[-1].details["estimated_loss"])
 
 
-def test_the_interval_holds_the_error_of_the_returned_classifier():
+def test_interval_holds_the_error_of_the_returned_classifier():
     rng = np.random.default_rng(9)
     x = rng.uniform(-1, 1, 30_000)
     y = np.where((x > 0.1) ^ (rng.random(x.size) < 0.1), 1, -1)

@@ -135,7 +135,7 @@ def test_active18_is_its_slow_twin(variant, capacity, learning_rate, seed, m, n)
     assert states[-1].n_dealt == len(world.logged)
 
 
-def test_the_twins_see_every_kind_of_decision():
+def test_twins_see_every_kind_of_decision():
     """The comparisons above would be empty if nothing was inferred, passed, clipped or outside the region."""
     capacity, learning_rate, seed, m, n = SETTINGS[-1]
     world = World(seed, m, n)
@@ -152,7 +152,7 @@ def test_the_twins_see_every_kind_of_decision():
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_a_run_accounts_for_every_row(world, method):
+def test_run_accounts_for_every_row(world, method):
     result = ob.run(world.logged, world.pool, world.oracle, method, random_state=3)
     check_intervals(result)
     assert [d.id for d in result.decisions] == list(range(len(world.pool)))
@@ -172,7 +172,7 @@ def test_a_run_accounts_for_every_row(world, method):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_a_budget_cuts_the_run_and_prefixes_agree(world, method):
+def test_budget_cuts_the_run_and_prefixes_agree(world, method):
     whole = ob.run(world.logged, world.pool, world.oracle, method)
     part = ob.run(world.logged, world.pool, world.oracle, method, label_budget=7)
     assert len(part.queries) <= 7
@@ -194,7 +194,7 @@ def test_skips_buy_nothing_and_the_run_goes_on(world, method):
     assert np.isfinite(result.estimator.coef_).all()
 
 
-def test_a_skipped_row_counts_as_never_drawn(world):
+def test_skipped_row_counts_as_never_drawn(world):
     method = Passive()
     problem = Problem(world.logged, world.pool)
     start = method.begin(problem, np.random.default_rng(0))
@@ -206,7 +206,7 @@ def test_a_skipped_row_counts_as_never_drawn(world):
 
 
 @pytest.mark.parametrize("method", [Passive(), ActiveVC(), Active18()], ids=repr)
-def test_a_saved_session_wakes_up_where_it_was(world, method, tmp_path):
+def test_saved_session_wakes_up_where_it_was(world, method, tmp_path):
     session = ob.Session(world.logged, world.pool, method, label_budget=15)
     query = session.ask(2)
     session.tell(query.ids, world.oracle(query.ids))
@@ -239,7 +239,7 @@ def test_sparse_rows_give_what_dense_rows_give(world, method, intercept):
 
 
 @pytest.mark.parametrize("method", [Passive(), ActiveVC(), Active18()], ids=repr)
-def test_the_constant_column_is_a_feature(world, method):
+def test_constant_column_is_a_feature(world, method):
     ones = np.ones((len(world.X), 1))
     m = len(world.logged)
     logged = ob.LoggedData(np.hstack([world.logged.X, ones[:m]]), world.logged.y, world.q[:m], classes=(-1, 1))
@@ -285,7 +285,7 @@ def test_propensity_zero_is_allowed_where_nothing_is_revealed(world, method):
     assert len(result.queries) > 0
 
 
-def test_the_smallest_problems_run():
+def test_smallest_problems_run():
     for method in METHODS:
         logged = ob.LoggedData([[1.0]], [1], 1.0, classes=(0, 1))
         result = ob.run(logged, ob.Pool([[-1.0], [2.0]], 0.5), lambda ids: np.array([0, 1])[ids], method)
@@ -348,7 +348,7 @@ def test_declared_capabilities():
 # -- statistics -----------------------------------------------------------------------------------------------------
 
 
-def test_the_interval_covers_the_error_and_narrows():
+def test_interval_covers_the_error_and_narrows():
     """Rigorous and therefore wide: in one dimension it says something from a few thousand rows on."""
     widths = []
     for m in (2_000, 200_000):

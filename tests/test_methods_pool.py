@@ -269,7 +269,7 @@ def test_untaken_row_keeps_floor():
 
 @pytest.mark.parametrize("method", [FAST, TREE], ids=lambda method: type(method).__name__)
 class TestInASession:
-    def test_a_batch_bigger_than_the_pool_takes_all_of_it(self, method):
+    def test_batch_bigger_than_the_pool_takes_all_of_it(self, method):
         world = World(m=60, n=15)
         result = ob.run(world.logged, world.pool, world.oracle, replace(method, batch=40))
         check_intervals(result)
@@ -286,14 +286,14 @@ class TestInASession:
         assert [r.skipped for r in result.rounds] == [0, 10, 10, 5]
         assert result.stopped == "every pool row has been looked at"
 
-    def test_the_budget_cuts_the_round_and_scales_its_chances(self, method):
+    def test_budget_cuts_the_round_and_scales_its_chances(self, method):
         world = World()
         whole = ob.Session(world.logged, world.pool, method, random_state=3).ask()
         cut = ob.Session(world.logged, world.pool, method, label_budget=4, random_state=3).ask()
         assert cut.ids.tolist() == whole.ids[:4].tolist()
         np.testing.assert_allclose(cut.query_probability, whole.query_probability[:4] * 4 / 10)
 
-    def test_a_loaded_session_goes_on_as_the_saved_one(self, method, tmp_path):
+    def test_loaded_session_continues_like_the_saved_one(self, method, tmp_path):
         world = World()
         session = ob.Session(world.logged, world.pool, method, label_budget=25, random_state=5)
         query = session.ask()
@@ -314,7 +314,7 @@ class TestInASession:
         assert a.intervals == b.intervals
         assert (a.estimator.predict(world.X) == b.estimator.predict(world.X)).all()
 
-    def test_a_session_that_wakes_up_between_rounds_asks_for_the_same_rows(self, method, tmp_path):
+    def test_session_reloaded_between_rounds_asks_for_the_same_rows(self, method, tmp_path):
         world = World()
         session = ob.Session(world.logged, world.pool, method, random_state=6)
         for _ in range(3):
@@ -327,7 +327,7 @@ class TestInASession:
         assert one.query_probability.tolist() == other.query_probability.tolist()
         assert one.reason == other.reason
 
-    def test_a_log_of_one_class_works_and_both_classes_are_found(self, method):
+    def test_log_of_one_class_works_and_both_classes_are_found(self, method):
         logged, pool, y = one_class()
         result = ob.run(logged, pool, lambda ids: y[ids], method, label_budget=20)
         check_intervals(result)
@@ -346,7 +346,7 @@ class TestInASession:
         assert (plain.predict_proba(grid) != costly.predict_proba(grid)).any()
         np.testing.assert_allclose(costly.predict_proba(grid), halved.predict_proba(grid), atol=1e-6)
 
-    def test_it_is_a_value(self, method):
+    def test_method_is_a_value(self, method):
         copy = pickle.loads(pickle.dumps(method))
         assert repr(copy) == repr(method)
         assert replace(method) == method != replace(method, batch=3)

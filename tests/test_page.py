@@ -148,7 +148,7 @@ def test_answers_wait_while_the_server_is_away(serve, open_page):
     assert len(history(server, "owner", "answered")) == 13  # each sent once: 12 rows, one of them twice
 
 
-def test_a_reply_that_is_lost_is_asked_for_again_and_stored_once(office, open_page):
+def test_reply_that_is_lost_is_asked_for_again_and_stored_once(office, open_page):
     page = open_page(office.add("lost"), expected=("Failed to load resource",))
     row_of(page)
     sent = []
@@ -198,7 +198,7 @@ def test_rounds_follow_each_other_and_the_page_says_when_all_is_done(serve, open
     check_views(page)
 
 
-def test_the_owner_decides_where_people_disagree(serve, open_page):
+def test_owner_decides_where_people_disagree(serve, open_page):
     server = serve(6, 6, overlap=2)
     ann, ben = open_page(server.add("ann")), open_page(server.add("ben"))
     rows = [press(ann, "y") for _ in range(6)]
@@ -246,7 +246,7 @@ def test_refused_answer_is_shown_and_never_sent_again(office, open_page):
     assert stored(office, "refused") == {}
 
 
-def test_without_a_sign_in_the_page_says_what_to_do(office, open_page):
+def test_page_without_sign_in_says_what_to_do(office, open_page):
     page = open_page(office.address, expected=("Failed to load resource",))
     page.get_by_role("heading", name="Please sign in").wait_for()
     assert violations(page) == []

@@ -106,7 +106,7 @@ def test_published_runs_are_repeated_and_one_that_is_wrong_is_seen(folder, tmp_p
     assert more.scores == report.scores
 
 
-def test_the_scorecard_draws_twenty_with_the_chances_it_states():
+def test_scorecard_draws_twenty_with_the_chances_it_states():
     X, y = rows(5, 150)
     split = protocol.split_rows(X, (y == 1).astype(int), 3)
     assert_allclose(split.propensity, 20 / 90)
@@ -148,7 +148,7 @@ def test_ours_is_scored_by_the_model_of_the_latest_finished_round():
     assert theirs[-1] == pytest.approx(everything.score(split.X_test, split.y_test))
 
 
-def test_a_start_with_one_class_buys_in_training_order_until_there_are_two():
+def test_start_with_one_class_buys_in_training_order_until_there_are_two():
     X, y = rows(3)
     split = protocol.split_rows(X, (y == 1).astype(int), 0)
     first = np.zeros(len(split.y), dtype=bool)
@@ -173,7 +173,7 @@ def test_units_and_refusals(folder):
         Rebenchmark(folder / "nowhere")
 
 
-def test_the_command_runs_it_and_nothing_else(folder, tmp_path):
+def test_command_runs_it_and_nothing_else(folder, tmp_path):
     options = [
         "--rebenchmark",
         str(folder),

@@ -33,7 +33,7 @@ def facts(outcome):
     return found
 
 
-def test_the_grid_is_the_papers():
+def test_grid_is_the_papers():
     spec = Specification()
     assert spec.clip_constants == pytest.approx([0.01, 0.04, 0.16, 0.64, 2.56, 10.24])
     assert spec.learning_rates == pytest.approx([1e-4, 4e-4, 16e-4, 64e-4, 256e-4, 1024e-4, 4096e-4, 1.0])
@@ -122,7 +122,7 @@ def test_two_processes_give_the_same(tiny):
     assert facts(reproduce(TINY, jobs=2)) == facts(tiny[0])
 
 
-def test_an_interrupted_run_resumes_to_the_same_result(tiny, tmp_path, monkeypatch):
+def test_interrupted_run_resumes_to_the_same_result(tiny, tmp_path, monkeypatch):
     def interrupt(done, total):
         if done == 5:
             raise KeyboardInterrupt
@@ -173,13 +173,13 @@ def test_ablations_are_added(tmp_path):
 @pytest.mark.parametrize(
     "change", [{"trials": 1}, {"max_labels": 0}, {"methods": ("magic",)}, {"methods": ()}, {"learning_rates": ()}]
 )
-def test_a_specification_that_cannot_be_run_is_refused(change):
+def test_specification_that_cannot_be_run_is_refused(change):
     with pytest.raises(InvalidInput):
         replace(TINY, **change)
 
 
 @pytest.mark.slow
-def test_the_papers_order_holds_at_full_size():
+def test_papers_order_holds_at_full_size():
     outcome = reproduce(Specification())
     for policy, claims in outcome.order_holds.items():
         assert all(claims.values()), (policy, claims, outcome.comparisons(policy))

@@ -68,14 +68,14 @@ def test_merging_two_parts_is_the_statistic_of_their_union(data, draw):
     np.testing.assert_allclose(decomposed, whole.second_moment, rtol=1e-12)
 
 
-def test_the_variance_does_not_decompose():
+def test_variance_does_not_decompose():
     parts = [RiskSums(1, np.asarray(w), np.asarray(w * w)) for w in (0.0, 2.0)]
     whole = parts[0].merge(parts[1])
     assert float(whole.variance) != pytest.approx(0.5 * parts[0].variance + 0.5 * parts[1].variance)
 
 
 @given(rows())
-def test_a_higher_clip_never_lowers_the_loss(data):
+def test_higher_clip_never_lowers_the_loss(data):
     matrix, labels, weights, cost = data
     losses = [risk_sums(matrix, labels, weights, clip, cost).loss for clip in (0.75, 2.0, np.inf)]
     assert (np.diff(losses, axis=0) >= -1e-12).all()
@@ -86,7 +86,7 @@ def test_rows_must_match():
         risk_sums(np.ones(3), [1, 1], [1.0, 1.0])
 
 
-def test_an_infinite_weight_never_counts():
+def test_infinite_weight_never_counts():
     assert float(risk_sums(np.array([1]), [-1], [np.inf]).loss) == 0.0
     assert clipped([np.inf, 2.0, 0.0], np.inf, np.ones(3, bool)).tolist() == [0.0, 2.0, 0.0]
 
@@ -134,12 +134,12 @@ def test_labels_are_signs_or_zero(labels, seen):
         pair_sums(np.array([1, 1]), [1, 1], labels, [1.0, 1.0])
 
 
-def test_the_other_classifier_has_the_same_rows():
+def test_other_classifier_has_the_same_rows():
     with pytest.raises(InvalidInput, match=r"for each of the 2 rows, but has shape \(1,\)"):
         pair_sums(np.array([1, 1]), [1], [1, 1], [1.0, 1.0])
 
 
-def test_the_uniform_interval_covers_whatever_member_is_chosen():
+def test_uniform_interval_covers_whatever_member_is_chosen():
     """Nominal 90 %; if it covered only 90 %, fewer than 850 of 1,000 covers has probability below 1e-6."""
     rng = np.random.default_rng(5)
     covered = 0

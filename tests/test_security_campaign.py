@@ -130,7 +130,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("what", CHANGED)
-def test_a_changed_journal_or_digest_is_refused_by_every_command(copy, what):
+def test_changed_journal_or_digest_is_refused_by_every_command(copy, what):
     execute(copy, CHANGED[what])
     before = copy.read_bytes()
     for name, step in STEPS.items():
@@ -168,7 +168,7 @@ def test_changed_rows_are_not_shown(copy):
 
 
 @PLACES
-def test_a_changed_answer_is_refused_in_both_databases(tmp_path, request, place):
+def test_changed_answer_is_refused_in_both_databases(tmp_path, request, place):
     where = address(place, tmp_path, request)
     campaign = make_campaign(where)
     batch = campaign.ask(4)
@@ -246,7 +246,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_forged_journal_whose_digests_fit_gets_one_sentence(copy, what):
+def test_forged_journal_whose_digests_fit_gets_one_sentence(copy, what):
     """Digests show damage; whoever knows the format can compute them anew. Then the content itself is checked."""
     sequence, change = FORGED[what]
     forge(copy, sequence, change)
@@ -321,7 +321,7 @@ def test_more_data_than_the_setting_allows_is_refused(copy, monkeypatch):
         Campaign.open(copy).status()
 
 
-def test_a_pool_of_a_billion_rows_in_one_chunk_is_refused(copy):
+def test_pool_of_a_billion_rows_in_one_chunk_is_refused(copy):
     forge(copy, *set_rows(10**8))
     assert_cheaply_refused(copy, "Campaign.open(path).check()", "too many rows")
 
@@ -431,7 +431,7 @@ def without_rights(folder, *files):
 
 
 @pytest.mark.parametrize("in_use", [False, True])
-def test_a_campaign_that_cannot_be_written_can_be_read(sound, in_use):
+def test_campaign_that_cannot_be_written_can_be_read(sound, in_use):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         where = Path(shutil.copy(sound, folder / "c.db"))
@@ -451,7 +451,7 @@ def test_a_campaign_that_cannot_be_written_can_be_read(sound, in_use):
         other.close()
 
 
-def test_an_unfinished_campaign_that_cannot_be_written_is_not_read_by_half(sound):
+def test_unfinished_campaign_that_cannot_be_written_is_not_read_by_half(sound):
     """After a kill the last answers may be in the -wal file alone: without it an older state would be shown."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

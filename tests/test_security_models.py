@@ -298,7 +298,7 @@ def test_files_that_claim_much_memory_are_refused(exported, tmp_path):
         tracemalloc.stop()
 
 
-def test_what_is_not_a_model_is_refused(exported, tmp_path):
+def test_file_that_is_not_a_model_is_refused(exported, tmp_path):
     members, comment = members_of(exported / "table.model"), comment_of(exported / "table.model")
     evil = tmp_path / "a.model"
     refused(write_members(evil, members, compression=zipfile.ZIP_DEFLATED), "compressed")

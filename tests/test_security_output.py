@@ -287,7 +287,7 @@ def test_long_names_fit(tmp_path):
     assert len(os.listdir(tmp_path)) == 2
 
 
-def test_the_demo_replaces_only_a_demo(tmp_path):
+def test_demo_replaces_only_a_demo(tmp_path):
     from observal.cli.demo import run_demo
 
     make_campaign(tmp_path / "demo.db")
@@ -400,7 +400,7 @@ def test_commands_that_work_show_no_secret_of_an_address(tmp_path, postgres):  #
     assert campaign.engine.journal.name == shown
 
 
-def test_the_page_and_its_log_show_no_secret_of_an_address(postgres):  # noqa: F811
+def test_page_and_its_log_show_no_secret_of_an_address(postgres):  # noqa: F811
     import logging.config
 
     from observal.journal.sql.store import open_store
@@ -459,7 +459,7 @@ def test_errors_and_warnings_hide_secrets():
 
 
 @pytest.mark.parametrize("ending", ["csv", "json"])
-def test_a_file_with_nothing_filled_in_stores_nothing(made, tmp_path, ending):
+def test_file_with_nothing_filled_in_stores_nothing(made, tmp_path, ending):
     file = tmp_path / f"l.{ending}"
     observal("ask", made, "-n", 8, *(["--json"] if ending == "json" else []), "-o", file)
     before = Campaign.open(made).history()
@@ -471,7 +471,7 @@ def test_a_file_with_nothing_filled_in_stores_nothing(made, tmp_path, ending):
     )
 
 
-def test_a_half_filled_file_leaves_the_rest_open(made, tmp_path):
+def test_half_filled_file_leaves_the_rest_open(made, tmp_path):
     ids = Campaign.open(made).ask(8).ids
     file = tmp_path / "l.csv"
     file.write_text(f"id,label\n{ids[0]},good\n{ids[1]}, \n{ids[2]},\n{ids[3]}, SKIP \n")
@@ -498,7 +498,7 @@ def test_in_python_none_skips_and_an_empty_text_does_not(made):
     assert str(campaign.tell(ids[2:], ["", ""])) == "There are no answers yet, so nothing was stored."
 
 
-def test_a_class_may_be_called_skip_or_nothing(tmp_path):
+def test_class_may_be_called_skip_or_nothing(tmp_path):
     X = np.linspace(-1, 1, 60)[:, None]
     for number, name in enumerate(["skip", ""]):
         logged = ob.LoggedData(X, np.where(X[:, 0] > 0.1, "good", name), propensity=1.0)
@@ -542,7 +542,7 @@ TEXT = st.text(
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("attack", FORMULAS)
-def test_no_spreadsheet_finds_a_formula(attack, separator):
+def test_csv_contains_no_formula(attack, separator):
     """Whatever separator a spreadsheet is set to, and whether or not it minds quotes, no cell begins as a formula does."""
     text = csv_text([["id", attack], [attack, attack], [1, attack]])
     loose = [cell.strip('"').lstrip(" ") for line in re.split(r"[\r\n]", text) for cell in line.split(separator)]
@@ -726,7 +726,7 @@ def test_json_says_the_same_though_it_is_escaped(nasty):
     assert rows[0]["details"]["classes"] == [NO, YES]  # the rarer one last
 
 
-def test_a_terminal_is_not_steered_by_csv_either(nasty, monkeypatch, capsys):
+def test_csv_contains_no_terminal_controls(nasty, monkeypatch, capsys):
     from observal.cli import output
 
     monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True, raising=False)

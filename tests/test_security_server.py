@@ -73,7 +73,7 @@ POSTS = {
 
 
 @pytest.mark.parametrize("cookie", [None, "wrong", "", "a" * 5000, "' OR '1'='1"])
-def test_a_missing_or_wrong_token_is_refused_everywhere(here, cookie):
+def test_missing_or_wrong_token_is_refused_everywhere(here, cookie):
     visitor = here.visitor()
     if cookie is not None:
         visitor.client.cookies.set(here.desk.cookie, cookie)
@@ -92,7 +92,7 @@ def test_wrong_link_does_not_sign_in(here):
     assert here.visitor().client.get("/login").status_code == 401
 
 
-def test_a_link_works_once_and_not_for_ever(here, monkeypatch):
+def test_link_works_once_and_not_for_ever(here, monkeypatch):
     token = here.link("carl")
     assert here.visitor().client.get("/login", params={"token": token}).status_code == 303
     assert here.visitor().client.get("/login", params={"token": token}).status_code == 401
@@ -122,7 +122,7 @@ def test_revoked_person_is_signed_out_at_once(here):
     assert here.visitor().client.get("/login", params={"token": unused}).status_code == 401
 
 
-def test_the_cookie_cannot_be_read_by_scripts_or_sent_from_other_sites(here):
+def test_cookie_cannot_be_read_by_scripts_or_sent_from_other_sites(here):
     reply = here.visitor().client.get("/login", params={"token": here.link("carl")})
     cookie = reply.headers["set-cookie"].lower()
     assert "httponly" in cookie
@@ -160,13 +160,13 @@ def test_another_persons_row_is_refused(here):
         {"Origin": ADDRESS, "X-Observal": "0"},
     ],
 )
-def test_a_post_from_another_site_is_refused(here, headers):
+def test_post_from_another_site_is_refused(here, headers):
     reply = here.ann.client.post("/api/v1/tell", json=tell_body(here), headers=headers)
     assert reply.status_code == 403
     assert "same origin" in reply.json()["error"]
 
 
-def test_a_form_cannot_post(here):
+def test_form_cannot_post(here):
     for kind in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"):
         reply = here.ann.client.post("/api/v1/undo", content=b'{"key":"k"}', headers={**OURS, "Content-Type": kind})
         assert reply.status_code == 415
@@ -175,7 +175,7 @@ def test_a_form_cannot_post(here):
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example:8787", "10.0.0.1", "", "[", "localhost@evil.example:1/"]
 )
-def test_a_wrong_host_is_refused(here, host):
+def test_wrong_host_is_refused(here, host):
     """Another site's name that leads here, as in DNS rebinding."""
     for path in ("/", "/login?token=x", "/api/v1/me", "/static/index.html"):
         assert here.ann.client.get(path, headers={"Host": host}).status_code == 400
@@ -246,7 +246,7 @@ def test_hostile_text_in_every_field_is_refused_as_text(here, text):
     assert here.olga.get("review", params={"first": text}).status_code == 422
 
 
-def test_a_key_may_be_anything_printable(here, tmp_path):
+def test_key_may_be_anything_printable(here, tmp_path):
     make_campaign(tmp_path / "other.db")
     with pytest.MonkeyPatch.context() as patch, site(patch, tmp_path / "other.db") as found:
         ann = found.browser("ann")
@@ -299,7 +299,7 @@ def test_every_reply_has_the_headers(here):
     assert "unsafe" not in POLICY
 
 
-def test_the_page_has_no_inline_script(here):
+def test_page_has_no_inline_script(here):
     text = here.ann.client.get("/").text.lower()
     assert "<script>" not in text
     assert "<style" not in text

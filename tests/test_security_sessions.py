@@ -91,7 +91,7 @@ def test_only_listed_classes_are_rebuilt(saved, planted, name, entry):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_journal_names_only_listed_classes_too(planted, name):
+def test_journal_names_only_listed_classes_too(planted, name):
     from observal.journal.codec import decode_arrays, decode_plan, decode_settings
 
     for read in (decode_plan, decode_settings, decode_arrays):
@@ -175,7 +175,7 @@ JSON_ATTACKS = [
 
 
 @pytest.mark.parametrize(("change", "match"), JSON_ATTACKS)
-def test_what_does_not_fit_is_refused(saved, change, match):
+def test_mismatched_record_is_refused(saved, change, match):
     refused(forged(saved, change), match)
 
 
@@ -209,7 +209,7 @@ def test_arrays_are_checked_before_they_take_memory(saved, array, match):
         tracemalloc.stop()
 
 
-def test_an_array_that_is_referenced_often_is_refused(saved):
+def test_array_that_is_referenced_often_is_refused(saved):
     members = members_of(saved)
     content = json.loads(members["record.json"])
     content["record"]["notes"] = {"tuple": [{"array": 999}] * 2500}
@@ -219,7 +219,7 @@ def test_an_array_that_is_referenced_often_is_refused(saved):
     assert_cheaply_refused(path, "ob.Session.load(path)", "not in order")
 
 
-def test_a_table_that_unpacks_to_gigabytes_is_refused(saved):
+def test_table_that_unpacks_to_gigabytes_is_refused(saved):
     zeros = pa.array(np.zeros(1 << 21))
     packed = pack_table(pa.table({str(k): zeros for k in range(300)}), "zstd")  # 5 GB
     assert len(packed) < 1 << 20
@@ -273,7 +273,7 @@ def test_zips_that_are_not_what_they_claim(saved, tmp_path):
     refused(tmp_path / "nothing", "no file")
 
 
-def test_a_changed_file_does_not_fit_its_digest(saved, tmp_path):
+def test_changed_file_does_not_fit_its_digest(saved, tmp_path):
     members, comment = members_of(saved), comment_of(saved)
     content = json.loads(members["record.json"])
     answers_of(content["record"]).reverse()
@@ -328,7 +328,7 @@ def test_values_within_a_journal_are_checked(value):
     assert "\n" not in str(error.value)
 
 
-def test_a_sparse_matrix_that_points_outside_is_refused():
+def test_sparse_matrix_that_points_outside_is_refused():
     arrays = {0: np.ones(2), 1: np.array([0, 9]), 2: np.array([0, 1, 2])}
     recorded = {"data": {"array": 0}, "indices": {"array": 1}, "indptr": {"array": 2}}
     good = decode({"csr": {**recorded, "shape": {"tuple": [2, 10]}}}, arrays.__getitem__)
@@ -338,7 +338,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused():
             decode({"csr": {**recorded, "shape": {"tuple": shape}}}, arrays.__getitem__)
 
 
-def test_a_plan_is_checked_when_it_is_made():
+def test_plan_is_checked_when_it_is_made():
     good = (np.arange(2), np.ones(2), np.zeros(2, np.int8), np.zeros(2, np.int64), np.zeros(2, np.int8), ("why",))
     assert Plan(*good).asked.tolist() == [0, 1]
     bad = {

@@ -115,7 +115,7 @@ def test_rows_say_what_they_show_and_why(here):
     assert row["reason"]
 
 
-def test_a_reload_gives_the_same_rows(here):
+def test_reload_gives_the_same_rows(here):
     ann = here.browser("ann")
     first = ann.ask(4)["rows"]
     assert ann.ask(4)["rows"] == first
@@ -123,7 +123,7 @@ def test_a_reload_gives_the_same_rows(here):
     assert here.browser("ann").ask(4)["rows"] == first  # on another device
 
 
-def test_a_request_sent_twice_counts_once(here):
+def test_request_sent_twice_counts_once(here):
     ann = here.browser("ann")
     rows = ann.ask(3)["rows"]
     key = new_key()
@@ -140,7 +140,7 @@ def test_a_request_sent_twice_counts_once(here):
     assert here.browser("bob").tell(truths(rows[:1]), key).status_code == 403  # keys are each person's own
 
 
-def test_an_undo_sent_twice_undoes_one_answer(here):
+def test_undo_sent_twice_undoes_one_answer(here):
     ann = here.browser("ann")
     rows = ann.ask(2)["rows"]
     ann.tell(truths(rows))
@@ -209,7 +209,7 @@ def nothing_ahead(tmp_path, monkeypatch):
         yield found
 
 
-def test_a_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts(nothing_ahead, clock):
+def test_lease_that_ran_out_goes_to_the_next_who_asks_and_a_late_answer_counts(nothing_ahead, clock):
     here = nothing_ahead
     ann = here.browser("ann")
     held = ann.ask(100)["rows"]
@@ -353,7 +353,7 @@ def test_rounds_are_measured_in_the_background_and_the_model_comes_as_a_file(her
     assert len(ob.load_model(tmp_path / "model.skops").predict(X[:5])) == 5
 
 
-def test_an_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_path):
+def test_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_path):
     campaign = make_campaign(tmp_path / "c.db")
     for _ in range(2):
         query = campaign.ask()

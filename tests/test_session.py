@@ -365,7 +365,7 @@ def test_oracle_returning_none_raises():
         ob.run(logged, pool, lambda ids: None, METHOD)
 
 
-def test_label_that_is_no_class_raises():
+def test_label_that_is_not_a_class_raises():
     live, _ = session()
     with pytest.raises(InvalidLabel, match="is not one of the classes"):
         live.tell(live.ask(1).ids, [["good"]])

@@ -114,7 +114,7 @@ def numpy_number(value):
 
 
 @pytest.mark.parametrize("case", STORED, ids=named)
-def test_a_stored_setting(case):
+def test_stored_setting_is_checked(case):
     make, name, value = case
     for wrong in (True, math.nan, math.inf, "a", [1]):
         with pytest.raises(InvalidInput, match=f"{name} must be .*; "):
@@ -124,7 +124,7 @@ def test_a_stored_setting(case):
 
 
 @pytest.mark.parametrize("case", PASSED_ON + INFINITE, ids=named)
-def test_a_number_that_is_passed_on(case):
+def test_setting_passed_on_is_checked(case):
     make, name, value = case
     # These are rows: NumPy takes an array of truth values as one of zeros and ones.
     listed = name in ("size", "cost", "value", "mass", "weight", "chance", "moment", "offset")
@@ -134,7 +134,7 @@ def test_a_number_that_is_passed_on(case):
     make(**{name: numpy_number(value)})
 
 
-def test_a_method_with_numbers_of_numpy_goes_into_a_campaign(tmp_path):
+def test_method_with_numbers_of_numpy_goes_into_a_campaign(tmp_path):
     method = ob.NewtonVC(batch=np.int64(5), ridge=np.float32(0.5))
     Campaign.create_from_arrays(tmp_path / "c.db", LOGGED, POOL, label_budget=np.int64(9), method=method)
     assert Campaign.open(tmp_path / "c.db").settings.method == ob.NewtonVC(batch=5, ridge=0.5)

@@ -56,7 +56,7 @@ def test_names_in_the_reference_exist(name):
     assert resolve(name).__doc__
 
 
-def test_the_reference_has_every_public_name():
+def test_reference_has_every_public_name():
     modules = {name for name in observal.__all__ if type(getattr(observal, name)).__name__ == "module"}
     parts = {
         f"{getattr(observal, module).__name__}.{name}"
@@ -70,7 +70,7 @@ def test_the_reference_has_every_public_name():
     assert missing == set()
 
 
-def test_the_version_is_written_in_one_place():
+def test_version_is_written_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" in project["project"]["dynamic"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/observal/__init__.py"

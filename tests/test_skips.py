@@ -25,7 +25,7 @@ def run(pytester, code):
 
 
 @pytest.mark.parametrize("code", CASES.values(), ids=CASES)
-def test_a_skip_is_a_failure_in_ci_and_says_why(pytester, monkeypatch, code):
+def test_skip_is_a_failure_in_ci_and_says_why(pytester, monkeypatch, code):
     monkeypatch.setenv("CI", "true")
     result = run(pytester, code)
     assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -40,7 +40,7 @@ def test_elsewhere_a_skip_is_a_skip(pytester, monkeypatch, code):
     result.assert_outcomes(skipped=1)
 
 
-def test_an_expected_failure_is_no_skip(pytester, monkeypatch):
+def test_expected_failure_is_not_a_skip(pytester, monkeypatch):
     monkeypatch.setenv("CI", "true")
     result = run(pytester, "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False")
     result.assert_outcomes(xfailed=1)

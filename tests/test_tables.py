@@ -127,7 +127,7 @@ def test_parquet_with_text_that_is_not_utf8_raises_one_sentence(tmp_path):
             load()
 
 
-def test_object_that_is_no_table_raises_one_sentence(tmp_path):
+def test_object_that_is_not_a_table_raises_one_sentence(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for source, message in [
         (tmp_path / "nope.csv", "There is no file"),

@@ -180,12 +180,12 @@ def test_full_size():
 
 @pytest.mark.parametrize("method", [coverage.newton, coverage.committee])
 @pytest.mark.parametrize("kind", [coverage.well_specified, coverage.misspecified, coverage.blind_spot])
-def test_a_campaign_is_measured_against_rows_never_seen(monkeypatch, kind, method):
+def test_campaign_is_measured_against_rows_never_seen(monkeypatch, kind, method):
     monkeypatch.setattr(worlds, "TEST_ROWS", 2000)
     measured_alike(kind, method)
 
 
-def test_a_campaign_of_auto_vc_is_measured(monkeypatch):
+def test_campaign_of_auto_vc_is_measured(monkeypatch):
     monkeypatch.setattr(worlds, "TEST_ROWS", 2000)
     monkeypatch.setattr(coverage, "LABELS", 60)
     measured_alike(coverage.blind_spot, coverage.auto)
@@ -198,7 +198,7 @@ def measured_alike(kind, method):
     assert (found["uniform"] > 0).all()
 
 
-def test_a_campaign_with_a_rare_class_follows_its_objective(monkeypatch):
+def test_campaign_with_a_rare_class_follows_its_objective(monkeypatch):
     monkeypatch.setattr(worlds, "TEST_ROWS", 4000)
     monkeypatch.setattr(coverage, "LABELS", 100)
     truth = {
@@ -258,7 +258,7 @@ def pretended(monkeypatch, miss=(), wide=(), never=(), wider=0.7, missed=1.0):
         (coverage.well_specified, {"miss": ("error",), "missed": 0.15}, False),
     ],
 )
-def test_a_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch, kind, what, passed):
+def test_coverage_claim_fails_where_intervals_miss_or_are_too_wide(monkeypatch, kind, what, passed):
     pretended(monkeypatch, **what)
     outcome = coverage.check_coverage(kind, coverage.newton, Lab("coverage", 200, 0), "recall=0.8")
     assert outcome.passed is passed, outcome
@@ -284,7 +284,7 @@ def lab(name: str) -> Lab:
 
 
 @pytest.mark.parametrize(("covered", "passed"), [(0.97, True), (0.8, False)])
-def test_a_claim_about_looks_fails_where_intervals_miss(monkeypatch, covered, passed):
+def test_claim_about_looks_fails_where_intervals_miss(monkeypatch, covered, passed):
     def fake(kind, method, rng, count):
         hit = np.arange(count) < covered * count
         return {"everywhere": hit, "last": hit, "best": hit}
@@ -294,7 +294,7 @@ def test_a_claim_about_looks_fails_where_intervals_miss(monkeypatch, covered, pa
 
 
 @pytest.mark.parametrize(("covered", "passed"), [(0.3, True), (0.9, False)])
-def test_a_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch, covered, passed):
+def test_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch, covered, passed):
     def fake(kind, what, rng, count):
         never = np.zeros(count, dtype=bool)
         return {"covered": np.arange(count) < covered * count, "warned": never, "contradicted": ~never}
@@ -304,7 +304,7 @@ def test_a_claim_that_an_assumption_is_needed_fails_where_it_is_not(monkeypatch,
 
 
 @pytest.mark.parametrize(("saved", "left", "passed"), [(0.5, 0.0, True), (0.1, 0.0, False), (0.5, 0.01, False)])
-def test_a_claim_about_stopping_fails_where_too_little_is_saved_or_too_much_is_lost(monkeypatch, saved, left, passed):
+def test_claim_about_stopping_fails_where_too_little_is_saved_or_too_much_is_lost(monkeypatch, saved, left, passed):
     def fake(kind, method, rng, count):
         return {"saved": np.full(count, saved), "left": np.full(count, left)}
 

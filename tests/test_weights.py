@@ -16,17 +16,17 @@ from observal.paper.weights import (
 )
 
 
-def test_a_row_that_nothing_could_show_weighs_infinitely():
+def test_row_that_nothing_could_show_weighs_infinitely():
     assert importance([0.0], n_logged=5).tolist() == [np.inf]
     assert importance([0.0], n_logged=5, n_online=5, online_mass=5.0).tolist() == [2.0]
 
 
-def test_a_zero_propensity_never_forces_an_infinite_clip():
+def test_zero_propensity_never_forces_an_infinite_clip():
     threshold = clip_threshold([0.0, 1.0], n_logged=10, seen=0, log_term=1.0)
     assert threshold == pytest.approx(0.5 / 0.2)
 
 
-def test_the_threshold_jumps_exactly_where_the_paper_example_does():
+def test_threshold_jumps_exactly_where_the_paper_example_does():
     # Example "clipping": x1 and x2 (mass 5ε, Q0 = α) stop being clipped at m = 2·log(400)/(5αε), read off the definition.
     alpha, nu = 0.005, 0.05
     epsilon = nu / (1 + 1 / (100 * alpha))
@@ -98,7 +98,7 @@ def test_bad_input_gets_one_sentence(call, message):
         lambda q: practical_clip_threshold(q, 100, 10, 1.0),
     ],
 )
-def test_a_chance_outside_0_to_1_is_refused(call, chances):
+def test_chance_outside_0_to_1_is_refused(call, chances):
     with pytest.raises(InvalidPropensity, match=r"Propensities must be in \[0, 1\], but values from "):
         call(chances)
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from observal.campaign import Campaign, load_model
     from observal.diagnosis import Diagnosis, diagnose, propensity
     from observal.exchange import importers
+    from observal.journal.campaign_tables import TableOptions
     from observal.learners.blend_classifier import BlendClassifier
     from observal.learners.logged import LoggedClassifier
     from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
-    from observal.paper import label_complexity
+    from observal.paper import bounds, disagreement, hypotheses, label_complexity, risk, weights
     from observal.paper.gradient_classifier import GradientClassifier
     from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
     from observal.problem.data import LoggedData, Pool
@@ -73,16 +74,21 @@ __all__ = [
     "TableOptions",
     "TableRoles",
     "Thresholds",
+    "bounds",
     "campaign",
     "diagnose",
+    "disagreement",
+    "hypotheses",
     "importers",
     "label_complexity",
     "load_model",
     "load_problem",
     "propensity",
     "read_table",
+    "risk",
     "run",
     "tables",
+    "weights",
     "write_report",
 ]
 

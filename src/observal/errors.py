@@ -8,14 +8,13 @@
     │   ├── InvalidLabel                    a label that is not one of the classes, or only one class
     │   ├── UnknownRow                      an id that was never asked about
     │   ├── CampaignExists                  the path for a new campaign is already in use
-    │   ├── NotACampaign                    the file is not a campaign, or a newer observal wrote it
+    │   ├── NotACampaign                    the file is not a campaign, or another version of observal wrote it
     │   └── PartsChanged                    a Parquet file is not what it was when the campaign was made
     ├── ConflictingAnswer (also ValueError) a different answer for a row that already has one
     ├── ClassTooLarge (also ValueError)     more classifiers than can be enumerated
     ├── CampaignUnavailable                 the campaign's database cannot be reached or written
     ├── ClusterUnavailable                  the Dask cluster cannot be reached, or gave up
-    ├── NotPredictable (also TypeError)     a classifier known only by its predictions on given rows
-    └── VerificationFailed                  a claim of the paper that did not hold when measured
+    └── NotPredictable (also TypeError)     a classifier known only by its predictions on given rows
 
     ObservalWarning (a UserWarning)         something happened that the user should know about
 
@@ -107,7 +106,7 @@ class CampaignExists(InvalidInput):
 
 
 class NotACampaign(InvalidInput):
-    """The file is not a campaign, or a newer observal wrote it."""
+    """The file is not a campaign, or another version of observal wrote it."""
 
 
 class PartsChanged(InvalidInput):
@@ -132,10 +131,6 @@ class ClassTooLarge(ObservalError, ValueError):
 
 class NotPredictable(ObservalError, TypeError):
     """A classifier known only by its predictions on given rows was asked about other rows."""
-
-
-class VerificationFailed(ObservalError):
-    """A claim of the paper did not hold when it was measured."""
 
 
 class ObservalWarning(UserWarning):

@@ -12,7 +12,11 @@ import typer
 from observal.cli.app import make_app, run
 from observal.cli.options import Dask, Jobs, Json, Seed, make_executor, split_list
 from observal.cli.output import print_json, print_table, progress_bar, say
-from observal.errors import VerificationFailed
+from observal.errors import ObservalError
+
+
+class VerificationFailed(ObservalError):
+    """A claim of the paper did not hold when measured."""
 
 
 def verify(

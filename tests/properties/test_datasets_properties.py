@@ -41,7 +41,7 @@ policies = st.one_of(
 
 
 @given(policies, rows)
-def test_a_policy_is_a_function_of_the_row_into_chances(policy, X):
+def test_policy_is_a_function_of_the_row_into_chances(policy, X):
     q = policy(X)
     assert q.shape == (len(X),)
     assert (q >= getattr(policy, "propensity_floor", 0.0)).all()
@@ -52,7 +52,7 @@ def test_a_policy_is_a_function_of_the_row_into_chances(policy, X):
 
 
 @given(policies)
-def test_a_policy_prints_pickles_and_compares(policy):
+def test_policy_prints_pickles_and_compares(policy):
     again = pickle.loads(pickle.dumps(policy))
     assert again == policy
     assert hash(again) == hash(policy)
@@ -68,7 +68,7 @@ def test_chances_rise_or_fall_with_the_distance_from_the_plane(plane, X):
 
 
 @given(region, rows)
-def test_a_region_and_its_turned_sides(inside, X):
+def test_region_and_its_turned_sides(inside, X):
     expected = np.ones(len(X), dtype=bool)
     for feature, side, bound in inside.conditions:
         expected &= X[:, feature] > bound if side == 1 else X[:, feature] <= bound
@@ -79,7 +79,7 @@ def test_a_region_and_its_turned_sides(inside, X):
 
 
 @given(st.integers(5, 60), st.floats(0.0, 0.5), st.floats(0.2, 0.8), policies, st.integers(0, 2**32))
-def test_a_split_loses_no_row_and_shows_only_true_labels(n, test_size, log_share, policy, seed):
+def test_split_loses_no_row_and_shows_only_true_labels(n, test_size, log_share, policy, seed):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(n, FEATURES)), np.arange(n) % 2
     world = simulate((X, y), policy, seed, test_size=test_size, log_share=log_share)

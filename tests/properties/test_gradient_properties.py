@@ -55,7 +55,7 @@ def test_descend_equals_its_twin(problem, epoch, kind):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_the_running_sum_equals_its_twin_when_not_all_rows_are_heavy(seed):
+def test_running_sum_equals_its_twin_when_not_all_rows_are_heavy(seed):
     rng = np.random.default_rng(seed)
     n = 150
     X, y = rng.normal(size=(n, N_FEATURES)), rng.choice([-1.0, 1.0], n)
@@ -85,7 +85,7 @@ def test_second_moment_sums_equal_their_twin(problem, clip, sparse):
 
 @settings(deadline=None)
 @given(problems(), st.floats(0.01, 100.0))
-def test_the_exact_form_is_invariant_at_a_fixed_step(problem, weight):
+def test_exact_form_is_invariant_at_a_fixed_step(problem, weight):
     # At a vanishing share of time the step size is constant: weight 2v in one step is v in two.
     X, y, *_, coef = problem
     row = X[:1] / max(1.0, np.abs(X[0]).max())
@@ -98,7 +98,7 @@ def test_the_exact_form_is_invariant_at_a_fixed_step(problem, weight):
 
 @settings(deadline=None)
 @given(problems(), epochs, epochs)
-def test_the_weights_given_are_left_alone_and_equal_arguments_give_equal_bits(problem, epoch, other):
+def test_weights_given_are_left_alone_and_equal_arguments_give_equal_bits(problem, epoch, other):
     X, y, importance, order, coef = problem
     before = coef.copy()
     first = descend(X, y, importance, order, coef, **epoch)

@@ -53,7 +53,7 @@ def test_every_step_goes_down_and_ends_where_the_slope_is_nothing(problem):
 
 @settings(max_examples=60, deadline=None)
 @given(problems(regulariser=st.sampled_from(["second_moment", "variance"])), st.integers(0, 2**32 - 1))
-def test_the_majoriser_lies_above_and_touches(problem, seed):
+def test_majoriser_lies_above_and_touches(problem, seed):
     f = make_objective(**problem)
     rng = np.random.default_rng(seed)
     here, there = rng.normal(size=(2, f.n_features + f.fit_intercept))
@@ -80,7 +80,7 @@ def test_the_majoriser_lies_above_and_touches(problem, seed):
 
 @settings(max_examples=60, deadline=None)
 @given(problems(regulariser=st.just("second_moment")), st.integers(0, 2**32 - 1))
-def test_the_second_moment_is_convex(problem, seed):
+def test_second_moment_is_convex(problem, seed):
     f = make_objective(**problem)
     one, two = np.random.default_rng(seed).normal(size=(2, f.n_features + f.fit_intercept)) * 3
     assert f.value((one + two) / 2) <= (f.value(one) + f.value(two)) / 2 * (1 + 1e-12)
@@ -90,7 +90,7 @@ def test_the_second_moment_is_convex(problem, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(problems(regulariser=st.sampled_from(["second_moment", None])))
-def test_a_count_is_a_repetition_and_sparse_is_dense(problem):
+def test_count_is_a_repetition_and_sparse_is_dense(problem):
     fit = solve(make_objective(**problem))
     times = problem["counts"].astype(int)
     repeated = problem | {name: np.repeat(problem[name], times, axis=0) for name in ("X", "signs", "weights")}

@@ -148,7 +148,7 @@ def learn(table):
 
 
 @given(tables, st.data())
-def test_a_row_is_encoded_the_same_alone_and_among_others(table, data):
+def test_row_is_encoded_the_same_alone_and_among_others(table, data):
     encoder = learn(table)
     if encoder is None:
         return
@@ -181,7 +181,7 @@ def test_encoding_is_the_slow_one(table, later):
 
 
 @given(st.lists(st.tuples(words, numbers), min_size=1, max_size=6))
-def test_a_table_read_twice_is_the_same(rows):
+def test_table_read_twice_is_the_same(rows):
     frame = pd.DataFrame({"w": [w for w, _ in rows], "n": [n for _, n in rows]})
     once = read_table(frame)
     assert read_table(once).equals(once)

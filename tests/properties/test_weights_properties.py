@@ -57,7 +57,7 @@ def test_weights_obey_the_papers_bound(q0s, m, epochs):
 
 
 @given(propensities, st.integers(1, 40), schedules, st.integers(0, 5))
-def test_an_epoch_that_ends_early_keeps_the_bound(q0s, m, epochs, lost):
+def test_epoch_that_ends_early_keeps_the_bound(q0s, m, epochs, lost):
     if not epochs:
         return
     cut = [*epochs[:-1], max(0, epochs[-1] - lost)]
@@ -107,7 +107,7 @@ def test_unequal_masses(pairs, m, log_term):
 
 
 @given(propensities, st.integers(1, 40), log_terms)
-def test_a_longer_log_clips_less(q0s, m, log_term):
+def test_longer_log_clips_less(q0s, m, log_term):
     thresholds = [passive_clip_threshold(floats(q0s), size, float(log_term)) for size in (m, 2 * m, 4 * m)]
     assert thresholds == sorted(thresholds)
 

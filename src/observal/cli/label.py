@@ -215,7 +215,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, option("The port; 0 takes a free one.", "N", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    title: Annotated[str, option("Title of the page; the campaign's name by default.", "TEXT")] = "",
+    title: Annotated[str, option("Title of the page; by default the name of the label column.", "TEXT")] = "",
     lease: Annotated[
         float, option("Minutes after which the rows of a person who has left can go to others.", "MINUTES", min=0.1)
     ] = 15.0,

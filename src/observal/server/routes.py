@@ -213,6 +213,8 @@ def _add_owner(api: APIRouter, at_desk: DeskCalls) -> None:
         """Return the model as a file for `observal.load_model`. For owners."""
         await at_desk(request, desk.check_owner)
         folder = tempfile.TemporaryDirectory(prefix="observal-")
-        path = Path(folder.name) / "loans.model"
+        path = Path(folder.name) / "export.model"
         await asyncio.wrap_future(desk.worker.export(str(path)))
-        return FileResponse(path, filename=path.name, background=BackgroundTask(folder.cleanup))
+        return FileResponse(
+            path, filename=f"{desk.store.title or 'campaign'}.model", background=BackgroundTask(folder.cleanup)
+        )
