@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import zipfile
 
 import openpyxl
 import pandas as pd
@@ -216,6 +217,69 @@ def test_excel_file_is_read(tmp_path):
         "text": [0.0802, 0.11],
     }
     assert "has 2 sheets; the first, 'Sheet', was read" in reading_of(table).notes[0]
+
+
+def write_formulas(path, *cells):
+    """Write a sheet of three rows in which some cells are formulas, as openpyxl does: without values."""
+    book = openpyxl.Workbook()
+    rows = [["id", "x", "y", "q", "c"], *([f"{path.stem} {k}", k, ["no", "yes"][k % 2], 0.5, 1] for k in range(3))]
+    for row in rows:
+        book.active.append(row)
+    for cell in cells:
+        book.active[cell] = "=1+1"
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize(("cell", "role"), [("A3", "id"), ("C3", "label"), ("D3", "propensity"), ("E3", "cost")])
+def test_formula_without_a_value_is_refused_where_a_value_is_needed(tmp_path, cell, role):
+    log, pool = write_formulas(tmp_path / "log.xlsx", cell, "B2"), write_formulas(tmp_path / "pool.xlsx")
+    with pytest.raises(
+        InvalidInput, match=f"^The log has a formula .* in cell {cell} of the {role} column .*save it.$"
+    ):
+        load_problem([log], pool, TableRoles("y", "q", "id", "c"))
+
+
+def test_formula_without_a_value_is_noted_in_a_feature(tmp_path):
+    log, pool = write_formulas(tmp_path / "log.xlsx", "B3", "B4"), write_formulas(tmp_path / "pool.xlsx")
+    notes = load_problem([log], pool, TableRoles("y", "q", "id", features=("x",))).notes
+    expected = (
+        "log.xlsx has 2 formulas without a stored value in column 'x', the first in cell B3; they count as missing."
+    )
+    assert [note for note in notes if note.startswith(expected)]
+
+
+def test_formula_with_a_value_is_read_as_its_value(tmp_path):
+    path = write_formulas(tmp_path / "log.xlsx", "B2", "C3", "E4")
+    computed = {
+        b'<c r="B2"><f>1+1</f><v />': b'<c r="B2"><f>1+1</f><v>2</v>',
+        b'<c r="C3"><f>1+1</f><v />': b'<c r="C3" t="str"><f>1+1</f><v></v>',  # IF(…, "yes", "") gave ""
+        b'<c r="E4"><f>1+1</f><v />': b"<c><f>1+1</f><v>0.5</v>",
+    }
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    for old, new in computed.items():
+        assert old in parts["xl/worksheets/sheet1.xml"]
+        parts["xl/worksheets/sheet1.xml"] = parts["xl/worksheets/sheet1.xml"].replace(old, new)
+    with zipfile.ZipFile(path, "w") as book:
+        for name, content in parts.items():
+            book.writestr(name, content)
+    loaded = load_problem(
+        [path], write_formulas(tmp_path / "pool.xlsx"), TableRoles("y", "q", "id", "c"), classes=["no", "yes"]
+    )
+    assert loaded.logged.y.tolist() == ["no", None, "no"]
+    assert loaded.logged.X[:, 0].tolist() == [2, 1, 2]
+    assert loaded.logged.cost.tolist() == [1, 1, 0.5]
+    assert not any("formula" in note for note in loaded.notes)
+
+
+@pytest.mark.parametrize("cell", ["A3", "C3"])
+def test_formula_without_a_value_is_refused_in_answers(tmp_path, cell):
+    path = write_formulas(tmp_path / "labels.xlsx", cell)
+    with pytest.raises(
+        InvalidInput, match=f"labels.xlsx has a formula without a stored value in cell {cell} of column"
+    ):
+        read_answers(path, "id", "y")
 
 
 def test_metadata_of_a_file_about_its_format_is_ignored(tmp_path):

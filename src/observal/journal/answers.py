@@ -14,7 +14,7 @@ import numpy as np
 from observal.errors import InvalidInput
 from observal.problem.labels import is_missing
 from observal.tables.classes import ClassFinder, Label
-from observal.tables.spreadsheets import cell_text, csv_rows, read_workbook, restore_cell
+from observal.tables.spreadsheets import COMPUTE, cell_text, csv_rows, read_workbook, restore_cell
 from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 
 SKIP = "skip"
@@ -188,6 +188,11 @@ def _decode(source: str | Path, content: bytes, encoding: str | None) -> str:
 def _read_excel(source: str | Path, content: bytes, columns: _Columns) -> list[WrittenAnswer]:
     sheet = read_workbook(source, content)
     id_at, label_at = (_find_column(sheet.names, names, source) for names in columns)
+    for name in (sheet.names[id_at], sheet.names[label_at]):
+        if name in sheet.uncomputed:
+            raise InvalidInput(
+                f"{source} has a formula without a stored value in cell {sheet.uncomputed[name][0]} of column {name!r}; {COMPUTE}."
+            )
     answers = []
     for number, row in zip(sheet.numbers, sheet.rows, strict=True):
         label = None if row[label_at] is None else cell_text(row[label_at])

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 from observal.errors import InvalidInput, one_line
 from observal.parquet.row_groups import PARQUET, check_values
 from observal.problem.labels import is_missing
+from observal.problem.words import count
 from observal.tables.column_format import MISSING
-from observal.tables.spreadsheets import cell_text, read_workbook
+from observal.tables.spreadsheets import COMPUTE, cell_text, read_workbook
 from observal.tables.table_format import (
     CsvFormat,
     Reading,
@@ -245,7 +246,14 @@ def _read_excel(path: Path, id: str | None) -> pa.Table:
     columns = [
         _excel_column([row[place] for row in sheet.rows], as_text=name == id) for place, name in enumerate(sheet.names)
     ]
-    return with_reading(pa.table(columns, names=sheet.names), Reading(notes=sheet.notes))
+    notes = [
+        f"{path.name} has {count(len(cells), 'formula', 'formulas')} without a stored value in column {name!r}, the first in cell {cells[0]}; "
+        f"they count as missing. To have their values, {COMPUTE}."
+        for name, cells in sheet.uncomputed.items()
+    ]
+    first_cells = {name: cells[0] for name, cells in sheet.uncomputed.items()}
+    reading = Reading(notes=(*sheet.notes, *notes), uncomputed=first_cells)
+    return with_reading(pa.table(columns, names=sheet.names), reading)
 
 
 def _excel_column(cells: Sequence[object], as_text: bool) -> pa.Array:

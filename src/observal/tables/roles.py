@@ -17,6 +17,8 @@ from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.labels import missing_mask, plain_label
 from observal.tables.classes import Label, as_label
 from observal.tables.columns import column_kind, text_column, to_floats
+from observal.tables.spreadsheets import COMPUTE
+from observal.tables.table_format import reading_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,10 +68,15 @@ class TableRoles:
 
 
 def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:
-    """Return a column of an Arrow table, which must be there; `what` is the table in a message."""
+    """Return a column of an Arrow table, which must be there and have its values; `what` is the table in a message."""
     if name not in table.column_names:
         raise InvalidInput(
             f"{what} has no column {name!r} for the {role}, its columns are {table.column_names}; name an existing one."
+        )
+    cell = reading_of(table).uncomputed.get(name)
+    if cell is not None:
+        raise InvalidInput(
+            f"{what} has a formula without a stored value in cell {cell} of the {role} column {name!r}; {COMPUTE}."
         )
     return table.column(name)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from observal.errors import InvalidInput, one_line
@@ -43,6 +44,9 @@ _LONGEST_CELL = 2**31 - 1
 _LARGEST_WORKBOOK = 1 << 30  # bytes when unpacked
 _LONGEST_EXCEL_CELL = 32_767
 _FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32)])  # control characters that a workbook cannot hold
+
+
+COMPUTE = "open the file in Excel, which computes it, and save it"
 
 
 def guard_cell(value: object, separator: str = ",") -> str:
@@ -122,12 +126,16 @@ def _quote(cell: str) -> str:
 
 
 class Sheet(NamedTuple):
-    """The first sheet of a workbook: the header, the rows below it, the row of the sheet each is in, and sentences."""
+    """The first sheet of a workbook: the header, the rows below it, the row of the sheet each is in, and sentences.
+
+    `uncomputed` has the cells, such as B2, of each column with formulas whose values are not in the file.
+    """
 
     names: list[str]
     rows: list[list[object]]
     numbers: list[int]
     notes: tuple[str, ...]
+    uncomputed: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
@@ -158,6 +166,8 @@ def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # some programs write wrong ones
         rows = [(number, list(row)) for number, row in enumerate(sheet.iter_rows(values_only=True), start=1)]
+        with zipfile.ZipFile(source) as parts:
+            formulas = _find_uncomputed(parts.read(sheet._worksheet_path))
     except InvalidInput:
         raise
     except Exception as error:  # openpyxl raises whatever its parts raise
@@ -176,7 +186,32 @@ def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
     width = max(k for k, value in enumerate(header) if value is not None) + 1
     names = [cell_text(value) if value is not None else f"column {k + 1}" for k, value in enumerate(header[:width])]
     body = [(number, (row + [None] * width)[:width]) for number, row in filled[1:]]
-    return Sheet(names, [row for _, row in body], [number for number, _ in body], notes)
+    uncomputed: dict[str, list[str]] = {}
+    for number, place in formulas:
+        if number > filled[0][0] and place < width:
+            uncomputed.setdefault(names[place], []).append(f"{openpyxl.utils.get_column_letter(place + 1)}{number}")
+    return Sheet(names, [row for _, row in body], [number for number, _ in body], notes, uncomputed)
+
+
+def _find_uncomputed(xml: bytes) -> list[tuple[int, int]]:
+    """Return row (from 1) and column (from 0) of each formula without a stored value; empty text is a value."""
+    from openpyxl.utils.cell import coordinate_to_tuple
+    from openpyxl.xml.functions import iterparse
+
+    cells: list[tuple[int, int]] = []
+    if not re.search(rb"<(\w+:)?f[\s/>]", xml):  # spares most sheets the time of reading them twice
+        return cells
+    number = 0
+    for _, row in iterparse(io.BytesIO(xml)):
+        if not row.tag.endswith("}row"):
+            continue
+        number, place = int(row.get("r", number + 1)), -1
+        for cell in row:
+            place = coordinate_to_tuple(cell.get("r"))[1] - 1 if cell.get("r") else place + 1
+            if cell.find("{*}f") is not None and not cell.findtext("{*}v") and cell.get("t") != "str":
+                cells.append((number, place))
+        row.clear()
+    return cells
 
 
 def cell_text(value: object) -> str:

@@ -142,11 +142,14 @@ class Reading:
         Sentences about what was detected.
     undecided : tuple of str, optional
         Text columns that may hold dates in more than one format; None if text columns have not been looked at yet.
+    uncomputed : mapping of str to str
+        Columns of a spreadsheet with formulas whose values it does not have, and the first such cell.
     """
 
     format: TableFormat = field(default_factory=TableFormat)
     notes: tuple[str, ...] = ()
     undecided: tuple[str, ...] | None = None
+    uncomputed: Mapping[str, str] = field(default_factory=dict)
 
 
 def with_reading(table: pa.Table, reading: Reading) -> pa.Table:
@@ -175,7 +178,7 @@ def reading_of(table: pa.Table) -> Reading:
         return Reading()
     record = json.loads(metadata)
     undecided = None if record["undecided"] is None else tuple(record["undecided"])
-    return Reading(TableFormat.from_dict(record["format"]), tuple(record["notes"]), undecided)
+    return Reading(TableFormat.from_dict(record["format"]), tuple(record["notes"]), undecided, record["uncomputed"])
 
 
 @dataclass(frozen=True)

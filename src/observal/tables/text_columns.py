@@ -189,8 +189,10 @@ def _convert_table(table: pa.Table, reading: Reading, own: _Evidence, others: Se
         columns[name] = layout
         if layout.date is not None or not _is_ordinary(guess.example, reading.format.decimal):
             notes.append(f"Column {name!r} {layout.describe(guess.example)}.")
-    reading = Reading(replace(reading.format, columns=columns), tuple(dict.fromkeys(notes)), tuple(undecided))
-    return with_reading(table, reading)
+    format_ = replace(reading.format, columns=columns)
+    return with_reading(
+        table, replace(reading, format=format_, notes=tuple(dict.fromkeys(notes)), undecided=tuple(undecided))
+    )
 
 
 def _is_ordinary(example: str, decimal: Decimal | None) -> bool:
