@@ -132,7 +132,7 @@ def check_whole(value: object, what: str, least: int, fix: str = "give such a nu
 
 
 def check_flag(value: object, what: str) -> bool:
-    """Return True or False; nothing else will do.
+    """Return a bool; raise for anything else.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def check_generator(random_state: Seed) -> np.random.Generator:
     """
     try:
         if isinstance(random_state, bool | np.bool_):
-            raise TypeError("a truth value is no seed")
+            raise TypeError("a boolean is not a valid seed")
         return np.random.default_rng(random_state)
     except (TypeError, ValueError):
         raise InvalidInput(
@@ -218,7 +218,7 @@ def check_mass(mass: ArrayLike | None, n_points: int) -> Floats:
 
 
 def _as_number(value: object) -> int | float | None:
-    """Return a Python number; None for what is not a number, which True is not."""
+    """Return a Python number, or None; booleans are not numbers."""
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, Real):
         return None

@@ -82,7 +82,7 @@ def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
     """
     target = check_target(path, force)
     remove_stale(target)
-    partial = target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    partial = target.with_name(f".{_hash_long_name(target.name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         with _make(partial) as file:
             _hold(file.fileno())
@@ -126,7 +126,7 @@ def remove_stale(path: str | Path) -> None:
     []
     """
     target = Path(path)
-    name = re.escape(_short(target.name))
+    name = re.escape(_hash_long_name(target.name))
     temporary = re.compile(rf"(?:\.{name}\.(\d+)-[0-9a-f]{{8}}|{name}\.(\d+))\.part(?:-wal|-shm|-journal)?")
     with suppress(OSError):  # if the folder is missing or cannot be read, the writer itself will report it
         for entry in list(os.scandir(target.parent)):
@@ -236,7 +236,7 @@ def _is_companion(path: Path) -> bool:
     return False
 
 
-def _short(name: str) -> str:
+def _hash_long_name(name: str) -> str:
     if len(os.fsencode(name)) <= _LONGEST:
         return name
     import hashlib

@@ -15,14 +15,14 @@ from observal.intervals.state import stratum_cuts
 from observal.intervals.trend import borrowed, trend_of
 from observal.problem.interval import CONFIDENCE, Interval
 
-SCORE_BINS = 6  # at most, in a stratum
-LEAST_LABELS = 10  # of a cell, about
-LEAST_KNOWN = 4  # of a stratum; one with fewer joins another or counts as unknown
-PSEUDO_ROWS = 0.4  # at either extreme of a cell, so that few labels that agree do not look certain
+SCORE_BINS = 6  # cells of a stratum by score, at most
+LEAST_LABELS = 10  # labels of a cell, about
+LEAST_KNOWN = 4  # labels of a stratum; one with fewer joins another or counts as unknown
+PSEUDO_ROWS = 0.4  # rows added at either extreme of a cell, so that few labels that agree do not look certain
 RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
-CORRELATED = 1.05  # times the standard error of independent mistakes, unless a method gives its own
-LEAST_PROPENSITY = 1e-6  # smaller ones are all alike
-MOST_UNLIKE = 10.0  # times by which the propensities of a stratum, or of strata that join, may differ
+CORRELATED = 1.05  # factor of the standard error of independent mistakes, unless a method gives its own
+LEAST_PROPENSITY = 1e-6  # propensities below are treated as equal
+MOST_UNLIKE = 10.0  # ratio by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
 NO_LABELS = "no labelled row to judge by"
 METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"

@@ -17,7 +17,7 @@ from observal.problem.interval import Interval
 COMPARED = {"prevalence": "random rows minus log, last class", "error": "random rows minus log, mistakes"}
 """The keys of the differences among a method's intervals, by what is compared: a hidden cause shows in the first, stale labels in the
 second."""
-LEAST_PICKED = 20  # rows picked at random, to compare
+LEAST_PICKED = 20  # rows picked at random that a comparison needs
 CONTRADICTION_CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is reported as contradicting its log
 
 

@@ -53,8 +53,8 @@ from observal.problem.problem import Problem
 
 # If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
 STILL = 0.5
-LEAST_LABELLED = 20  # rows, to say anything
-INTERVAL_ROWS = 100_000  # of log and pool that are sorted into cells
+LEAST_LABELLED = 20  # labelled rows without which there is no interval
+INTERVAL_ROWS = 100_000  # rows of log and pool that are sorted into cells
 CONFOUNDED = "confounded error"
 
 Scores = tuple[Floats, Ints]
@@ -116,7 +116,7 @@ class JudgedLabels:
     taken : bool array
         Which of them some round would have taken for their gap.
     better : float
-        By how much the classifier's error may be lower than that of the fits that judge, because they have fewer labels.
+        How much lower the classifier's error may be than that of the out-of-fold fits, which have fewer labels.
     """
 
     rows: Ints
@@ -128,7 +128,7 @@ class JudgedLabels:
     better: float = 0.0
 
     def allowing_for(self, gains: Floats) -> JudgedLabels:
-        """Return the labels with what the classifier may be better by than the fits that judge.
+        """Return the labels, allowing for the classifier being better than the out-of-fold fits.
 
         Parameters
         ----------

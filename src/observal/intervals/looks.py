@@ -28,9 +28,9 @@ from observal.problem.goals import Looks, check_looks
 
 ALPHA = 0.05
 POINTS = 401
-"""Of the grid on which the density of paths that have not crossed a bound is kept."""
+"""Grid points for the density of paths that have not crossed a bound."""
 LESS_ALIKE = 1.05
-"""By which bounds of several looks are multiplied, because classifiers change."""
+"""Factor that widens bounds over several looks, because the classifier changes between them."""
 NO_STEP = 1e-3
 """Looks closer together than this share of all labels are one look."""
 

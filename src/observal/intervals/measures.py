@@ -29,7 +29,7 @@ from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
 
 BASELINE, WINS, AUC, COST = "baseline", "wins over the baseline", "AUC", "cost"
 BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
-MOST_CLASSES = 10  # of a confusion matrix
+MOST_CLASSES = 10  # classes of a confusion matrix
 
 
 def confusion_key(actual: object, predicted: object) -> str:

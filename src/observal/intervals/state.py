@@ -25,7 +25,7 @@ from observal.problem.plan import ASKED, Answers, Plan
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 
-N_STRATA = 8  # by propensity: fewer mix unlike rows, more leave some without labels
+N_STRATA = 8  # groups of rows by propensity: fewer mix unlike rows, more leave some without labels
 GATED, FREE, RANDOM = (np.int8(code) for code in range(3))
 """Why a row was taken: uncertain where the log has few labels, uncertain, or at random."""
 MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about

@@ -28,7 +28,7 @@ from observal.problem.rows import Features
 TOLERANCE = 0.002
 """By default: 0.2 points."""
 LEAST_BOUGHT = 100
-"""Labels before which no run stops for this reason: the half of few labels says little."""
+"""No run stops before this many labels: half of a small sample is uninformative."""
 CAUTION = 1.5
 LEAST_GAIN = 0.09
 """The least mean gain of rows whose class changed, unless chances are calibrated: 0.545 − 0.455."""

@@ -24,9 +24,8 @@ from observal.problem.objectives import BALANCED, costs_of, measure_of, target_o
 from observal.problem.problem import Problem
 from observal.problem.rows import Features
 
-THRESHOLD_ROWS = (
-    20_000  # of log and pool that are sorted into cells: a threshold needs them less exactly than an interval
-)
+# Rows of log and pool that are sorted into cells: a threshold needs them less exactly than an interval.
+THRESHOLD_ROWS = 20_000
 
 
 def label_weights(

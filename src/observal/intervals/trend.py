@@ -19,11 +19,11 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 
 TREND_LABELS = 20.0
-"""The trend says as much about a cell as this many labels of its own."""
+"""Strength of the trend as a prior for a cell, in labels of its own."""
 LEAST_VARIANCE = 0.2
-"""A cell's mistakes vary at least this much, as a share of the variance of all mistakes."""
+"""Floor for the variance of a cell's mistakes, as a share of the variance of all mistakes."""
 LEAST_COUNT = 0.1
-"""A cell counts for at least this part of its share."""
+"""Floor for a cell's coefficient, as a share of its rows."""
 
 
 def trend_of(cell: Ints, n_cells: int, kind: Bools, scores: Floats, propensity: Floats) -> Floats:

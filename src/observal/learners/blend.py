@@ -234,7 +234,7 @@ def check_learners(learners: object) -> None:
     observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
     """
     items = list(learners) if isinstance(learners, tuple | list) else []
-    wrong = [item for item in items if not (item in LEARNERS if isinstance(item, str) else _is_pair(item))]
+    wrong = [item for item in items if not (item in LEARNERS if isinstance(item, str) else _is_named_classifier(item))]
     if wrong or not items:
         raise InvalidInput(
             "learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn "
@@ -245,8 +245,8 @@ def check_learners(learners: object) -> None:
         raise InvalidInput(f"learners must have distinct names, but they are {names}; rename one.")
 
 
-def _is_pair(item: object) -> bool:
-    """Return whether something is a pair of a new name and a classifier, of scikit-learn or like its own."""
+def _is_named_classifier(item: object) -> bool:
+    """Return whether an item is a (new name, scikit-learn-compatible classifier) pair."""
     if not (isinstance(item, tuple | list) and len(item) == 2):
         return False
     name, estimator = item

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
-"""One of each kind; every one of them is the best on some tables, and none on all."""
+"""Learners, one of each kind; every one of them is the best on some tables, and none on all."""
 
 # -- the population
 POPULATION_ROWS = 20_000
 """Rows from which ranks are read: more do not move a quantile by a hundredth of its share."""
 POPULATION_NUMBERS = 20_000_000
-"""Most numbers that such a sample holds; with very many features it has fewer rows."""
+"""Numbers that such a sample holds at most; with very many features it has fewer rows."""
 TYPICAL_ROWS = 2000
 """Rows from whose distances to the boundary a linear fit reads the typical one."""
 KNOTS = 128
@@ -21,9 +21,9 @@ KERNEL_LIMIT = 5.0
 LANDMARKS = 200
 """Rows of the population that the kernel compares with: 150 were as good, 600 worse with a few hundred labels."""
 WIDTHS = (0.1, 0.3, 1.0, 3.0)
-"""γ times the number of features, to choose from."""
+"""Kernel widths to choose from: γ times the number of features."""
 KERNEL_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 3))
-"""0.01 to 10, to choose from."""
+"""Ridges to choose from, 0.01 to 10."""
 RANK_LOST = 1e-6
 """Directions of the landmarks' kernel with less than this share of the largest eigenvalue are rounding."""
 CONSTANT = 3.0
@@ -33,17 +33,17 @@ LEAST_LEFT = 0.01
 
 # -- the linear learner
 LOGISTIC_RIDGES = tuple(10.0**power for power in range(-4, 1))
-"""Of two classes, to choose from."""
+"""Ridges for two classes, to choose from."""
 LINEAR_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 7))
-"""Of more than two classes, and of the additive learner, to choose from."""
+"""Ridges for more than two classes and for the additive learner, to choose from."""
 SLOPES = tuple(10.0 ** (tenth / 10.0) for tenth in range(-15, 6))
-"""By which margins are multiplied to become log odds, to choose from: fits near the boundary are too sure far from it."""
+"""Factors that turn margins into log odds, to choose from: fits near the boundary are too sure far from it."""
 
 # -- the additive learner
 BENDS = 7
 """Quantiles at which a feature's line may bend."""
 LEAST_VALUES = 6
-"""A feature with fewer values is not curved: a straight line says nearly as much."""
+"""Distinct values that a feature needs to be curved: with fewer, a straight line says nearly as much."""
 MOST_CURVED = 60
 """Features that are curved, the first ones: more columns would take more time than they are worth."""
 CURVE = 2.0
@@ -51,8 +51,9 @@ CURVE = 2.0
 
 # -- the trees
 TREES_PER_FOLD = 25
-"""Of the forest: 100 in all."""
+"""Trees of the forest in each fold: 100 in all."""
 BOOSTED_ROUNDS = 100
+"""Boosting rounds of each fit."""
 BOOSTED = {"learning_rate": 0.05, "num_leaves": 15, "max_bin": 63, "min_data_in_leaf": 5, "lambda_l2": 1.0}
 """LightGBM's settings: slow steps and small trees for a few hundred labels; 63 bins take half the time of 255. Leaves of 20
 rows, its default, are too coarse for few labels."""
@@ -64,11 +65,11 @@ SHARPNESSES = tuple(10.0 ** (step / 20.0) for step in range(-16, 11))
 
 # -- the blend
 LEAST_CHANCE = 1e-3
-"""No learner gives a class less than this: one sure mistake would cost it all its weight."""
+"""Floor for the chance that a learner gives a class: one sure mistake would cost it all its weight."""
 DROPPED = 0.05
-"""Learners with less weight than this are left out: they take time and hardly change a decision (0.003 ± 0.004 points of error)."""
+"""Weight below which a learner is left out: such learners take time and hardly change a decision (0.003 ± 0.004 points of error)."""
 PRIOR_LABELS = 6.0
-"""Labels' worth of equal weights: 3 to 12 were as good, 0 worse by 0.1 points in the first rounds."""
+"""Strength of the prior towards equal weights, in labels: 3 to 12 were as good, 0 worse by 0.1 points in the first rounds."""
 EM_STEPS = 100
 """Steps to the weights; the likelihood is concave in them."""
 TUNING_ROWS = 2000

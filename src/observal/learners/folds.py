@@ -19,12 +19,14 @@ import numpy as np
 from observal.checks import Ints
 
 COARSE_FOLDS = 4
-"""The blend's own: more cost time and gained nothing. Intervals also ask fits without a quarter of the labels what more labels are worth."""
+"""The blend's own folds: more cost time and gained nothing. Intervals also use fits without a quarter of the
+labels to see what more labels are worth."""
 INTERVAL_FOLDS = 10
-"""In which blends and committees are fitted again for intervals. With four, estimates are half a point too high at 150 labels; 20 change
+"""Folds for refitting blends and committees for intervals. With four, estimates are half a point too high at 150 labels; 20 change
 little more, and some estimators are too slow for them."""
 FINE_FOLDS = 30
-"""For fits that cost little, and for thresholds: without a thirtieth of the labels they are close to those of all; 60 take twice the time."""
+"""Folds for fits that cost little, and for thresholds: without a thirtieth of the labels they are close to those of all; 60 take
+twice the time."""
 
 
 def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:

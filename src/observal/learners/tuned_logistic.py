@@ -14,8 +14,8 @@ from observal.learners.newton_fit import NewtonFit, Objective, make_objective, s
 from observal.problem.rows import Matrix, is_sparse, stack_rows
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
-RIDGE_FOLDS = 5  # in which a ridge is chosen
-STEPS = 50  # of Newton's method, at most
+RIDGE_FOLDS = 5  # folds for choosing a ridge
+STEPS = 50  # steps of Newton's method, at most
 NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
 
 

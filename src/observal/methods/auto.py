@@ -42,8 +42,8 @@ GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 wa
 MEASURING = {"accuracy": 0.0, "balanced": 0.25, "measure": 0.5}
 """The least share of a batch that is picked at random, by what labels are for."""
 PRIOR = 4.0  # labels that the record of surprises begins with, none of them a surprise
-UNCERTAIN_SHARE = 0.1  # of the log's rows: on a stream, rows with leads as small as theirs are uncertain
-MANY_LABELS = 2000  # from here on the blend's own folds are close enough
+UNCERTAIN_SHARE = 0.1  # share of the log's rows: on a stream, rows with leads as small as theirs are uncertain
+MANY_LABELS = 2000  # labels from which on the blend's own folds are close enough
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Features, Rows, count_rows, single_precision
 
-# Times the standard error of independent mistakes: an estimator that overfits makes more of them together.
+# Factor of the standard error of independent mistakes: an estimator that overfits makes more of them together.
 COMMITTEE_CORRELATED = 1.2
-COMMITTEE_ROWS = 4096  # of which all members are asked at once
-MARGIN_VARIANCE = 1e-12  # of a margin in [−1, 1]; if all members agree, rows are ordered by their margin
+COMMITTEE_ROWS = 4096  # rows that all members judge at once
+# Floor for the variance of a margin in [−1, 1]: if all members agree, rows are ordered by their margin.
+MARGIN_VARIANCE = 1e-12
 
 Shares = Callable[[Features], Floats]
 """From rows to each member's share of each class: members × rows × classes."""

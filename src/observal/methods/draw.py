@@ -32,8 +32,8 @@ REASONS = (
     "uncertain",
     "picked at random, so every row can be chosen",
 )
-LEAST_DOUBT = 0.02  # of a row, when rows are picked to measure the error: a classifier may be surer than it should be
-EVENLY = 0.2  # of the random picks that measure: spread over all rows alike
+LEAST_DOUBT = 0.02  # floor for a row's doubt when sampling to measure the error; classifiers may be overconfident
+EVENLY = 0.2  # share of the random picks that is spread evenly over all rows when sampling to measure
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from observal.problem.problem import Problem
 
 STREAM_REASONS = (*REASONS, "the prediction is certain enough", "uncertain, but the log has enough labels here")
 CERTAIN, SHOWN = np.int8(len(REASONS)), np.int8(len(REASONS) + 1)
-STREAM_ROWS = 4096  # that are judged at once; a round may end within them
+STREAM_ROWS = 4096  # rows that are judged at once; a round may end within them
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 RETRIES = 20
 CONNECT_SECONDS = 10
-CHECK_SECONDS = 300  # without a finished part, until progress is checked
-MOST_CHECKS = 12  # in a row without a finished part: an hour
+CHECK_SECONDS = 300  # seconds without a finished part until progress is checked
+MOST_CHECKS = 12  # checks in a row without a finished part: an hour
 _in_use: weakref.WeakValueDictionary[str, Cluster] = weakref.WeakValueDictionary()
 _connecting = threading.Lock()
 

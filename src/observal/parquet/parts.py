@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 RowIndex: TypeAlias = int | slice | Sequence[int] | Ints | Bools
 PAUSE = 1.0  # seconds between two times that a pass gives memory back
-_CACHE_BYTES = 32 << 20  # of rows that were taken before, so that taking the same rows again reads nothing
+_CACHE_BYTES = 32 << 20  # bytes of rows that were taken before, so that taking the same rows again reads nothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PARQUET = (".parquet", ".pq")
 _AT_ONCE = 1 << 22  # bytes that are read at once for a checksum
 _BUFFER = 1 << 16  # bytes of each column that are read ahead; with hundreds of columns they add up
-_REMOTE_BUFFER = 1 << 20  # where each read is a message
+_REMOTE_BUFFER = 1 << 20  # the same for remote files, where each read is a message
 _VERSION_KEYS = (
     "etag",
     "md5hash",

@@ -18,8 +18,8 @@ from observal.problem.labels import CodedLabels, class_array, distinct_labels, p
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_CLASSES = 127  # codes are kept in one byte
-PIECE_ROWS = 1 << 20  # of a vector that are looked at together
+MOST_CLASSES = 127  # classes of a column: codes are kept in one byte
+PIECE_ROWS = 1 << 20  # rows of a vector that are read together: few enough that copying them does not matter
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +263,7 @@ class Stacked:
 
 
 def pieces(n_rows: int) -> Iterator[slice]:
-    """Yield slices over so many rows, none so long that a copy of it matters.
+    """Yield slices of at most PIECE_ROWS rows.
 
     Examples
     --------

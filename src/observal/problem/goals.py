@@ -14,7 +14,7 @@ LOOKS: tuple[Looks, ...] = ("planned", "always", "once")
 
 
 def check_looks(looks: str) -> None:
-    """Refuse what is not a kind of looks.
+    """Raise InvalidInput unless `looks` is one of LOOKS.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from observal.errors import InvalidInput
 
 CONFIDENCE = 0.95
-"""Of every interval that does not say otherwise: the usual one."""
+"""Confidence of every interval that does not say otherwise."""
 
 
 @dataclass(frozen=True)

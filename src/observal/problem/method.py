@@ -186,7 +186,7 @@ class Method(ABC, Generic[StateT]):
 
 
 def check_method(method: object) -> Method:
-    """Return a method; refuse anything else, also a class in place of its instance.
+    """Return a method instance; raise for anything else, including the class itself.
 
     Examples
     --------

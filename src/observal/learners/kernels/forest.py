@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints
 
 NO_SPREAD = np.float32(1e-7)
-"""A feature that varies by no more within a node is constant there."""
+"""Largest range of a feature within a node that counts as constant."""
 ROUNDING = 1e-9
-"""Scores that differ by no more, as a share of the node's weight, are equal."""
+"""Largest difference of scores that count as equal, as a share of the node's weight."""
 STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Of the generator of random numbers, splitmix64."""
+"""Constants of the splitmix64 generator."""
 BITS_30, BITS_27, BITS_31, BITS_11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 ROWS_IN_CACHE = 128  # a tree goes over this many rows before the next one comes: they stay in the cache
 ROWS_OF_LARGE = 2048  # the same for large trees: fetching these takes longer than fetching rows
-LARGE = 1000  # nodes of a tree
+LARGE = 1000  # nodes from which on a tree is large
 
 
 @njit(cache=True, nogil=True)
