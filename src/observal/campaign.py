@@ -20,7 +20,6 @@ from observal.journal.codec import encode_entry
 from observal.journal.engine import Engine
 from observal.journal.events import OBSERVAL
 from observal.journal.history import Entry
-from observal.journal.labelling import Labelling
 from observal.journal.ledger import Ledger
 from observal.journal.memory import MemoryJournal
 from observal.journal.receipts import Batch, Check, Receipt
@@ -44,7 +43,7 @@ from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.problem import Problem
-from observal.session import Session
+from observal.session import Labelling, Session
 from observal.tables.load import Propensity
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """What is rarely needed to make a campaign from tables: columns, classes, how files are written, what people see.
+    """Less common options for making a campaign from tables: columns, classes, how files are written, what people see.
 
     Parameters
     ----------

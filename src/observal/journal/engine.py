@@ -145,17 +145,9 @@ class Engine(Generic[T]):
     # -- opening rounds -----------------------------------------------------------------------------------------
 
     def open_round(self, annotator: str | None = None) -> bool:
-        """Open the next round if none is open, and return whether there are rows to ask about.
-
-        Rows are chosen while others can write. They are stored only if they are still needed, and if no answer that they depend on has
-        changed in the meantime; otherwise they are chosen again.
-
-        Parameters
-        ----------
-        annotator : str, optional
-            An annotator who waits for rows: if others hold all of them, the next round is chosen ahead.
-        """
+        """Open the next round in transactions of its own: see :meth:`observal.Session.open_round`."""
         while True:
+            # Rows are chosen while others can write, and chosen again if an answer that they depend on changed meanwhile.
             with self.reading() as reading:
                 ledger = self.ledger
                 if ledger.stop_reason or (ledger.open_rows and not self.may_plan_ahead(annotator)):
@@ -333,7 +325,7 @@ class Engine(Generic[T]):
         return Receipt(labels, skips, len(changes.corrected), changes.unchanged, changes.blank)
 
     def undo(self, transaction: T, annotator: str) -> Undone | None:
-        """Take back an annotator's latest answer or skip that still stands; None if there is none."""
+        """Take back an annotator's latest answer: see :meth:`observal.Session.undo`."""
         ledger = self.ledger
         position = ledger.latest_of(annotator)
         if position is None:
@@ -343,7 +335,7 @@ class Engine(Generic[T]):
         return Undone(ledger.ids[position], None if code is None else ledger.settings.classes[code])
 
     def decide(self, transaction: T, id_: object, label: object, annotator: str) -> None:
-        """Settle a row's label, whatever others answered or will answer; None skips it."""
+        """Settle a row's label: see :meth:`observal.Session.decide`."""
         check_annotator(annotator, 1)
         codes, blank = _read_codes([WrittenAnswer(id_, label, "the decision")], self.ledger)
         if blank:
@@ -395,7 +387,7 @@ class Engine(Generic[T]):
         return self._replay
 
     def result(self, transaction: T, fit_all: bool = True) -> RunResult:
-        """Return the results so far; without `fit_all`, rounds that are on record have no classifier and are not fitted."""
+        """Return the results so far; without `fit_all`, see :meth:`observal.Session.recorded_result`."""
         replay = self.replay(transaction)
         records = [None] * (replay.closed + 1) if fit_all else self._records(replay)
         rounds = tuple(
@@ -415,7 +407,7 @@ class Engine(Generic[T]):
         )
 
     def error_history(self, transaction: T, points: int) -> list[tuple[int, Interval]]:
-        """Return labels bought and the interval for the error after at most `points` + 1 rounds, the first and the last among them."""
+        """Return the error after some of the rounds: see :meth:`observal.Session.error_history`."""
         replay = self.replay(transaction)
         records, last = self._records(replay), replay.closed
         history = []
@@ -426,7 +418,7 @@ class Engine(Generic[T]):
         return history
 
     def first_measures(self, transaction: T) -> dict[str, Interval]:
-        """Return intervals for what the objective is about, with the log alone; they are computed if they are not on record."""
+        """Return intervals with the log alone: see :meth:`observal.Session.first_measures`."""
         replay = self.replay(transaction)
         record, names = self._records(replay)[0], judged_by(replay.problem.goals.objective)
         intervals = {} if record is None else replay.stretched(0, {"error": record.error, **dict(record.objective)})
@@ -435,7 +427,7 @@ class Engine(Generic[T]):
         return {name: intervals[name] for name in names if name in intervals}
 
     def _records(self, replay: Replay) -> list[Recorded | None]:
-        """Return what is on record of each closed round; of the last one nothing is, and nothing is needed."""
+        """Return the record of each closed round; None for the last one, which is always fitted."""
         return [*(self.ledger.records.get(k) for k in range(replay.closed)), None]
 
     def _decisions(self, transaction: T, plans: list[Plan]) -> tuple[Table, list[int | None]]:

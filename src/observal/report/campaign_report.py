@@ -9,12 +9,12 @@ from pathlib import Path
 from observal.diagnosis import diagnose
 from observal.files import check_target
 from observal.journal.engine import T
-from observal.journal.labelling import Labelling
 from observal.journal.status import Status
 from observal.problem.objectives import objective_words
 from observal.report.content import ReportContent
 from observal.report.html import write_report
 from observal.report.verdict import MORE_LABELS
+from observal.session import Labelling
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 POINTS = 8  # rounds on the error curve; each takes a cross-fit

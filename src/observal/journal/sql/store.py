@@ -50,13 +50,13 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[StoreConnection]:
-        """Yield a transaction that sees one state of the campaign and changes nothing."""
+        """Yield a connection for one transaction, which sees one state of the campaign and changes nothing."""
         with sentences(self.name, self._engine), self._engine.connect() as connection, connection.begin():
             yield StoreConnection(connection, self.name)
 
     @contextmanager
     def writing(self) -> Iterator[StoreConnection]:
-        """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
+        """Yield a connection for one transaction, which no other writer overlaps; it is on disk when the block has ended."""
         if self._read_only:
             raise CampaignUnavailable(
                 f"{self.name} can be read but not written, so nothing was stored; "
@@ -82,9 +82,9 @@ def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> S
     Examples
     --------
     >>> import tempfile
-    >>> store = create_store(tempfile.mkdtemp() + "/c.db", lambda t: t.append("ann", "created", {"seed": 0}))
-    >>> with store.reading() as transaction:
-    ...     [(event.actor, event.kind, event.payload) for event in transaction.events()]
+    >>> store = create_store(tempfile.mkdtemp() + "/c.db", lambda c: c.append("ann", "created", {"seed": 0}))
+    >>> with store.reading() as connection:
+    ...     [(event.actor, event.kind, event.payload) for event in connection.events()]
     [('ann', 'created', {'seed': 0})]
     """
     address = _address(where)
