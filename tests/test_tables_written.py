@@ -273,6 +273,30 @@ def test_formula_with_a_value_is_read_as_its_value(tmp_path):
     assert not any("formula" in note for note in loaded.notes)
 
 
+@pytest.mark.parametrize(
+    ("sheet", "message"),
+    [
+        ('<row r="1000000000"><c r="A1000000000"><v>1</v></c></row>', None),
+        ("".join(f'<row r="{k}"><c r="ZZZ{k}"><v>1</v></c></row>' for k in range(1, 3000)), "far to the right"),
+        ("".join(f'<row r="{k}"><c r="ZZZ{k}"/></row>' for k in range(1, 3000)), "far to the right"),
+        ('<row r="1"><c r="ZZZ1"><v>1</v></c></row>' + "<row><c><v>1</v></c></row>" * 3000, "header far wider"),
+    ],
+)
+def test_cells_far_away_in_a_workbook_take_neither_time_nor_memory(tmp_path, sheet, message):
+    path = write_formulas(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    table = b"".join(parts["xl/worksheets/sheet1.xml"].partition(b"<sheetData>")[:2])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
+        for name, content in {
+            **parts,
+            "xl/worksheets/sheet1.xml": table + f"{sheet}</sheetData></worksheet>".encode(),
+        }.items():
+            book.writestr(name, content)
+    with pytest.raises(InvalidInput, match=message or "no rows on its first sheet"):
+        read_table(path)
+
+
 @pytest.mark.parametrize("cell", ["A3", "C3"])
 def test_formula_without_a_value_is_refused_in_answers(tmp_path, cell):
     path = write_formulas(tmp_path / "labels.xlsx", cell)

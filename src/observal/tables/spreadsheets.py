@@ -42,6 +42,8 @@ _NUMBER = r"-(0|[1-9][0-9]*)([.,][0-9]+)?"
 _NEEDS_QUOTES = re.compile(r'[",;|\t\r\n\ufeff]|\A\s|\s\Z')
 _LONGEST_CELL = 2**31 - 1
 _LARGEST_WORKBOOK = 1 << 30  # bytes when unpacked
+_MOST_ROWS = 1_048_576  # of a sheet
+_MOST_EMPTY_CELLS = 20_000_000  # beyond one for each byte, with which a small file could fill the memory
 _LONGEST_EXCEL_CELL = 32_767
 _FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32)])  # control characters that a workbook cannot hold
 
@@ -165,16 +167,22 @@ def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
         book = openpyxl.load_workbook(source, read_only=True, data_only=True)
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # some programs write wrong ones
-        rows = [(number, list(row)) for number, row in enumerate(sheet.iter_rows(values_only=True), start=1)]
         with zipfile.ZipFile(source) as parts:
-            formulas = _find_uncomputed(parts.read(sheet._worksheet_path))
+            xml = parts.read(sheet._worksheet_path)
+        formulas = _find_uncomputed(xml)
+        filled, n_cells = [], 0
+        for number, row in enumerate(sheet.iter_rows(max_row=_MOST_ROWS, values_only=True), start=1):
+            n_cells += len(row)
+            if n_cells > _MOST_EMPTY_CELLS + len(xml):
+                raise InvalidInput(f"{path} has cells far to the right of its table; delete these columns in Excel.")
+            if any(value is not None for value in row):
+                filled.append((number, list(row)))
     except InvalidInput:
         raise
     except Exception as error:  # openpyxl raises whatever its parts raise
         raise InvalidInput(
             f"{path} cannot be read as an Excel workbook ({one_line(error)}); check that it is complete."
         ) from None
-    filled = [(number, row) for number, row in rows if any(value is not None for value in row)]
     notes = (
         (f"{Path(path).name} has {len(book.worksheets)} sheets; the first, {sheet.title!r}, was read.",)
         if sum(sheet.sheet_state == "visible" for sheet in book.worksheets) > 1
@@ -184,6 +192,8 @@ def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
         return Sheet([], [], [], notes)
     header = filled[0][1]
     width = max(k for k, value in enumerate(header) if value is not None) + 1
+    if width * len(filled) > _MOST_EMPTY_CELLS + len(xml):
+        raise InvalidInput(f"{path} has a header far wider than its table; delete its further columns in Excel.")
     names = [cell_text(value) if value is not None else f"column {k + 1}" for k, value in enumerate(header[:width])]
     body = [(number, (row + [None] * width)[:width]) for number, row in filled[1:]]
     uncomputed: dict[str, list[str]] = {}
