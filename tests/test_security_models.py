@@ -235,6 +235,14 @@ def put(kind, name, value):
     return change
 
 
+def rules(document):
+    return document["encoder"]["fields"]["rules"]["tuple"]
+
+
+def first_rule(document):
+    return rules(document)[0]["fields"]
+
+
 FORGERIES = [
     ("active", reshape("LinearClassifier", "coef_", [0, 10**9]), "an array has"),
     ("active", reshape("LinearClassifier", "coef_", [1, 10**9]), "an array has"),
@@ -251,8 +259,8 @@ FORGERIES = [
     ("active", put("LinearClassifier", "classes_", {"dtype": "O", "values": [None, []]}), "text or numbers"),
     ("active", put("LinearClassifier", "classes_", {"dtype": "V9", "values": [1, 2]}), "text or numbers"),
     ("active", put("LinearClassifier", "classes_", {"dtype": "U", "values": ["a", "b" * 600_000]}), "too long"),
-    ("active", put("LinearClassifier", "record", "os.system"), "where that cannot be"),
-    ("active", put("LinearClassifier", "record", "TableEncoder"), "where that cannot be"),
+    ("active", put("LinearClassifier", "record", "os.system"), "unexpected record type"),
+    ("active", put("LinearClassifier", "record", "TableEncoder"), "unexpected record type"),
     ("active", put("LinearClassifier", "predict", "x"), "other fields"),
     ("active", lambda document: find(document, "LinearClassifier").pop("coef_"), "other fields"),
     ("active", lambda document: document.update(format=2), "format"),
@@ -268,9 +276,11 @@ FORGERIES = [
     ("kernel", put("KernelChances", "gamma", [1]), "not a number"),
     ("kernel", put("Blend", "names", ["a", 5]), "not a text"),
     ("kernel", put("Blend", "members", []), "not in order|do not fit|members"),
-    ("table", put("ColumnRule", "kind", "code"), "not a possible choice"),
-    ("table", put("ColumnRule", "categories", "abc"), "instead of a list"),
-    ("table", lambda document: document["encoder"]["rules"].append(document["encoder"]["rules"][0]), "two rules"),
+    ("table", lambda document: first_rule(document).update(kind="code"), "must be of type"),
+    ("table", lambda document: first_rule(document).update(categories="abc"), "must be of type"),
+    ("table", lambda document: rules(document).append(rules(document)[0]), "two rules"),
+    ("table", lambda document: document.update(encoder={"type": "Thresholds", "fields": {}}), "encoder is not one"),
+    ("table", lambda document: document.update(encoder={"type": "os.system", "fields": {}}), "names the class"),
 ]
 
 

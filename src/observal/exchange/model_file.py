@@ -1,4 +1,4 @@
-"""A fitted classifier in a file: a zip of one JSON document and plain arrays, safe to open whoever wrote it.
+"""A fitted classifier in a file: a zip of one JSON document and plain arrays, safe to open even if a stranger wrote it.
 
 Each kind of classifier is a flat record (:func:`records`): every field has its type, and every array its dtype and the names of its sizes. The
 sizes ``features`` and ``classes`` are the same throughout a file, other names within one record. Members of the zip are not compressed, and an
@@ -13,17 +13,18 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from observal.errors import InvalidInput
 from observal.files import writing
+from observal.journal import codec
 from observal.journal.archive import Archive, Damaged, open_archive, seal
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FORMAT = 1
 SKOPS_DOCUMENT = "schema.json"
 SKOPS_PROMISE = (
     "it is opened by skops, which loads only types that it trusts or that you name, and does not promise more; name them with "
-    "load_model(path, trusted=[…]) if you trust whoever wrote the file"
+    "load_model(path, trusted=[…]) if you trust its author"
 )
 _LONGEST_DOCUMENT = 8 << 20  # bytes; a table with 100,000 categories takes 2 MB
 _LONGEST_TEXTS = 1 << 20  # class names as one array: their number times the longest
@@ -45,7 +46,7 @@ _SHARED_SIZES = ("features", "classes")
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayField:
     """An array of a dtype; `sizes` names its dimensions, or gives them as numbers."""
 
     dtype: str
@@ -53,35 +54,21 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Part:
+class RecordField:
     """A record of one of some kinds."""
 
     kinds: tuple[type, ...]
 
 
 @dataclass(frozen=True)
-class Parts:
+class RecordsField:
     """Several records of some kinds, in order."""
 
     kinds: tuple[type, ...]
 
 
-@dataclass(frozen=True)
-class Named:
-    """Records of some kinds by their names."""
-
-    kinds: tuple[type, ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of some texts, or maybe none."""
-
-    texts: tuple[str | None, ...]
-
-
 Scalar = Literal["number", "count", "sign", "flag", "text", "texts", "point", "labels", "label"]
-Field = Array | Part | Parts | Named | Choice | Scalar
+Field = ArrayField | RecordField | RecordsField | Scalar
 
 
 @dataclass(frozen=True)
@@ -113,95 +100,76 @@ def records() -> Mapping[type, Mapping[str, Field]]:
     from observal.paper import hypotheses as h
     from observal.paper.exact import FiniteClassifier
     from observal.paper.linear_methods import LinearClassifier
-    from observal.tables.column_format import DATE_FORMATS, ColumnFormat, Decimal
-    from observal.tables.columns import Kind
-    from observal.tables.encoder import ColumnRule, TableEncoder
-    from observal.tables.table_format import TableFormat
 
-    vector = Array("f8", "features")
+    vector = ArrayField("f8", "features")
     members = (h.Constant, h.Threshold, h.HalfPlane, h.TangentHalfPlane, h.Rectangle, h.KnownPredictions)
     learners = (LinearChances, AdditiveChances, KernelChances, TreeChances)
     return {
-        Spline: {"knots": Array("f8", "knots features")},
-        Cosines: {"weights": Array("f8", "features cosines"), "offset": Array("f8", "cosines")},
+        Spline: {"knots": ArrayField("f8", "knots features")},
+        Cosines: {"weights": ArrayField("f8", "features cosines"), "offset": ArrayField("f8", "cosines")},
         FeatureMap: {
             "mean": vector,
             "scale": vector,
             "low": vector,
             "high": vector,
-            "transformers": Parts((Spline, Cosines)),
+            "transformers": RecordsField((Spline, Cosines)),
         },
-        LinearChances: {"coef": Array("f8", "features classes"), "shift": Array("f8", "classes")},
+        LinearChances: {"coef": ArrayField("f8", "features classes"), "shift": ArrayField("f8", "classes")},
         AdditiveChances: {
-            "features": Array("i8", "curved"),
-            "knots": Array("f8", "bends curved"),
-            "values": Array("f8", "bends curved classes"),
-            "coef": Array("f8", "features classes"),
-            "shift": Array("f8", "classes"),
+            "features": ArrayField("i8", "curved"),
+            "knots": ArrayField("f8", "bends curved"),
+            "values": ArrayField("f8", "bends curved classes"),
+            "coef": ArrayField("f8", "features classes"),
+            "shift": ArrayField("f8", "classes"),
         },
-        Space: {"knots": Array("f8", "knots features"), "scores": Array("f8", "knots features")},
+        Space: {"knots": ArrayField("f8", "knots features"), "scores": ArrayField("f8", "knots features")},
         KernelChances: {
-            "space": Part((Space,)),
-            "landmarks": Array("f8", "landmarks features"),
+            "space": RecordField((Space,)),
+            "landmarks": ArrayField("f8", "landmarks features"),
             "gamma": "number",
-            "coef": Array("f8", "landmarks classes"),
-            "shift": Array("f8", "classes"),
+            "coef": ArrayField("f8", "landmarks classes"),
+            "shift": ArrayField("f8", "classes"),
         },
         TreeChances: {
-            "roots": Array("i4", "trees"),
-            "column": Array("i4", "trees"),
-            "feature": Array("i4", "nodes"),
-            "threshold": Array("f8", "nodes"),
-            "left": Array("i4", "nodes"),
-            "right": Array("i4", "nodes"),
-            "value": Array("f8", "nodes width"),
-            "start": Array("f8", "groups classes"),
+            "roots": ArrayField("i4", "trees"),
+            "column": ArrayField("i4", "trees"),
+            "feature": ArrayField("i4", "nodes"),
+            "threshold": ArrayField("f8", "nodes"),
+            "left": ArrayField("i4", "nodes"),
+            "right": ArrayField("i4", "nodes"),
+            "value": ArrayField("f8", "nodes width"),
+            "start": ArrayField("f8", "groups classes"),
             "as_log_odds": "flag",
             "n_features": "count",
             "sharpness": "number",
         },
         Blend: {
-            "feature_map": Part((FeatureMap,)),
+            "feature_map": RecordField((FeatureMap,)),
             "names": "texts",
-            "members": Parts(learners),
-            "theta": Array("f8", "learners"),
+            "members": RecordsField(learners),
+            "theta": ArrayField("f8", "learners"),
             "classes_": "labels",
         },
         NewtonClassifier: {
-            "feature_map": Part((FeatureMap,)),
-            "coef_": Array("f8", "1 expanded"),
-            "intercept_": Array("f8", "1"),
+            "feature_map": RecordField((FeatureMap,)),
+            "coef_": ArrayField("f8", "1 expanded"),
+            "intercept_": ArrayField("f8", "1"),
             "classes_": "labels",
         },
-        LinearClassifier: {"coef_": Array("f8", "1 features"), "intercept_": Array("f8", "1"), "classes_": "labels"},
+        LinearClassifier: {
+            "coef_": ArrayField("f8", "1 features"),
+            "intercept_": ArrayField("f8", "1"),
+            "classes_": "labels",
+        },
         ConstantClassifier: {"classes_": "labels", "label": "label"},
         h.Constant: {"sign": "sign"},
         h.Threshold: {"feature": "count", "cut": "number", "sign": "sign"},
         h.HalfPlane: {"normal": "point", "through": "point", "sign": "sign"},
         h.TangentHalfPlane: {"first": "point", "second": "point", "sign": "sign"},
         h.Rectangle: {"low": "point", "high": "point"},
-        h.KnownPredictions: {"predictions": Array("i1", "rows")},
-        FiniteClassifier: {"member": Part(members), "classes_": "labels"},
-        ThresholdClassifier: {"estimator": Part((Blend, NewtonClassifier)), "threshold": "number"},
-        ColumnRule: {
-            "source": "text",
-            "kind": Choice(get_args(Kind)),
-            "fill": "number",
-            "categories": "texts",
-            "indicator": "flag",
-            "value": "flag",
-        },
-        ColumnFormat: {
-            "decimal": Choice(get_args(Decimal)),
-            "date": Choice((None, *DATE_FORMATS)),
-            "percent": "flag",
-        },
-        TableFormat: {
-            "decimal": Choice((None, *get_args(Decimal))),
-            "missing": "texts",
-            "columns": Named((ColumnFormat,)),
-        },
-        TableEncoder: {"rules": Parts((ColumnRule,)), "notes": "texts", "format": Part((TableFormat,))},
+        h.KnownPredictions: {"predictions": ArrayField("i1", "rows")},
+        FiniteClassifier: {"member": RecordField(members), "classes_": "labels"},
+        ThresholdClassifier: {"estimator": RecordField((Blend, NewtonClassifier)), "threshold": "number"},
     }
 
 
@@ -229,16 +197,14 @@ def encode(value: object, arrays: list[NDArray[Any]]) -> dict[str, Any]:
 
 
 def _encode_field(kind: Field, value: Any, arrays: list[NDArray[Any]]) -> Any:
-    if isinstance(kind, Array):
+    if isinstance(kind, ArrayField):
         array = np.ascontiguousarray(value, dtype=np.dtype(kind.dtype).newbyteorder("<"))
         arrays.append(array)
         return {"array": len(arrays) - 1, "shape": list(array.shape)}
-    if isinstance(kind, Part):
+    if isinstance(kind, RecordField):
         return encode(value, arrays)
-    if isinstance(kind, Parts):
+    if isinstance(kind, RecordsField):
         return [encode(item, arrays) for item in value]
-    if isinstance(kind, Named):
-        return {name: encode(item, arrays) for name, item in value.items()}
     if kind == "labels":
         return _encode_labels(value)
     if kind == "label":
@@ -258,6 +224,12 @@ def _encode_labels(labels: NDArray[Any]) -> dict[str, Any]:
             "make a campaign with text or numbers as labels."
         )
     return {"dtype": labels.dtype.kind if labels.dtype.kind in "UO" else labels.dtype.str, "values": values}
+
+
+def _encode_encoder(encoder: TableEncoder) -> codec.Json:
+    """Return the encoder of tables without separator and encoding, which new files may have otherwise."""
+    table_format = replace(encoder.format, sep=None, encoding=None)
+    return codec.encode(replace(encoder, format=table_format), where="encoder")
 
 
 def _plain_transformer(value: object) -> object:
@@ -292,7 +264,7 @@ def save_model(path: str | Path, classifier: object, encoder: TableEncoder | Non
         document = {
             "format": FORMAT,
             "classifier": encode(classifier, arrays),
-            "encoder": None if encoder is None else encode(encoder, arrays),
+            "encoder": None if encoder is None else _encode_encoder(encoder),
         }
     except NotPlain as part:
         _save_with_skops(path, classifier, encoder, force, str(part))
@@ -327,7 +299,7 @@ def _save_with_skops(
 def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     """Return a model that ``Campaign.export`` or ``observal export`` wrote: a scikit-learn pipeline that takes raw rows.
 
-    Opening a file runs no code from it, whoever wrote it.
+    Opening a file never runs code from it.
 
     Parameters
     ----------
@@ -351,7 +323,6 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
     ['good', 'bad']
     """
     from observal.exchange.estimator import make_model
-    from observal.tables.encoder import TableEncoder
 
     if isinstance(trusted, str):
         raise InvalidInput(f"trusted must be a list of type names, but is the text {trusted!r:.60}; put it in a list.")
@@ -366,11 +337,9 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
             raise Damaged(f"its format is not {FORMAT}")
         reader = _Reader(archive)
         classifier = reader.read(document["classifier"], classifiers())
-        encoder = document["encoder"]
-        if encoder is not None:
-            encoder = reader.read(encoder, (TableEncoder,))
         reader.check_all_read()
-        return make_model(classifier, encoder)
+        encoder = document["encoder"]
+        return make_model(classifier, None if encoder is None else _read_encoder(encoder))
 
 
 @dataclass(eq=False)
@@ -387,7 +356,7 @@ class _Reader:
             raise Damaged(f"it has a {type(value).__name__} instead of a record")
         kind = {kind.__name__: kind for kind in kinds}.get(value.get("record", ""))
         if kind is None:
-            raise Damaged(f"it has a {value.get('record')!r:.40} where that cannot be")
+            raise Damaged(f"unexpected record type {value.get('record')!r:.40}")
         fields = records()[kind]
         if value.keys() != {"record", *fields}:
             raise Damaged(f"{kind.__name__} has other fields than it should")
@@ -397,21 +366,19 @@ class _Reader:
         return _build(kind, contents)
 
     def _field(self, kind: Field, value: Any, sizes: dict[str, int]) -> Any:
-        if isinstance(kind, Array):
+        if isinstance(kind, ArrayField):
             return self._array(kind, value, sizes)
-        if isinstance(kind, Part):
+        if isinstance(kind, RecordField):
             return self.read(value, kind.kinds)
-        if isinstance(kind, Parts):
+        if isinstance(kind, RecordsField):
             return tuple(self.read(item, kind.kinds) for item in _require(value, list))
-        if isinstance(kind, Named):
-            return {name: self.read(item, kind.kinds) for name, item in _require(value, dict).items()}
         if kind == "labels":
             labels = _read_labels(_require(value, dict))
             self._compare("classes", labels.size, sizes)
             return labels
         return _read_scalar(kind, value)
 
-    def _array(self, kind: Array, value: Any, sizes: dict[str, int]) -> NDArray[Any]:
+    def _array(self, kind: ArrayField, value: Any, sizes: dict[str, int]) -> NDArray[Any]:
         shape = _require(_require(value, dict).get("shape"), list)
         names = kind.sizes.split()
         if len(shape) != len(names) or not all(type(size) is int and 0 <= size <= self.archive.size for size in shape):
@@ -444,11 +411,9 @@ def _require(value: Any, kind: type) -> Any:
     return value
 
 
-def _read_scalar(kind: Choice | Scalar, value: Any) -> Any:
+def _read_scalar(kind: Scalar, value: Any) -> Any:
     """Return a number, text or flag of a document, if it is what it should be."""
-    if isinstance(kind, Choice):
-        sound = value in kind.texts
-    elif kind == "number":
+    if kind == "number":
         if value in ("inf", "-inf", "nan"):
             return float(value)
         sound = type(value) in (int, float)
@@ -470,7 +435,7 @@ def _read_scalar(kind: Choice | Scalar, value: Any) -> Any:
         sound = len(items) == 2
         value = tuple(_read_scalar("number", item) for item in items)
     if not sound:
-        raise Damaged(f"{value!r:.40} is not a {kind if isinstance(kind, str) else 'possible choice'}")
+        raise Damaged(f"{value!r:.40} is not a {kind}")
     return value
 
 
@@ -489,6 +454,20 @@ def _read_labels(value: dict[str, Any]) -> NDArray[Any]:
     return np.array(values, dtype=np.str_ if kind == "U" else object if kind == "O" else np.dtype(dtype))
 
 
+def _read_encoder(value: Any) -> TableEncoder:
+    """Return the encoder of tables, which the codec checks field by field."""
+    from observal.tables.encoder import TableEncoder
+
+    encoder = codec.decode(value, where="encoder")
+    if not isinstance(encoder, TableEncoder):
+        raise Damaged("its encoder is not one")
+    if len({rule.source for rule in encoder.rules}) != len(encoder.rules):
+        raise Damaged("a column has two rules")
+    if any(len(set(rule.categories)) != len(rule.categories) for rule in encoder.rules):
+        raise Damaged("a column has a category twice")
+    return encoder
+
+
 def _check_record(kind: type, contents: Mapping[str, Any]) -> None:
     """Refuse contents that agree in size, but not otherwise; what a record checks itself is not repeated here."""
     name = kind.__name__
@@ -501,10 +480,6 @@ def _check_record(kind: type, contents: Mapping[str, Any]) -> None:
         raise Damaged(f"{name} needs two classes")
     if name == "ConstantClassifier" and contents["label"] not in contents["classes_"].tolist():
         raise Damaged("its class is not one of its classes")
-    if name == "TableEncoder" and len({rule.source for rule in contents["rules"]}) != len(contents["rules"]):
-        raise Damaged("a column has two rules")
-    if name == "ColumnRule" and len(set(contents["categories"])) != len(contents["categories"]):
-        raise Damaged("a column has a category twice")
 
 
 def _build(kind: type, contents: dict[str, Any]) -> Any:
