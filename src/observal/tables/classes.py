@@ -126,16 +126,7 @@ def order_classes(
     """Return the classes with the positive one last, and a note if it had to be guessed.
 
     The positive class is the one that precision and recall are about. Without a named class it is the obvious one of two, as in no
-    and yes; failing that, the rarer one.
-
-    Parameters
-    ----------
-    classes : sequence
-        The label values.
-    counts : mapping
-        How often each class was revealed.
-    positive : optional
-        The positive class, its text, or a function that chooses it.
+    and yes; failing that, the rarer one by `counts` of how often each was revealed.
 
     Examples
     --------
@@ -174,16 +165,13 @@ def obvious_positive(classes: Sequence[Label]) -> Label | None:
     """
     if len(classes) != 2:
         return None
-    texts = [_lower_text(value) for value in classes]
+    whole = [int(value) if isinstance(value, float) and value.is_integer() else value for value in classes]
+    texts = [str(value).strip().lower() for value in whole]
     for first, second in ((0, 1), (1, 0)):
         negation = _NEGATION.fullmatch(texts[first])
         if (texts[first], texts[second]) in _OBVIOUS_PAIRS or (negation and negation[1] == texts[second]):
             return classes[second]
     return None
-
-
-def _lower_text(value: Label) -> str:
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip().lower()
 
 
 def _find_positive(classes: Sequence[Label], positive: Label) -> Label:

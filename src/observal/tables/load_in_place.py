@@ -122,18 +122,8 @@ def load_in_place(
 ) -> LoadedProblem:
     """Make a log and a pool over Parquet; features and ids stay in the files, each part with a checksum.
 
-    Parameters
-    ----------
-    logged, pool : path, glob, URL or list of them
-        Parquet.
-    roles : TableRoles
-        Which column plays which role.
-    propensity : str
-        The column with the chance that a row's label was revealed.
-    classes, positive, propensity_floor, max_categories
-        As for :func:`observal.tables.load_problem`.
-    executor : optional
-        What reads and computes: see :func:`observal.parquet.executor_of`.
+    The arguments are those of :func:`observal.tables.load_problem`, but propensities must be in a column; `executor` reads and computes, see
+    :func:`observal.parquet.executor_of`.
     """
     column = _check_sources(logged, pool, propensity)
     rows = _open_parts(logged, pool, roles, column, executor_of(executor))

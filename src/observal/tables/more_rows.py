@@ -62,22 +62,8 @@ def read_more_rows(
 ) -> tuple[Pool, pa.Table]:
     """Return new rows for a pool, encoded, and as they are in the table, in the columns of the stored rows.
 
-    Parameters
-    ----------
-    source : table
-        Whatever :func:`observal.read_table` takes.
-    roles : TableRoles
-        Which columns have labels, ids and costs.
-    encoder : TableEncoder
-        How the first rows were encoded.
-    propensities : PropensityOrigin
-        Where the propensities come from.
-    problem : Problem
-        The log and the pool so far.
-    raw : pyarrow.Table
-        Some rows of the pool as they are stored; only their columns and types count.
-    random_state : int
-        Seed of an estimate of the propensities.
+    `raw` is some rows of the pool as they are stored; only their columns and types count. `random_state` is the seed of an estimate of the
+    propensities.
     """
     as_text = read_raw(source, roles.id, TableFormat(decimal=encoder.format.decimal, missing=encoder.format.missing))
     if as_text.num_rows == 0:

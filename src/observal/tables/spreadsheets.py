@@ -141,14 +141,7 @@ class Sheet(NamedTuple):
 
 
 def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
-    """Return the first sheet of an Excel file; the first row that is not empty is the header.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    content : bytes, optional
-        What is in it, if it has already been read.
+    """Return the first sheet of an Excel file; the first row that is not empty is the header. `content` spares reading the file.
 
     Examples
     --------
@@ -248,20 +241,8 @@ def write_workbook(
 ) -> None:
     """Write rows to fill in as an Excel workbook; the last column has a drop-down of the choices.
 
-    Text stays text: an id such as 000820 keeps its zeros, and nothing becomes a formula.
-
-    Parameters
-    ----------
-    file : binary file
-        Where to write.
-    names : sequence of str
-        The header; the last is the label.
-    rows : sequence of sequences
-        One value for each name.
-    choices : sequence
-        The allowed answers.
-    formats : mapping, optional
-        How Excel is to show the numbers and dates of some columns, such as ``dd.mm.yyyy``.
+    Text stays text: an id such as 000820 keeps its zeros, and nothing becomes a formula. `formats` says how Excel is to show the
+    numbers and dates of some columns, such as ``dd.mm.yyyy``.
     """
     openpyxl = _openpyxl()
     from openpyxl.styles import Font
@@ -292,7 +273,7 @@ def write_workbook(
     book.save(file)
 
 
-def _put(cell: Cell, value: object, shown: str = "") -> None:
+def _put(cell: Cell, value: object, number_format: str = "") -> None:
     """Write a value; text is marked as text, so that a spreadsheet neither computes nor shortens it."""
     if value is None:
         return
@@ -304,8 +285,8 @@ def _put(cell: Cell, value: object, shown: str = "") -> None:
     cell.value = value if plain else str(value).translate(_FORBIDDEN)[:_LONGEST_EXCEL_CELL]
     if not plain:
         cell.data_type = "s"
-    if shown or not plain:
-        cell.number_format = "@" if not plain else shown
+    if number_format or not plain:
+        cell.number_format = number_format if plain else "@"
 
 
 def _openpyxl() -> ModuleType:

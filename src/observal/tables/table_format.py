@@ -107,15 +107,15 @@ class TableFormat:
         A decimal comma in any table counts: a table that proves nothing is taken to have decimal points.
         """
         columns: dict[str, ColumnFormat] = {}
-        for name, column in (item for one in formats for item in one.columns.items()):
+        for name, column in (item for format_ in formats for item in format_.columns.items()):
             if name not in columns or columns[name].decimal == ".":
                 columns[name] = column
-        decimals = [one.decimal for one in formats if one.decimal is not None]
+        decimals = [format_.decimal for format_ in formats if format_.decimal is not None]
         return cls(
-            next((one.sep for one in reversed(formats) if one.sep is not None), None),
+            next((format_.sep for format_ in reversed(formats) if format_.sep is not None), None),
             "," if "," in decimals else decimals[-1] if decimals else None,
-            next((one.encoding for one in reversed(formats) if one.encoding is not None), None),
-            tuple(dict.fromkeys(word for one in formats for word in one.missing)),
+            next((format_.encoding for format_ in reversed(formats) if format_.encoding is not None), None),
+            tuple(dict.fromkeys(word for format_ in formats for word in format_.missing)),
             columns,
         )
 
@@ -305,14 +305,8 @@ def _replace_stray(text: str) -> str:
 def detect_separator(text: str, usual_sep: str = ",", ends: tuple[str, str] | None = None) -> str:
     r"""Return the separator of columns: the one that gives every row the same number of columns, as many as possible.
 
-    Parameters
-    ----------
-    text : str
-        The beginning of a CSV file, or all of it.
-    usual_sep : str
-        The separator if several fit equally well.
-    ends : pair of str, optional
-        Names that the first and the last column should have. A separator that gives these wins, whatever else cells contain.
+    If several fit equally well, it is `usual_sep`. `ends` are names that the first and the last column should have: a separator that gives
+    these wins, whatever else cells contain.
 
     Examples
     --------

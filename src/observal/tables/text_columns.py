@@ -14,7 +14,6 @@ from observal.tables.column_format import (
     MISSING,
     PLACEHOLDERS,
     ColumnFormat,
-    Decimal,
     Guess,
     Order,
     guess_format,
@@ -187,17 +186,14 @@ def _convert_table(table: pa.Table, reading: Reading, own: _Evidence, others: Se
         place = table.column_names.index(name)
         table = table.set_column(place, name, parse_column(table.column(place), layout, name))
         columns[name] = layout
-        if layout.date is not None or not _is_ordinary(guess.example, reading.format.decimal):
+        # A number of digits and the file's decimal separator alone needs no note.
+        is_ordinary = all(c.isdigit() or c in "+-" or c == reading.format.decimal for c in guess.example)
+        if layout.date is not None or not is_ordinary:
             notes.append(f"Column {name!r} {layout.describe(guess.example)}.")
     format_ = replace(reading.format, columns=columns)
     return with_reading(
         table, replace(reading, format=format_, notes=tuple(dict.fromkeys(notes)), undecided=tuple(undecided))
     )
-
-
-def _is_ordinary(example: str, decimal: Decimal | None) -> bool:
-    """Tell whether a number needs no note: it has only digits and the file's decimal separator."""
-    return all(c.isdigit() or c in "+-" or c == decimal for c in example)
 
 
 def _choose_format(name: str, own: _Evidence, others: Sequence[_Evidence]) -> ColumnFormat | None:
