@@ -63,6 +63,9 @@ class Windows:
             context.route("http://observal.test/**", _serve_static)
         if url:
             page.goto(url)
+        if url and "/login?" in url:
+            page.get_by_role("button", name="Sign in").click()
+            page.wait_for_url(lambda address: "/login" not in address)
         return page
 
     def close(self) -> None:

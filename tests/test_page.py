@@ -8,7 +8,7 @@ import time
 import pytest
 
 from observal.campaign import Campaign
-from tests.browser import PHONE, until, violations
+from tests.browser import DESKTOP, PHONE, until, violations
 from tests.page_server import Server, ThreadServer, make_loans
 
 AWAY = ("Failed to load resource", "ERR_CONNECTION_REFUSED")
@@ -281,6 +281,23 @@ def test_page_works_with_the_keyboard_alone(office, open_page):
     page.keyboard.press(" ")
     assert row_of(page) not in (row, second)
     assert "Saved: yes" in page.locator(".saved").text_content()
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+def test_sign_in_page_has_one_button_that_enter_presses(office, open_page, viewport):
+    page = open_page(viewport=viewport, expected=("Failed to load resource",))
+    link = office.add("enter")
+    for _ in range(2):  # looking does not use the link up
+        page.goto(link)
+        page.wait_for_selector("main button")
+    assert page.get_by_role("button").count() == 1
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{office.address}/")
+    assert page.evaluate("history.length") <= 3  # the page of the link was replaced
+    page.goto(link)
+    assert "already used" in page.text_content("body")
 
 
 def test_on_a_phone_every_view_fits_and_is_accessible(office, open_page):

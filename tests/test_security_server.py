@@ -15,8 +15,10 @@ from schemathesis.core import NotSet
 from observal.campaign import Campaign
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
+from observal.server import guard
 from observal.server.guard import MOST_BYTES, POLICY, Guard
 from tests.campaigns import make_campaign, truth_of
+from tests.page_server import ThreadServer
 from tests.serving import ADDRESS, new_key, site
 from tests.test_server import png, table_campaign
 
@@ -86,26 +88,53 @@ def test_missing_or_wrong_token_is_refused_everywhere(here, cookie):
 
 def test_wrong_link_does_not_sign_in(here):
     for token in ("", "wrong", "%00", "' OR 1=1 --", "x" * 10_000):
-        reply = here.visitor().client.get("/login", params={"token": token})
-        assert reply.status_code == 401
+        assert here.visitor().client.get("/login", params={"token": token}).status_code == 401
+        reply = here.sign_in(here.visitor(), token)
+        assert reply.status_code == (401 if len(token) < 1000 else 422)
         assert "set-cookie" not in reply.headers
     assert here.visitor().client.get("/login").status_code == 401
 
 
+def test_looking_at_a_link_does_not_use_it_up(here):
+    token = here.link("carl")
+    for method in ("GET", "HEAD", "GET"):  # a scanner of mail follows links
+        reply = here.visitor().client.request(method, "/login", params={"token": token})
+        assert reply.status_code in (200, 405)
+        assert "set-cookie" not in reply.headers
+    assert token not in reply.text
+    assert here.sign_in(here.visitor(), token).status_code == 204
+
+
+def test_another_site_cannot_press_the_button(here):
+    token = here.link("carl")
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for headers in (
+        {},
+        {"Origin": ADDRESS},
+        {"X-Observal": "1", "Origin": "http://evil.example"},
+        form,
+        {**OURS, **form},
+    ):
+        reply = here.visitor().client.post("/login", content=json.dumps({"token": token}), headers=headers)
+        assert reply.status_code in (403, 415)
+    assert here.sign_in(here.visitor(), token).status_code == 204
+
+
 def test_link_works_once_and_not_for_ever(here, monkeypatch):
     token = here.link("carl")
-    assert here.visitor().client.get("/login", params={"token": token}).status_code == 303
+    assert here.sign_in(here.visitor(), token).status_code == 204
+    assert here.sign_in(here.visitor(), token).status_code == 401
     assert here.visitor().client.get("/login", params={"token": token}).status_code == 401
     late = here.link("carl")
     now = people.now
     monkeypatch.setattr(people, "now", lambda: now() + people.timedelta(days=8))
-    assert here.visitor().client.get("/login", params={"token": late}).status_code == 401
+    assert here.sign_in(here.visitor(), late).status_code == 401
 
 
 def test_link_and_cookie_tokens_are_not_interchangeable(here):
     carl = here.browser("carl")
     cookie = carl.client.cookies[here.desk.cookie]
-    assert here.visitor().client.get("/login", params={"token": cookie}).status_code == 401
+    assert here.sign_in(here.visitor(), cookie).status_code == 401
     visitor = here.visitor()
     visitor.client.cookies.set(here.desk.cookie, here.link("carl"))
     assert visitor.get("me").status_code == 401
@@ -119,15 +148,14 @@ def test_revoked_person_is_signed_out_at_once(here):
         people.revoke_person(transaction, "dora")
     assert dora.get("me").status_code == 401
     assert dora.post("ask", n=1).status_code == 401
-    assert here.visitor().client.get("/login", params={"token": unused}).status_code == 401
+    assert here.sign_in(here.visitor(), unused).status_code == 401
 
 
 def test_cookie_cannot_be_read_by_scripts_or_sent_from_other_sites(here):
-    reply = here.visitor().client.get("/login", params={"token": here.link("carl")})
+    reply = here.sign_in(here.visitor(), here.link("carl"))
     cookie = reply.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
-    assert reply.headers["location"] == "/"  # the token is out of the address bar
     assert reply.headers["referrer-policy"] == "no-referrer"
 
 
@@ -152,6 +180,8 @@ def test_another_persons_row_is_refused(here):
     [
         {"Origin": "http://evil.example", "X-Observal": "1"},
         {"Origin": "http://127.0.0.1:9999", "X-Observal": "1"},
+        {"Origin": "https://127.0.0.1:8787", "X-Observal": "1"},
+        {"Origin": "127.0.0.1:8787", "X-Observal": "1"},
         {"Origin": "null", "X-Observal": "1"},
         {"Origin": "http://[", "X-Observal": "1"},
         {"X-Observal": "1", "Sec-Fetch-Site": "cross-site"},
@@ -182,12 +212,48 @@ def test_wrong_host_is_refused(here, host):
 
 
 def test_guard_accepts_named_hosts_and_bare_addresses():
-    guard = Guard(None, {"labels.example.org"}, any_address=True)
+    checks = Guard(None, {"labels.example.org"}, any_address=True)
     assert all(
-        guard._is_allowed(host)
+        checks._is_allowed(host)
         for host in ("labels.example.org", "LABELS.example.org:80", "10.0.0.7:8787", "[fe80::1]")
     )
-    assert not any(guard._is_allowed(host) for host in ("evil.example", "10.0.0.7.evil.example", ""))
+    assert not any(checks._is_allowed(host) for host in ("evil.example", "10.0.0.7.evil.example", ""))
+
+
+def test_a_site_behind_a_proxy_with_tls_is_not_the_one_without():
+    checks = Guard(None, {"labels.example.org"})
+    headers = {"host": "labels.example.org", "x-observal": "1", "content-type": "application/json"}
+    for scheme, other in (("https", "http"), ("http", "https")):
+        assert checks._refuse("POST", scheme, headers | {"origin": f"{scheme}://labels.example.org"}) is None
+        status, sentence = checks._refuse("POST", scheme, headers | {"origin": f"{other}://labels.example.org"})
+        assert status == 403
+        assert "X-Forwarded-Proto" in sentence
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.3)
+    make_campaign(tmp_path / "c.db")
+    server = ThreadServer(tmp_path / "c.db")
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            request = (
+                "POST /api/v1/ask HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nX-Observal: 1\r\nContent-Type: application/json\r\n"
+            )
+            connection.sendall(f"{request.format(server.port)}Content-Length: 9\r\n\r\n".encode())
+            connection.sendall(b'{"n"')
+            reply = b"".join(iter(lambda: connection.recv(4096), b""))  # until the server closes
+        assert reply.startswith(b"HTTP/1.1 408 ")
+        assert b"did not arrive within 0.3 seconds" in reply
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("label", ["", " ", "\t\n"])
+def test_an_empty_label_is_refused(here, label):
+    reply = here.ann.post("tell", **tell_body(here, label))
+    assert reply.status_code == 422
+    assert "is empty and nothing was stored; send a class, or null to skip the row" in reply.json()["error"]
+    assert here.olga.post("review", key=new_key(), id=here.rows[0]["id"], label=label).status_code == 422
 
 
 def test_other_methods_are_refused(here):

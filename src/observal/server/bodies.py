@@ -21,6 +21,12 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class SignIn(Body):
+    """The token of a link."""
+
+    token: Annotated[str, StringConstraints(max_length=1000)]
+
+
 class Ask(Body):
     """How many rows to hand out at most."""
 

@@ -29,6 +29,7 @@ HOUR = timedelta(hours=1)
 PATIENCE = timedelta(seconds=10)  # before rows are chosen ahead: once the others have answered, a newer model chooses
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
+_WRONG_LINK = "This link is wrong, too old or was already used; ask for a new one."
 Reply = TypeVar("Reply", bound=Mapping[str, object])
 
 
@@ -80,12 +81,18 @@ class Desk:
 
     # -- people -------------------------------------------------------------------------------------------------
 
-    def sign_in(self, link: str) -> str:
+    def check_link(self, token: str) -> None:
+        """Refuse the token of a link that does not sign in; the link is not used up."""
+        with self.store.reading() as connection:
+            if people.find_person(connection, token, "link") is None:
+                raise Refused(401, _WRONG_LINK)
+
+    def sign_in(self, token: str) -> str:
         """Swap a link's token for a cookie's."""
         with self.store.writing() as connection:
-            cookie = people.sign_in(connection, link)
+            cookie = people.sign_in(connection, token)
         if cookie is None:
-            raise Refused(401, "This link is wrong, too old or was already used; ask for a new one.")
+            raise Refused(401, _WRONG_LINK)
         return cookie
 
     @contextmanager
@@ -202,11 +209,16 @@ class Desk:
         """Store a person's answers; None skips a row."""
 
         def work(transaction: SqlTransaction, me: Person) -> bodies.Told:
-            for id_, _ in answers:
+            for id_, label in answers:
                 position = self.engine.ledger.find(id_)
                 if position is not None and me.name not in self.engine.ledger.recipients.get(position, ()):
                     raise Refused(
                         403, f"Row {id_!r} was never given to you and nothing was stored; ask for rows first."
+                    )
+                if label is not None and not label.strip():  # in a file a blank means "not yet"; here it is a mistake
+                    raise Refused(
+                        422,
+                        f"The label of row {id_!r} is empty and nothing was stored; send a class, or null to skip the row.",
                     )
             numbered = [WrittenAnswer(id_, label, f"answer {k}") for k, (id_, label) in enumerate(answers, start=1)]
             receipt = self.engine.tell_own(transaction, numbered, me.name)

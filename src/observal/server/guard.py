@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 from collections.abc import Collection
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BYTES = 2**20  # of a request's body
+BODY_SECONDS = 15.0  # in which the whole body must have come
 _TOO_LONG = f"A request may have at most {MOST_BYTES} bytes; send fewer answers at once."
 
 POLICY = (
@@ -70,16 +72,21 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         send = _add_headers(send)
-        if refusal := self._refuse(scope["method"], scope["path"], headers):
+        if refusal := self._refuse(scope["method"], scope["scheme"], headers):
             await _reply(send, *refusal)
             return
-        body = await _read_body(receive)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _read_body(receive)
+        except TimeoutError:
+            await _reply(send, 408, f"The request did not arrive within {BODY_SECONDS:g} seconds; send it again.")
+            return
         if body is None:
             await _reply(send, 413, _TOO_LONG)
             return
         await self.app(scope, _repeat_body(body, receive), send)
 
-    def _refuse(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refuse(self, method: str, scheme: str, headers: dict[str, str]) -> tuple[int, str] | None:
         """Return the status and the sentence with which a request is refused; None if it may pass."""
         host = headers.get("host", "")
         if not self._is_allowed(host):
@@ -88,10 +95,13 @@ class Guard:
             return 405, "Only GET and POST are understood here."
         if method == "POST":
             origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
-            elsewhere = origin is not None and _netloc(origin) != host.lower()
+            elsewhere = origin is not None and origin.lower() != f"{scheme}://{host.lower()}"
             if elsewhere or site != "same-origin" or headers.get("x-observal") != "1":
-                return 403, "A change must come from the page itself: same origin, with the header X-Observal: 1."
-            if path.startswith("/api/") and headers.get("content-type", "").split(";")[0].strip() != "application/json":
+                return 403, (
+                    "A change must come from the page itself: same origin, with the header X-Observal: 1; "
+                    "a proxy with TLS must send X-Forwarded-Proto: https."
+                )
+            if headers.get("content-type", "").split(";")[0].strip() != "application/json":
                 return 415, "A request must be JSON; send it with the header Content-Type: application/json."
         if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > MOST_BYTES:
             return 413, _TOO_LONG
@@ -109,13 +119,6 @@ class Guard:
         except ValueError:
             return False
         return self._any_address
-
-
-def _netloc(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
 
 
 async def _read_body(receive: Receive) -> bytes | None:
@@ -158,5 +161,6 @@ def _add_headers(send: Send) -> Send:
 async def _reply(send: Send, status: int, sentence: str) -> None:
     body = json.dumps({"error": sentence}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers.append((b"connection", b"close"))  # the rest of the request's body would be taken for the next request
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -119,12 +119,18 @@ def _add_page(app: FastAPI, at_desk: DeskCalls) -> None:
         app.get(path, include_in_schema=False)(page)
 
     @app.get("/login", include_in_schema=False)
-    async def login(request: Request, token: str = "") -> Response:
+    async def offer_login(request: Request, token: str = "") -> Response:
+        # A scanner of mail follows links, so only the button on this page uses the link up.
         try:
-            secret = await at_desk(request, lambda _: at_desk.desk.sign_in(token))
+            await at_desk(request, lambda _: at_desk.desk.check_link(token))
         except Refused as refusal:
             return PlainTextResponse(str(refusal), refusal.status)
-        reply = RedirectResponse("/", 303)
+        return FileResponse(STATIC / "index.html")
+
+    @app.post("/login", include_in_schema=False)
+    async def login(request: Request, body: bodies.SignIn) -> Response:
+        secret = await at_desk(request, lambda _: at_desk.desk.sign_in(body.token))
+        reply = Response(status_code=204)
         secure = request.url.scheme == "https"
         reply.set_cookie(at_desk.desk.cookie, secret, 30 * DAY, httponly=True, samesite="strict", secure=secure)
         return reply

@@ -1,7 +1,7 @@
 // The page: who is signed in, which view is shown, and moving between views without loading the page again.
 
 import labeller, { fill, h } from "./labeller.js";
-import { api, Refused, ServerModel } from "./outbox.js";
+import { api, Refused, send, ServerModel } from "./outbox.js";
 import * as progress from "./progress.js";
 import * as review from "./review.js";
 
@@ -21,6 +21,25 @@ function message(title, text) {
 function signedOut(waiting = 0) {
   const outbox = waiting ? ` ${waiting} of your answers ${waiting === 1 ? "is" : "are"} waiting in this browser and will be sent when you sign in again.` : "";
   message("Please sign in", `Open your own link, which the owner of this campaign can give you; observal serve prints the owner's.${outbox}`);
+}
+
+/** Show a link's page. Only its button uses the link up, because scanners of mail follow links. */
+function offerSignIn() {
+  const refusal = h("p", { role: "alert" });
+  const button = h("button", { class: "primary", type: "button" }, "Sign in");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      await send("/login", { token: new URLSearchParams(location.search).get("token") });
+      location.replace("/"); // the token leaves the address bar and the history
+    } catch (error) {
+      refusal.textContent = error instanceof Refused ? error.message : "The server cannot be reached; try again.";
+      button.disabled = false;
+    }
+  });
+  document.title = "Sign in · observal";
+  fill(main, h("section", { class: "message card" }, h("h1", {}, "Welcome"), h("p", {}, "This link signs you in once, in this browser."), button, refusal));
+  button.focus();
 }
 
 function labelView(me) {
@@ -72,4 +91,5 @@ async function start() {
   show(me);
 }
 
-start();
+if (location.pathname === "/login") offerSignIn();
+else start();

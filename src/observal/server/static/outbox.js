@@ -18,14 +18,16 @@ export class Refused extends Error {
 }
 
 /** Call the API. Throws Refused if the server refuses, and TypeError if it cannot be reached. */
-export async function api(path, body) {
+export const api = (path, body) => send(`/api/v1/${path}`, body);
+
+export async function send(address, body) {
   const options = { credentials: "same-origin", cache: "no-store", headers: {} };
   if (body !== undefined) {
     options.method = "POST";
     options.headers = { "Content-Type": "application/json", "X-Observal": "1" };
     options.body = JSON.stringify(body);
   }
-  const response = await fetch(`/api/v1/${path}`, options);
+  const response = await fetch(address, options);
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refused(response.status, reply.error ?? `The server answered ${response.status}.`);
   return reply;
