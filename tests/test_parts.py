@@ -251,6 +251,12 @@ def test_remote_footer_is_cached_until_the_file_changes(tmp_path, monkeypatch):
         X[:]
 
 
+@pytest.mark.parametrize("address", ["localhost:x", "localhost:99999", "localhost:1", "[::1"])
+def test_url_of_no_server_raises_one_sentence(address):
+    with pytest.raises(InvalidInput, match=r"a.parquet' cannot be read \(.*\); check the address\.$"):
+        Parts.of(f"ftp://{address}/a.parquet")
+
+
 def test_from_parquet_codes_labels_and_leaves_ids_in_the_file(made):
     folder, tables = made
     (logged, pool), (expected, expected_pool) = in_parts(folder), in_memory(tables)

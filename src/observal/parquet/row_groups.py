@@ -144,7 +144,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         ) from None
     try:
         return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
-    except (ImportError, ValueError) as error:
+    except Exception as error:  # each file system has its own errors, and some connect here
         raise InvalidInput(f"{url!r} cannot be read ({one_line(error)}); check the address.") from None
 
 
