@@ -25,6 +25,7 @@ from observal.methods.committee import (
     CommitteeVC,
     ConstantClassifier,
     certainty,
+    fit_committee,
     gaps_of,
     margins_of,
     resample,
@@ -120,11 +121,22 @@ def test_classifier_without_probabilities_is_returned_as_one_fit():
     assert isinstance(result.estimator, LinearSVC)
 
 
+def test_forest_plans_ahead_while_a_round_is_open():
+    world = World(m=200, n=100, noise=0.1)
+    problem = Problem(world.logged, world.pool)
+    method = CommitteeVC(RandomForestClassifier(20, random_state=0))
+    state = method.begin(problem, np.random.default_rng(0))
+    waiting = method.plan(problem, state, np.random.default_rng(1)).asked
+    plan = method.plan(problem, state.while_open(waiting), np.random.default_rng(2))
+    assert plan.asked.size == method.batch
+    assert not np.isin(plan.asked, waiting).any()
+
+
 def test_zero_weight_class_is_ignored():
     X, y = np.arange(6.0)[:, None], np.array([0, 0, 1, 1, 2, 2])
     weights = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     method = CommitteeVC(DecisionTreeClassifier(), members=2)
-    vote, _ = method._fit_committee(as_rows(X), y, weights, np.arange(3), np.random.default_rng(0))
+    vote, _ = fit_committee(method, as_rows(X), y, weights, np.arange(3), np.random.default_rng(0))
     assert vote.classes_.tolist() == [0, 1]
     assert set(vote.predict(X)) <= {0, 1}
 
@@ -271,14 +283,14 @@ def test_lower_end_allows_for_committees_with_fewer_labels():
     method = CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3), members=4)
     state = method.begin(problem, np.random.default_rng(0))
     judged = state.model.judged_labels
-    rows, y, weights, _ = method._labelled(problem, state)
+    rows, y, weights, _ = state.fit.labelled(state)
     more = 0.0
     for fold in range(4):
         test = np.argsort(judged.codes, kind="stable")[fold::4]
         train = np.setdiff1d(np.arange(rows.size), test)
         rng = np.random.default_rng(0)
-        fit, _ = method._fit_committee(
-            problem.select(rows[train]), y[train], weights[train], problem.logged.classes, rng
+        fit, _ = fit_committee(
+            method, problem.select(rows[train]), y[train], weights[train], problem.logged.classes, rng
         )
         wrong = fit.predict(problem.take(rows[test])) != y[test]
         now = judged.predicted[test] != judged.codes[test]
@@ -345,7 +357,7 @@ def test_labelled_row_is_ranked_as_if_unlabelled():
         problem, method = Problem(world.logged, world.pool), CommitteeVC(RandomForestClassifier(60, min_samples_leaf=2))
         state = method.begin(problem, np.random.default_rng(0))
         labelled = np.append(world.logged.revealed, np.zeros(300, dtype=bool))
-        ranks, honest = state.model.ranks, method._unlabelled_ranks(problem, state)
+        ranks, honest = state.model.ranks, state.model.unlabelled_ranks()
         assert np.argsort(ranks[~labelled]).tolist() == np.argsort(honest[~labelled]).tolist()
         seen.append(ranks[labelled].mean() / ranks[~labelled].mean())
         blind.append(honest[labelled].mean() / honest[~labelled].mean())
@@ -358,7 +370,7 @@ def test_ranking_labelled_rows_fits_no_committee():
     problem, method = Problem(world.logged, world.pool), CommitteeVC(DecisionTreeClassifier(min_samples_leaf=3))
     state, rng = method.begin(problem, np.random.default_rng(0)), np.random.default_rng(0)
     assert state.model.gaps is not None
-    assert method._unlabelled_ranks(problem, state) is None
+    assert state.model.unlabelled_ranks() is None
     assert method.plan(problem, state, rng).near is None
 
 

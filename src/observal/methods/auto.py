@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from observal.learners.blend_settings import LEARNERS
 from observal.learners.folds import INTERVAL_FOLDS, dealt_folds
 from observal.learners.population import Population
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
-from observal.methods.fitter import Labels, anchor_after
+from observal.methods.fitter import Fitter, Labels, remember_latest
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem.interval import Interval
 from observal.problem.method import Method
@@ -300,41 +300,23 @@ class Pooled(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AutoFitter:
-    """Fits the blend; the same labels, bought in the same rounds, always give the same model.
+class AutoFitter(Fitter[AutoVC, "AutoModel", Pooled]):
+    """Fits the blend.
 
     Parameters
     ----------
-    method : AutoVC
-        The settings.
-    problem : Problem
-        Log and pool.
     population : Population
         What learners read from all their rows.
-    anchor : PoolState, optional
-        The earlier state whose weights and settings still hold; without one they are chosen again.
-    judge_pool : callable
-        From a model to its predictions for the pool. It remembers one answer, of the model asked last: one for each round would need too
-        much memory with a large pool.
     """
 
-    method: AutoVC
-    problem: Problem
     population: Population = field(repr=False)
-    anchor: PoolState | None = None
-    judge_pool: Callable[[AutoModel], Pooled] = field(
-        default_factory=lambda: lru_cache(maxsize=1)(judge_pool), repr=False
-    )
 
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
         """Read scales, ranks and landmarks from log and pool; on a stream, from the log alone."""
         blocks = problem.blocks(method.order == "stream")
-        return cls(method, problem, Population.of(*blocks, groups=problem.column_groups))
-
-    def after(self, before: PoolState, n_bought: int) -> Self:
-        """Return the fitter of the state that follows `before`."""
-        return replace(self, anchor=anchor_after(self.anchor, before, n_bought))
+        population = Population.of(*blocks, groups=problem.column_groups)
+        return cls(method, problem, remember_latest(judge_pool), population)
 
     def __call__(self, state: PoolState) -> AutoModel:
         """Fit on all labels."""
@@ -388,7 +370,7 @@ class AutoModel:
     state : PoolState
         The labels that it is fitted on.
     judge_pool : callable
-        Returns the model's predictions for the pool; see :class:`AutoFitter`.
+        From a model to its predictions for the pool; see :func:`~observal.methods.fitter.remember_latest`.
     """
 
     problem: Problem = field(repr=False)

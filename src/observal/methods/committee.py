@@ -130,14 +130,14 @@ class CommitteeVC(Method[PoolState]):
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
         """Return the initial state."""
-        return PoolState.start(problem, _Fitter(self, problem, problem.stack(), rng))
+        return PoolState.start(problem, CommitteeFitter(self, problem, problem.stack(), rng))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
         if not state.any_left(problem):
             return Stop()
         plan = draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
-        ranks = self._unlabelled_ranks(problem, state)
+        ranks = state.model.unlabelled_ranks()
         near, gaps = (None, None) if ranks is None else as_near(plan, ranks, problem.n_logged)
         return replace(plan, near=near, near_gaps=gaps)
 
@@ -149,7 +149,7 @@ class CommitteeVC(Method[PoolState]):
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round as people see it."""
-        model: _Model = state.model
+        model: CommitteeModel = state.model
         return state.as_round(
             estimator=model.estimator,
             clip=model.clip,
@@ -166,27 +166,74 @@ class CommitteeVC(Method[PoolState]):
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 
-    def _judge_labels(self, problem: Problem, state: PoolState) -> JudgedLabels | None:
-        """Return the labelled rows as committees that have not seen them judge them."""
-        X, classes = state.fit.X, problem.logged.classes
-        rows, y, weights, _ = self._labelled(problem, state)
+
+# -- the fit ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CommitteeFitter:
+    """Fits the committee for any state of a problem."""
+
+    method: CommitteeVC
+    problem: Problem
+    X: Rows = field(repr=False)  # log and pool
+    rng: np.random.Generator = field(repr=False)
+
+    def __call__(self, state: PoolState) -> CommitteeModel:
+        """Fit on all labels."""
+        from scipy.special import ndtr
+
+        rows, y, weights, clip = self.labelled(state)
+        classes = self.problem.logged.classes
+        estimator, shares = fit_committee(self.method, self.X.select(rows), y, weights, classes, self.rng)
+        if shares is None:
+            return CommitteeModel(self, state, estimator, self.rng.random(len(self.X)), 1.0, clip, None)
+        gaps = gaps_of(shares, self.X)
+        flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
+        return CommitteeModel(self, state, estimator, rank(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
+
+    def labelled(self, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
+        """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip threshold."""
+        labels = Labels.of(self.problem, state, self.method.clip_constant)
+        y = _plain(self.problem.logged.classes)[labels.codes]
+        return labels.rows, y, labels.weights(self.method.tempering), labels.clip
+
+
+@dataclass(frozen=True, eq=False)
+class CommitteeModel:
+    """The fit after a round."""
+
+    fitter: CommitteeFitter = field(repr=False)
+    state: PoolState = field(repr=False)
+    estimator: Classifier
+    ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
+    flips: float  # the expected share of pool rows whose class more labels would change
+    clip: float
+    gaps: Floats | None = field(repr=False)  # None while all labels are the same
+
+    @cached_property
+    def judged_labels(self) -> JudgedLabels | None:
+        """The labelled rows as committees that have not seen them judge them."""
+        problem, X = self.fitter.problem, self.fitter.X
+        classes = problem.logged.classes
+        rows, y, weights, _ = self.fitter.labelled(self.state)
 
         def out_of_fold(train: Ints, test: Ints) -> tuple[Floats, Ints]:
             rng = np.random.default_rng(0)  # fixed, so that intervals are the same every time
-            fit, _ = self._fit_committee(X.select(rows[train]), y[train], weights[train], classes, rng)
+            fit, _ = fit_committee(self.fitter.method, X.select(rows[train]), y[train], weights[train], classes, rng)
             return _scores(fit, X.select(rows[test]), classes)
 
-        forest = self._unlabelled_ranks(problem, state) is not None
+        forest = self.unlabelled_ranks() is not None
 
         def gaps(before: PoolState, some: Ints) -> Floats | None:
-            ranks = self._unlabelled_ranks(problem, before) if forest else None
-            return None if ranks is None else ranks[some]
+            ranks = before.model.unlabelled_ranks() if forest else None
+            return None if ranks is None else np.asarray(ranks[some])
 
         labels = judge_labels(
             problem,
-            state,
+            self.state,
             gaps,
-            lambda some: _scores(state.model.estimator, X.select(some), classes),
+            lambda some: _scores(self.estimator, X.select(some), classes),
             out_of_fold,
             folds=INTERVAL_FOLDS,
             correlated=COMMITTEE_CORRELATED,
@@ -197,112 +244,75 @@ class CommitteeVC(Method[PoolState]):
         wrong, now = fewer != labels.codes, labels.predicted != labels.codes
         return labels.allowing_for(STILL * (wrong.astype(np.float64) - now))
 
-    def _unlabelled_ranks(self, problem: Problem, state: PoolState) -> Floats | None:
+    def unlabelled_ranks(self) -> Floats | None:
         """Return the rank of each row's gap, that of a labelled row as if its label were unknown.
 
         It is judged by the trees of a forest that have not seen it. None for other estimators: several more committees in each round
-        would take too long. Among rows without a label the order is that of ``state.model.ranks``.
+        would take too long. Among rows without a label the order is that of `ranks`.
         """
-        model: _Model = state.model
-        rows, _, weights, _ = self._labelled(problem, state)
+        rows, _, weights, _ = self.fitter.labelled(self.state)
         used = rows[weights > 0.0]
-        trees, unseen = shares_of_trees(model.estimator, self.members), unseen_by_trees(model.estimator, used.size)
-        if model.gaps is None or trees is None or unseen is None:
+        trees = shares_of_trees(self.estimator, self.fitter.method.members)
+        unseen = unseen_by_trees(self.estimator, used.size)
+        if self.gaps is None or trees is None or unseen is None:
             return None
-        gaps = model.gaps.copy()
-        gaps[used] = gaps_of(trees, state.fit.X.select(used), unseen)
-        return ranked(gaps, model.ranks)
+        gaps = self.gaps.copy()
+        gaps[used] = gaps_of(trees, self.fitter.X.select(used), unseen)
+        return rank(gaps, self.ranks)
 
-    # -- fitting ------------------------------------------------------------------------------------------------
 
-    def _labelled(self, problem: Problem, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
-        """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip threshold."""
-        labels = Labels.of(problem, state, self.clip_constant)
-        y = _plain(problem.logged.classes)[labels.codes]
-        return labels.rows, y, labels.weights(self.tempering), labels.clip
-
-    def _fit_committee(
-        self, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[Classifier, Shares | None]:
-        """Return the classifier for the user, and the members' shares of rows; None while all labels are the same."""
-        own = self._fit(X, y, weights, classes)
-        if isinstance(own, ConstantClassifier):
-            return own, None
-        if (trees := shares_of_trees(own, self.members)) is not None:
-            return own, trees
-        members = []
-        for member in range(self.members):
-            sample = resample(weights, y, rng)
-            members.append(
-                self._fit(X.select(sample), y[sample], np.ones(sample.size), classes, random_state=1 + member)
+def fit_committee(
+    method: CommitteeVC,
+    X: Rows,
+    y: NDArray[Any],
+    weights: Floats,
+    classes: NDArray[Any],
+    rng: np.random.Generator,
+) -> tuple[Classifier, Shares | None]:
+    """Return the classifier for the user, and the members' shares of rows; None while all labels are the same."""
+    own = _fit_clone(method.estimator, X, y, weights, classes)
+    if isinstance(own, ConstantClassifier):
+        return own, None
+    if (trees := shares_of_trees(own, method.members)) is not None:
+        return own, trees
+    members = []
+    for member in range(method.members):
+        sample = resample(weights, y, rng)
+        members.append(
+            _fit_clone(
+                method.estimator, X.select(sample), y[sample], np.ones(sample.size), classes, random_state=1 + member
             )
-        return average(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
-
-    def _fit(self, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0) -> Any:
-        """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
-        from sklearn.base import clone
-
-        used = weights > 0.0
-        labels = np.unique(y[used])
-        if labels.size < 2:
-            return ConstantClassifier(classes, labels[0] if labels.size else _plain(classes)[0])
-        fit = clone(self.estimator)
-        unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
-        fit.set_params(**dict.fromkeys(unseeded, random_state))
-        try:
-            # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
-            equal = np.ptp(weights[used]) == 0.0
-            weight_argument = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
-            return fit.fit(X.select(np.flatnonzero(used)).for_estimator(), y[used], **weight_argument)
-        except ValueError as error:
-            given_as = "" if X.is_table else ", each an array of numbers without column names"
-            raise InvalidInput(
-                f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows{given_as} ({error}); choose an "
-                "estimator that can, or begin with more labels."
-            ) from error
+        )
+    return average(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitter:
-    """Fits the committee for any state of a problem."""
+def _fit_clone(
+    estimator: Any, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0
+) -> Any:
+    """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
+    from sklearn.base import clone
 
-    method: CommitteeVC
-    problem: Problem
-    X: Rows  # log and pool
-    rng: np.random.Generator
-
-    def __call__(self, state: PoolState) -> _Model:
-        from scipy.special import ndtr
-
-        method, X, classes = self.method, self.X, self.problem.logged.classes
-        rows, y, weights, clip = method._labelled(self.problem, state)
-        estimator, shares = method._fit_committee(X.select(rows), y, weights, classes, self.rng)
-        if shares is None:
-            return _Model(self, state, estimator, self.rng.random(len(X)), 1.0, clip, None)
-        gaps = gaps_of(shares, X)
-        flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
-        return _Model(self, state, estimator, ranked(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
-
-
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """The fit after a round."""
-
-    fitter: _Fitter = field(repr=False)
-    state: PoolState = field(repr=False)
-    estimator: Classifier
-    ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
-    flips: float  # the expected share of pool rows whose class more labels would change
-    clip: float
-    gaps: Floats | None = field(repr=False)  # None while all labels are the same
-
-    @cached_property
-    def judged_labels(self) -> JudgedLabels | None:
-        """The labelled rows as intervals judge them."""
-        return self.fitter.method._judge_labels(self.fitter.problem, self.state)
+    used = weights > 0.0
+    labels = np.unique(y[used])
+    if labels.size < 2:
+        return ConstantClassifier(classes, labels[0] if labels.size else _plain(classes)[0])
+    fit = clone(estimator)
+    unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
+    fit.set_params(**dict.fromkeys(unseeded, random_state))
+    try:
+        # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
+        equal = np.ptp(weights[used]) == 0.0
+        weight_argument = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
+        return fit.fit(X.select(np.flatnonzero(used)).for_estimator(), y[used], **weight_argument)
+    except ValueError as error:
+        given_as = "" if X.is_table else ", each an array of numbers without column names"
+        raise InvalidInput(
+            f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows{given_as} ({error}); choose an "
+            "estimator that can, or begin with more labels."
+        ) from error
 
 
-def ranked(gaps: Floats, ties: Floats) -> Floats:
+def rank(gaps: Floats, ties: Floats) -> Floats:
     """Return the rank of each gap, equal ones in the order of `ties`."""
     ranks = np.empty(gaps.size)
     ranks[np.lexsort((ties, gaps))] = np.arange(gaps.size)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Generic, Self, TypeVar
 
 from observal.checks import Floats, Ints
 from observal.intervals.state import PoolState
 from observal.problem.problem import Problem
+
+MethodT = TypeVar("MethodT")
+ModelT = TypeVar("ModelT")
+PoolT = TypeVar("PoolT")  # a model's predictions for the pool
 
 AGAIN = 1.5  # settings are chosen again when this many times the labels were bought
 
@@ -48,21 +55,45 @@ class Labels:
         return weights if self.problem.cost is None else weights * self.problem.cost[self.rows]
 
 
-def anchor_after(anchor: PoolState | None, before: PoolState, n_bought: int, first: int = 1) -> PoolState | None:
-    """Return the state whose choice of settings still holds after a round; None if they are to be chosen again.
+def remember_latest(judge_pool: Callable[[ModelT], PoolT]) -> Callable[[ModelT], PoolT]:
+    """Return a function from a model to its predictions for the pool that remembers its last answer."""
+    # Planning and describing a round ask the same model several times. A cache on the model itself would keep the predictions of every round
+    # for as long as the states live, too much for a large pool; so all fitters of a run share this one, and only the latest model is in it.
+    return lru_cache(maxsize=1)(judge_pool)
 
-    That is when at least `first` labels were bought, and half as many again as when the settings were last chosen.
+
+@dataclass(frozen=True, eq=False)
+class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
+    """Fits a method's model; the same labels, bought in the same rounds, always give the same model.
 
     Parameters
     ----------
+    method : Method
+        The settings.
+    problem : Problem
+        Log and pool.
+    judge_pool : callable
+        From a model to its predictions for the pool; see :func:`remember_latest`.
     anchor : PoolState, optional
-        The state whose choice held before the round; None if that was `before` itself.
-    before : PoolState
-        The state before the round.
-    n_bought : int
-        Labels bought with those of the round.
-    first : int
-        Labels before the first new choice.
+        The earlier state whose choice of settings still holds; without one they are chosen again.
     """
-    anchor = before if anchor is None else anchor
-    return None if n_bought >= max(AGAIN * anchor.bought.size, first) else anchor
+
+    method: MethodT
+    problem: Problem
+    judge_pool: Callable[[ModelT], PoolT] = field(repr=False)
+    anchor: PoolState | None = field(default=None, kw_only=True)
+
+    @abstractmethod
+    def __call__(self, state: PoolState) -> ModelT:
+        """Fit on all labels."""
+
+    @property
+    def first_choice(self) -> int:
+        """Labels bought before settings are chosen again for the first time."""
+        return 1
+
+    def after(self, before: PoolState, n_bought: int) -> Self:
+        """Return the fitter of the state that follows `before`; it chooses again once the labels bought have grown by half."""
+        anchor = before if self.anchor is None else self.anchor
+        again = n_bought >= max(AGAIN * anchor.bought.size, self.first_choice)
+        return replace(self, anchor=None if again else anchor)

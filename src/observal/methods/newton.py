@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -36,7 +36,7 @@ from observal.learners.folds import FINE_FOLDS
 from observal.learners.newton_fit import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.fitter import Labels, anchor_after
+from observal.methods.fitter import Fitter, Labels, remember_latest
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.paper.weights import effective_sample_size
 from observal.parquet.vectors import pieces_of
@@ -303,31 +303,16 @@ class Choices(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class NewtonFitter:
-    """Fits NewtonVC's model; the same labels, bought in the same rounds, always give the same model.
+class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
+    """Fits NewtonVC's model.
 
     Parameters
     ----------
-    method : NewtonVC
-        The settings.
-    problem : Problem
-        Log and pool.
     maps : dict
         The feature maps to choose from, by name.
-    anchor : PoolState, optional
-        The earlier state whose ridge, tempering and features are still used; without one they are chosen again.
-    judge_pool : callable
-        From a model to the gaps of the pool's rows. It remembers one answer, of the model asked last: one for each round would need too
-        much memory with a large pool.
     """
 
-    method: NewtonVC
-    problem: Problem
     maps: dict[str, FeatureMap] = field(repr=False)
-    anchor: PoolState | None = None
-    judge_pool: Callable[[NewtonModel], Floats] = field(
-        default_factory=lambda: lru_cache(maxsize=1)(judge_pool), repr=False
-    )
 
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
@@ -337,11 +322,13 @@ class NewtonFitter:
         if method.features == "auto":  # sparse rows cannot be expanded
             sparse = any(block.is_sparse for block in blocks)
             names = ("linear",) if sparse else ("linear", "splines", "fourier")
-        return cls(method, problem, {name: FeatureMap.of(*blocks, expansion=name) for name in names})
+        maps = {name: FeatureMap.of(*blocks, expansion=name) for name in names}
+        return cls(method, problem, remember_latest(judge_pool), maps)
 
-    def after(self, before: PoolState, n_bought: int) -> Self:
-        """Return the fitter of the state after `before`; it chooses again once the labels bought have grown by half."""
-        return replace(self, anchor=anchor_after(self.anchor, before, n_bought, first=self.method.batch))
+    @property
+    def first_choice(self) -> int:
+        """Labels bought before settings are chosen again for the first time: a round's."""
+        return self.method.batch
 
     def __call__(self, state: PoolState) -> NewtonModel:
         """Fit on all labels."""
