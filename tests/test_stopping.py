@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.cli.start import TOLERANCE as CLI_TOLERANCE
-from observal.intervals.stopping import LEAST_BOUGHT, TOLERANCE, gained, still_to_gain
+from observal.intervals.stopping import LEAST_BOUGHT, gained, still_to_gain
 from observal.journal import replay
 from tests.reference import looks as twin
 
@@ -105,7 +104,3 @@ def test_campaign_stops_where_session_does(tmp_path):
     assert campaign.status().labels == result.rounds[-1].labels < 300
     assert campaign.result().error_interval == result.error_interval
     assert campaign.status().intervals == "about the pool; they hold at all rounds together, however many follow"
-
-
-def test_command_has_same_tolerance():
-    assert CLI_TOLERANCE == TOLERANCE

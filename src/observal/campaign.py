@@ -14,7 +14,6 @@ from observal.errors import InvalidInput, InvalidLabel
 from observal.exchange.label_tools import DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
 from observal.files import check_target
-from observal.intervals.stopping import TOLERANCE
 from observal.journal.campaign_tables import TableOptions, load_tables
 from observal.journal.codec import encode_entry
 from observal.journal.engine import Engine
@@ -42,6 +41,7 @@ from observal.methods import Method
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
+from observal.problem.objectives import TOLERANCE
 from observal.problem.problem import Problem
 from observal.session import Labelling, Session
 from observal.tables.load import Propensity

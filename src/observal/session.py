@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from observal.checks import check_whole
 from observal.errors import InvalidInput
-from observal.intervals.stopping import TOLERANCE
 from observal.journal.answers import WrittenAnswer, make_answers
 from observal.journal.engine import Engine, T
 from observal.journal.events import OBSERVAL
@@ -33,6 +32,7 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.interval import Interval
 from observal.problem.method import check_method
+from observal.problem.objectives import TOLERANCE
 from observal.problem.plan import Plan, Query
 from observal.problem.problem import Problem
 from observal.problem.result import Round, RunResult

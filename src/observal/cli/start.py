@@ -34,6 +34,7 @@ from observal.cli.options import (
 from observal.cli.output import ProgressBar, print_json, printable, progress_bar, say
 from observal.cli.results import print_status
 from observal.errors import hide_secrets
+from observal.problem.objectives import TOLERANCE
 
 if TYPE_CHECKING:
     from observal.problem.data import LoggedData, Pool
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from observal.tables.table_format import TableFormat
 
 FIRST_ROUND = 10  # rows of a round where --batch is not given
-TOLERANCE = 0.002  # as in observal.intervals.stopping, which --help must not wait for
 ROUNDS = "Rounds and people"
 GOALS = "What is measured, and when to stop"
 PICTURES = "Pictures on the labelling page"

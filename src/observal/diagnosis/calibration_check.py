@@ -9,16 +9,15 @@ from typing import Literal
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import scaled_ranks, sidak
+from observal.diagnosis.feature_values import MOST_ROWS, scaled_ranks, sidak
 from observal.parquet.vectors import pieces
 from observal.problem.rows import Matrix, Rows, as_rows, is_sparse
 from observal.problem.words import count, listed, number, p_value, percent
 
 MOST_BINS = 10
-LEAST_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are unreliable
+LEAST_BIN_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are unreliable
 SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred gets it
 CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
-MOST_ROWS = 20_000  # logged rows whose features are looked at
 MOST_NAMED = 3
 
 Status = Literal["checked", "labelled rows only", "everything revealed", "too few rows"]
@@ -191,9 +190,9 @@ def check_calibration(
         q, is_revealed = propensity, revealed
     else:
         q, is_revealed = propensity[uncertain], revealed[uncertain]
-    lows, highs = _bins(q)
-    rows, promised, observed, variance = _sums(q, is_revealed, lows)
-    if variance.min() < LEAST_VARIANCE:
+    lows, highs = _make_bins(q)
+    rows, promised, observed, variance = _sum_bins(q, is_revealed, lows)
+    if variance.min() < LEAST_BIN_VARIANCE:
         return Calibration("too few rows", broken_promises=broken)
     from scipy.special import chdtrc, ndtr
 
@@ -261,31 +260,31 @@ def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
     squares = R.multiply(R) if is_sparse(R) else R**2
     spread = np.asarray(squares.T @ variance).ravel()
     score = np.asarray(R.T @ residual).ravel()
-    return np.where(spread >= LEAST_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
+    return np.where(spread >= LEAST_BIN_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
 
 
-def _bins(q: Floats) -> tuple[Floats, Floats]:
+def _make_bins(q: Floats) -> tuple[Floats, Floats]:
     """Return the least and the largest value of each bin: about equal sums of Q0·(1 − Q0), and at least 5 if all rows have as much."""
     values, counts = np.unique(q, return_counts=True)
     variance = counts * (values * (1.0 - values))
-    step = max(LEAST_VARIANCE, float(variance.sum()) / MOST_BINS)
+    step = max(LEAST_BIN_VARIANCE, float(variance.sum()) / MOST_BINS)
     starts = np.cumsum(variance) - variance
     coarse = np.unique((starts / step).astype(np.int64), return_inverse=True)[1]
     sums = np.bincount(coarse, weights=variance)
     merged, current, total = np.zeros(sums.size, dtype=np.int64), 0, 0.0
     for i, part in enumerate(sums):
-        if total >= LEAST_VARIANCE:
+        if total >= LEAST_BIN_VARIANCE:
             current, total = current + 1, 0.0
         merged[i] = current
         total += float(part)
-    if total < LEAST_VARIANCE and current > 0:
+    if total < LEAST_BIN_VARIANCE and current > 0:
         merged[merged == current] = current - 1
     bin_of = merged[coarse]
     first = np.searchsorted(bin_of, np.arange(bin_of[-1] + 1))
     return values[first], values[np.append(first[1:], values.size) - 1]
 
 
-def _sums(q: Floats, is_revealed: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
+def _sum_bins(q: Floats, is_revealed: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
     """Return for each bin its rows, and the sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
     rows, sums = np.zeros(lows.size, dtype=np.int64), np.zeros((3, lows.size))
     for part in pieces(q.size):

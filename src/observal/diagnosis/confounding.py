@@ -48,10 +48,10 @@ def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float
         )
     odds = (1.0 - chance) / chance
     lightest, heaviest = 1.0 + odds / strength, 1.0 + odds * strength
-    return -_largest(-values, lightest, heaviest), _largest(values, lightest, heaviest)
+    return -_largest_weighted_mean(-values, lightest, heaviest), _largest_weighted_mean(values, lightest, heaviest)
 
 
-def _largest(values: Floats, lightest: Floats, heaviest: Floats) -> float:
+def _largest_weighted_mean(values: Floats, lightest: Floats, heaviest: Floats) -> float:
     """Return the largest weighted mean with each weight between its two ends."""
     order = np.argsort(-values, kind="stable")
     v, low, high = values[order], lightest[order], heaviest[order]

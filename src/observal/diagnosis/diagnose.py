@@ -45,7 +45,7 @@ Level = Literal["good", "care", "buy"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log is worth for a pool.
+    """How far a log can be trusted for a pool.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def diagnose(
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
     random_state: int = 0,
 ) -> Diagnosis:
-    """Find out what a log is worth for a pool, before any label is bought.
+    """Find out how far a log can be trusted for a pool, before any label is bought.
 
     Shares, weights and calibration are computed on all rows. What looks at features uses a random sample: at most 20,000
     pool rows to describe what is barely covered, 2,000 rows of log and pool each to look for drift, and 2,000 labels to
@@ -259,10 +259,10 @@ def diagnose(
     >>> chance = np.where(X[:, 0] < 30, 0.002, 0.5)
     >>> shown = rng.random(1000) < chance[:1000]
     >>> logged = ob.LoggedData(X[:1000], np.where(shown, X[:1000, 0] > 50, np.nan), chance[:1000])
-    >>> found = diagnose(logged, ob.Pool(X[1000:], chance[1000:]), feature_names=["income"])
-    >>> found.level
+    >>> diagnosis = diagnose(logged, ob.Pool(X[1000:], chance[1000:]), feature_names=["income"])
+    >>> diagnosis.level
     'buy'
-    >>> print(found.overlap.regions[0].words())
+    >>> print(diagnosis.overlap.regions[0].words())
     income ≤ 30: 33% of the pool, 100% of it barely covered
     """
     problem = Problem(logged, pool)

@@ -13,6 +13,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats
 from observal.diagnosis.feature_values import (
+    MOST_ROWS,
     choose_columns,
     dense,
     rank_columns,
@@ -25,10 +26,9 @@ from observal.problem.problem import Problem
 from observal.problem.rows import Matrix
 from observal.problem.words import listed, p_value
 
-MOST_ROWS = 20_000  # of the log and of the pool
 TREE_ROWS = 2000  # of each, that boosted trees see
 LEAST_ROWS = 20
-SIGNIFICANT = 0.02  # at most one pair of samples from one population in fifty is called different
+DRIFT_LEVEL = 0.02  # at most one pair of samples from one population in fifty is called different
 TREES = 40
 # Few small trees find shifts and changes of spread as often as a forest does, in a tenth of its time.
 SMALL_TREES = {"num_leaves": 7, "learning_rate": 0.1, "min_data_in_leaf": 10, "max_bin": 63}
@@ -66,7 +66,7 @@ class Drift:
     @property
     def found(self) -> bool:
         """Whether log and pool differ by more than chance."""
-        return self.p_value < SIGNIFICANT
+        return self.p_value < DRIFT_LEVEL
 
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""

@@ -7,6 +7,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.problem.rows import Matrix, is_sparse, to_dense
 
+MOST_ROWS = 20_000  # a sample of the log's or the pool's rows, for tests and trees that look at features
 MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
 
 
@@ -76,19 +77,25 @@ def standardised_difference(X: Matrix, group: Bools) -> Floats:
     [3.0, 0.0]
     """
     Z = scale_to_one(X)
-    (mean_in, variance_in), (mean_out, variance_out) = _moments(Z[group]), _moments(Z[~group])
-    within, overall = np.sqrt((variance_in + variance_out) / 2.0), np.sqrt(_moments(Z)[1])
+    (mean_in, variance_in), (mean_out, variance_out) = column_moments(Z[group]), column_moments(Z[~group])
+    within, overall = np.sqrt((variance_in + variance_out) / 2.0), np.sqrt(column_moments(Z)[1])
     scale = np.where(within > 1e-9, within, overall)
     return np.where(scale > 1e-9, mean_in - mean_out, 0.0) / np.where(scale > 1e-9, scale, 1.0)
 
 
-def _moments(Z: Matrix) -> tuple[Floats, Floats]:
-    """Return the mean and the variance of each feature."""
-    if not is_sparse(Z):
-        return Z.mean(axis=0), Z.var(axis=0)
-    n_rows = Z.shape[0]
-    mean = np.bincount(Z.indices, weights=Z.data, minlength=Z.shape[1]) / n_rows
-    square = np.bincount(Z.indices, weights=Z.data**2, minlength=Z.shape[1]) / n_rows
+def column_moments(X: Matrix) -> tuple[Floats, Floats]:
+    """Return the mean and the variance of each column, dense or sparse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [moment.tolist() for moment in column_moments(np.array([[1.0, 5.0], [3.0, 5.0]]))]
+    [[2.0, 5.0], [1.0, 0.0]]
+    """
+    if not is_sparse(X):
+        return X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
+    # Not X.mean, which divides each value first: constant columns would then get a variance of rounding errors.
+    mean, square = (np.asarray(Z.sum(axis=0, dtype=np.float64)).ravel() / X.shape[0] for Z in (X, X.multiply(X)))
     return mean, np.maximum(square - mean**2, 0.0)
 
 

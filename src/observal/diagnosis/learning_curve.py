@@ -22,7 +22,7 @@ POWERS = np.linspace(0.25, 1.0, 16)  # of the learning curve a + b·n^(−c)
 MOST_FOR_NEWTON = 200  # features; beyond them, a Hessian costs more than it saves
 FARTHEST = 100.0  # times the labels at hand: an extrapolation beyond that is worthless
 
-Known = Literal["estimated", "cannot tell", "no target"]
+CurveStatus = Literal["estimated", "cannot tell", "no target"]
 
 
 def mistakes_out_of_fold(
@@ -104,7 +104,7 @@ class LabelsNeeded:
         The error that the fitted curve comes down to with ever more labels.
     """
 
-    status: Known
+    status: CurveStatus
     target: float | None = None
     labels: float | None = None
     low: float | None = None
@@ -120,7 +120,7 @@ class LabelsNeeded:
         goal = f"an error of {percent(self.target)}"
         if self.status == "cannot tell" or self.labels is None or self.low is None:
             return (f"How many labels {goal} needs could not be estimated: {self.why}.",)
-        upper = _rounded(self.high) if self.high is not None else "any number"
+        upper = _format_labels(self.high) if self.high is not None else "any number"
         now = self.curve[-1]
         if self.labels <= now[0]:
             end = "" if self.high is not None and self.high <= now[0] else f"; it may also take {upper}"
@@ -129,15 +129,15 @@ class LabelsNeeded:
                 f"log covers was measured as {percent(now[1])}{end}.",
             )
         return (
-            f"For {goal}, about {_rounded(self.labels)} labels are needed in all, counting those at hand "
-            f"(likely between {_rounded(self.low)} and {upper}).",
+            f"For {goal}, about {_format_labels(self.labels)} labels are needed in all, counting those at hand "
+            f"(likely between {_format_labels(self.low)} and {upper}).",
             f"This is an extrapolation: the error of a linear classifier was measured with {count(self.curve[0][0], 'label')} "
             f"to {count(now[0], 'label')} (now {percent(now[1])}), and a curve that falls ever more slowly was "
             "continued. It is for labels drawn as the log's were; chosen labels usually need fewer.",
         )
 
 
-def _rounded(labels: float) -> str:
+def _format_labels(labels: float) -> str:
     """Return a number of labels with two digits that count."""
     return number(float(f"{labels:.1e}"))
 
@@ -167,8 +167,8 @@ def labels_needed(
     >>> codes = (X[:, 0] + 0.5 * rng.normal(size=300) > 0).astype(int)
     >>> labels_needed(X, codes, np.ones(300), 0.001, rng).status
     'cannot tell'
-    >>> found = labels_needed(X, codes, np.ones(300), 0.2, rng)
-    >>> found.status, found.low <= found.labels <= found.high
+    >>> needed = labels_needed(X, codes, np.ones(300), 0.2, rng)
+    >>> needed.status, needed.low <= needed.labels <= needed.high
     ('estimated', True)
     """
     if target is None:

@@ -9,14 +9,13 @@ from math import inf
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.diagnosis.feature_values import choose_columns, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import MOST_ROWS, choose_columns, dense, rank_columns, sample_rows
 from observal.problem.data import Pool
 from observal.problem.rows import Rows
 from observal.problem.words import count, day_words, exact, exact_percent, number, percent
 
-MOST_ROWS = 20_000  # pool rows that the tree is grown on
 ENOUGH = 5.0  # labels that the log is expected to have of the rows with the least propensities, if they are covered
-DEPTH = 3
+TREE_DEPTH = 3
 PURE = 0.9  # a region with this share of barely covered rows is not split further
 MOST_REGIONS = 3
 PART = 0.05  # of all barely covered rows that a region must hold
@@ -46,7 +45,7 @@ class Condition:
     date: bool = False
     percent: bool = False
 
-    def narrowed(self, low: float = -inf, high: float = inf) -> Condition:
+    def narrow(self, low: float = -inf, high: float = inf) -> Condition:
         """Return the part of the range that is also within `low` and `high`."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
@@ -201,21 +200,21 @@ def find_overlap(
     (0.2, 0.02, 'income ≤ 20,900: 20% of the pool, 100% of it barely covered')
     """
     rows_alike = float(np.sqrt(max(1.0, n_rows)))
-    threshold = min(1.0 / rows_alike, _enough_from(logged, expected))
+    threshold = min(1.0 / rows_alike, _find_least_covered(logged, expected))
     barely = pool.propensity < threshold
     share = float(barely.mean())
-    regions = _regions(pool.rows, barely, names, rng, dates, percents) if 0.0 < share < 1.0 else ()
+    regions = _find_regions(pool.rows, barely, names, rng, dates, percents) if 0.0 < share < 1.0 else ()
     return Overlap(rows_alike, threshold, share, float(np.mean(pool.propensity == 0.0)), regions)
 
 
-def _enough_from(logged: Floats, expected: Floats) -> float:
+def _find_least_covered(logged: Floats, expected: Floats) -> float:
     """Return the least propensity up to which the log is expected to have enough labels; infinity if it never has."""
     values, place = np.unique(logged, return_inverse=True)
     enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH)
     return float(values[enough[0]]) if enough.size else np.inf
 
 
-def _regions(
+def _find_regions(
     pool: Rows,
     barely: Bools,
     names: Sequence[str],
@@ -234,7 +233,7 @@ def _regions(
     columns = choose_columns(X, target)
     ranks, distinct = rank_columns(dense(X, columns))
     tree = DecisionTreeClassifier(
-        max_depth=DEPTH, min_samples_leaf=max(1, rows.size // 100), min_impurity_decrease=1e-4, random_state=0
+        max_depth=TREE_DEPTH, min_samples_leaf=max(1, rows.size // 100), min_impurity_decrease=1e-4, random_state=0
     )
     nodes = tree.fit(ranks, target).tree_
     rules: list[tuple[Condition, ...]] = []
@@ -255,8 +254,8 @@ def _regions(
             name, int(columns[place]), yes_or_no=is_binary and not is_date, date=is_date, percent=name in percents
         )
         at = float(values[cut]) if is_date else roundest_between(values[cut], values[cut + 1])
-        descend(left, {**path, place: condition.narrowed(high=at)})
-        descend(right, {**path, place: condition.narrowed(low=at)})
+        descend(left, {**path, place: condition.narrow(high=at)})
+        descend(right, {**path, place: condition.narrow(low=at)})
 
     descend(0, {})
     regions = [_measure(pool, barely, conditions) for conditions in rules]

@@ -2,8 +2,7 @@
 
 Given by column (:func:`known`), by the policy itself (:func:`from_policy`), or estimated from which rows were revealed
 (:func:`estimate`); of several logs together (:func:`mixture_propensity`); raised to a floor, with a warning
-(:func:`apply_floor`); and used to count the rows of a log that kept only its labelled ones
-(:func:`count_logged_rows`, :func:`complete_log`).
+(:func:`apply_floor`). Logs that kept only their labelled rows are filled up in :mod:`observal.diagnosis.complete_log`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from math import log
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from observal.checks import (
     Bools,
@@ -28,16 +27,17 @@ from observal.checks import (
     frozen,
     sealed,
 )
+from observal.diagnosis.complete_log import CompletedLog, LoggedRows, complete_log, count_logged_rows
 from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
 from observal.learners.folds import sklearn_folds
-from observal.problem.data import LoggedData, Pool
-from observal.problem.rows import Features, Matrix, Rows, count_rows, is_sparse, read_rows, stack_rows
+from observal.problem.data import LoggedData
+from observal.problem.rows import Features, Matrix, Rows, count_rows, is_sparse, read_rows
 from observal.threads import one_thread
 
 __all__ = [
     "CompletedLog",
     "EstimatedPropensity",
-    "Floored",
+    "FlooredPropensities",
     "LoggedRows",
     "apply_floor",
     "calibration_error",
@@ -54,8 +54,6 @@ _CONSTANT = "one chance for all rows"
 _MOST_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
 _INNER_FOLDS = 3
 _BY_CHANCE = 0.001  # a log of labelled rows only is recognised if chance explains it less often than this
-_LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion
-_MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
 
 Predictor = Callable[[Any], Floats]
 
@@ -183,7 +181,7 @@ def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[fl
 
 
 @dataclass(frozen=True, eq=False)
-class Floored:
+class FlooredPropensities:
     """Propensities with none below a floor, and how many had to be raised."""
 
     propensity: Floats
@@ -192,7 +190,7 @@ class Floored:
     warning: str | None
 
 
-def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The log") -> Floored:
+def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The log") -> FlooredPropensities:
     """Raise propensities below `propensity_floor` to it, count them, and warn.
 
     A floor trades variance for bias: a raised row counts less than it should. The chance that its label was revealed is
@@ -229,13 +227,15 @@ def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The
     values = known(propensity)
     n_raised = int((values < propensity_floor).sum())
     if n_raised == 0:
-        return Floored(values, float(propensity_floor), 0, None)
+        return FlooredPropensities(values, float(propensity_floor), 0, None)
     sentence = (
         f"{what} had {n_raised} of {values.size} propensities below the floor {propensity_floor:g} (the smallest {values.min():.3g}); "
         "they were raised to it, so estimates are biased where labels were that rarely revealed."
     )
     warnings.warn(sentence, ObservalWarning, stacklevel=2)
-    return Floored(sealed(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence)
+    return FlooredPropensities(
+        sealed(np.maximum(values, propensity_floor)), float(propensity_floor), n_raised, sentence
+    )
 
 
 # -- propensities estimated from which rows were revealed ---------------------------------------------------------
@@ -462,163 +462,6 @@ def _notes(best: str, error: float, losses: dict[str, Floats], folds: int, n_tra
     return tuple(notes)
 
 
-# -- logs that kept only their labelled rows ----------------------------------------------------------------------
-
-
 def keeps_labelled_only(logged: LoggedData) -> bool:
     """Return whether every label is there although the propensities make that all but impossible."""
     return bool(logged.revealed.all()) and float(np.log(logged.propensity).sum()) < log(_BY_CHANCE)
-
-
-@dataclass(frozen=True)
-class LoggedRows:
-    """How many rows the log had, labelled or not; the standard error is 0 if the number was given."""
-
-    n_logged_rows: int
-    standard_error: float
-    method: str
-
-
-def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -> LoggedRows:
-    """Return how many rows a log had that kept only its labelled rows.
-
-    Estimated as Σ 1/Q0 over the labelled rows (Horvitz and Thompson's estimate, unbiased where no propensity is 0), with
-    standard error sqrt(Σ (1 − Q0)/Q0²).
-
-    Parameters
-    ----------
-    propensity : array of shape (labelled rows,)
-        The chance that each row's label was revealed; above 0, because it was.
-    n_logged_rows : int, optional
-        The number of rows, where it is known.
-
-    Examples
-    --------
-    >>> from observal.diagnosis.propensity import count_logged_rows
-    >>> count_logged_rows([0.1] * 20).n_logged_rows, count_logged_rows([0.1] * 20, n_logged_rows=210).n_logged_rows
-    (200, 210)
-    """
-    chances = known(propensity)
-    if chances.size == 0:
-        raise InvalidInput("Counting the rows of a log needs labelled rows, but got none; give their propensities.")
-    if (chances == 0.0).any():
-        raise InvalidPropensity(
-            f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} has propensity 0; "
-            "correct the propensity."
-        )
-    if n_logged_rows is None:
-        if chances.min() < _LEAST_CHANCE:
-            raise InvalidPropensity(
-                f"The rows of the log cannot be counted with a propensity as small as {chances.min():g}; "
-                "give their number, or a floor."
-            )
-        estimate = float((1.0 / chances).sum())
-        error = float(np.sqrt(((1.0 - chances) / chances**2).sum()))
-        return LoggedRows(max(round(estimate), chances.size), error, "estimated as the sum of 1/propensity")
-    if n_logged_rows < chances.size:
-        raise InvalidInput(
-            f"The log must have at least as many rows as labelled ones, but {n_logged_rows} were given for "
-            f"{chances.size} labelled rows; give the number of all rows that the old policy saw."
-        )
-    return LoggedRows(int(n_logged_rows), 0.0, "given")
-
-
-@dataclass(frozen=True, eq=False)
-class CompletedLog:
-    """A log with replacements for the rows that it did not keep, and notes on what was done."""
-
-    logged: LoggedData
-    logged_rows: LoggedRows
-    n_added: int
-    notes: tuple[str, ...]
-
-
-def complete_log(
-    labelled: LoggedData, pool: Pool, n_logged_rows: int | None = None, random_state: int = 0
-) -> CompletedLog:
-    """Fill up a log that kept only its labelled rows with pool rows in place of the missing ones.
-
-    The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the missing rows follow
-    P(x | not revealed) ∝ P(x)·(1 − Q0(x)). Drawing pool rows with chances proportional to 1 − Q0(x) therefore gives, in
-    expectation, the distribution of rows and propensities that the whole log had. The drawn rows carry no label: they
-    change only the number of logged rows and the distribution of Q0, from which weights and clip thresholds are made.
-    The draw is systematic: a row is taken as often as expected, up to one more or less.
-
-    Parameters
-    ----------
-    labelled : LoggedData
-        A log with a label in every row.
-    pool : Pool
-        The unlabelled rows, with the propensity that the same policy would have given them.
-    n_logged_rows : int, optional
-        The number of rows that the log had; by default estimated, see :func:`count_logged_rows`.
-    random_state : int
-        Seed of the draw.
-
-    Examples
-    --------
-    >>> import observal as ob
-    >>> from observal.diagnosis.propensity import complete_log
-    >>> labelled = ob.LoggedData([[0.0], [1.0]], [0, 1], propensity=0.25, ids=["a", "b"])
-    >>> completed = complete_log(labelled, ob.Pool([[0.3], [0.6]], 0.25, ids=["c", "d"]))
-    >>> len(completed.logged), completed.logged.ids.tolist()[:3]
-    (8, ['a', 'b', 'not kept 1'])
-    """
-    if not labelled.revealed.all():
-        raise InvalidInput(
-            f"A log that kept only its labelled rows has a label in every row, but {int((~labelled.revealed).sum())} of "
-            f"{len(labelled)} have none; use it as it is, it is complete."
-        )
-    size = count_logged_rows(labelled.propensity, n_logged_rows)
-    n_added = size.n_logged_rows - len(labelled)
-    if n_added == 0:
-        return CompletedLog(labelled, size, 0, ("The log is complete: it kept every row.",))
-    if n_added * pool.X.shape[1] > _MOST_VALUES:
-        raise InvalidInput(
-            f"The log kept only {len(labelled)} of {size.n_logged_rows} rows ({size.method}), and so many replacements do not fit in "
-            "memory; give the number of rows that the log had, or a floor for the propensities."
-        )
-    unrevealed = np.cumsum(1.0 - pool.propensity)
-    if unrevealed[-1] <= 0.0:
-        raise InvalidPropensity(
-            f"The pool cannot replace the {n_added} rows that the log did not keep, because all its propensities are 1; "
-            "a propensity is the chance that a row's label was revealed."
-        )
-    points = (np.arange(n_added) + np.random.default_rng(random_state).random()) / n_added * unrevealed[-1]
-    # side="right": a row of chance 0 is never taken.
-    positions = np.minimum(np.searchsorted(unrevealed, points, side="right"), np.flatnonzero(pool.propensity < 1.0)[-1])
-    completed = _append(labelled, pool, positions)
-    error = f" ± {size.standard_error:.0f}" if size.standard_error else ""
-    note = (
-        f"The log kept only its {len(labelled)} labelled rows; it had {size.n_logged_rows}{error} ({size.method}), "
-        f"and {n_added} rows drawn from the pool replace those that were not kept."
-    )
-    return CompletedLog(completed, size, n_added, (note,))
-
-
-def _append(labelled: LoggedData, pool: Pool, positions: NDArray[Any]) -> LoggedData:
-    labels = np.empty(len(labelled) + positions.size, dtype=object)
-    labels[: len(labelled)] = labelled.y.tolist()
-    if (labelled.cost is None) != (pool.cost is None):
-        raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
-    return LoggedData(
-        stack_rows(labelled.rows.to_matrix(), pool.rows.take(positions)),
-        labels,
-        np.concatenate([labelled.propensity, pool.propensity[positions]]),
-        _derived_ids(labelled.ids, pool.ids, positions.size),
-        labelled.classes,
-        None if labelled.cost is None else np.concatenate([labelled.cost, pool.cost[positions]]),
-        labelled.column_groups,
-    )
-
-
-def _derived_ids(log_ids: NDArray[Any], pool_ids: NDArray[Any], n_added: int) -> NDArray[Any]:
-    """Return the log's ids and new ones: numbers that follow the largest, or names where ids are text."""
-    used = set(log_ids.tolist()) | set(pool_ids.tolist())
-    if log_ids.dtype.kind in "iu" and pool_ids.dtype.kind in "iu" and (largest := max(used)) + n_added < 2**63:
-        return np.concatenate([log_ids, np.arange(largest + 1, largest + 1 + n_added)])
-    names = (f"not kept {number}" for number in range(1, n_added + len(used) + 1))
-    ids = np.empty(len(log_ids) + n_added, dtype=object)
-    ids[: len(log_ids)] = log_ids.tolist()
-    ids[len(log_ids) :] = [name for name, _ in zip((n for n in names if n not in used), range(n_added), strict=False)]
-    return ids

@@ -9,7 +9,7 @@ import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.diagnosis.calibration_check import check_calibration
-from observal.diagnosis.feature_values import sample_rows
+from observal.diagnosis.feature_values import MOST_ROWS, sample_rows
 from observal.intervals.measures import right_side
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
@@ -18,7 +18,6 @@ from observal.problem.words import count
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
-MOST_ROWS = 20_000
 MOST_PARTS = 8  # of tables that stay in their files
 LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
 MOST_NAMED = 5

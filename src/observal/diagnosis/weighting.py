@@ -94,8 +94,8 @@ def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> W
     --------
     >>> import numpy as np, observal as ob
     >>> logged = ob.LoggedData(np.zeros((4, 1)), [0, 1, 1, np.nan], propensity=[1.0, 0.5, 0.5, 0.25])
-    >>> found = summarise_weights(ob.Problem(logged, ob.Pool(np.zeros((4, 1)), propensity=0.5)), 4, False)
-    >>> round(found.effective, 2), found.quantiles[-1]
+    >>> weighting = summarise_weights(ob.Problem(logged, ob.Pool(np.zeros((4, 1)), propensity=0.5)), 4, False)
+    >>> round(weighting.effective, 2), weighting.quantiles[-1]
     (2.78, (1.0, 2.0))
     """
     logged = problem.logged

@@ -25,8 +25,6 @@ from observal.intervals.thresholds import ThresholdClassifier
 from observal.problem.method import Classifier, has_probabilities
 from observal.problem.rows import Features
 
-TOLERANCE = 0.002
-"""By default: 0.2 points."""
 LEAST_BOUGHT = 100
 """No run stops before this many labels: half of a small sample is uninformative."""
 CAUTION = 1.5

@@ -22,6 +22,8 @@ from observal.errors import InvalidInput
 BALANCED = "balanced error"
 _HOW = 'give "error", "balanced error", "recall=0.8", "precision=0.8" or costs such as {"default": 10} (--cost-of-missing default=10)'
 TARGETS = ("recall", "precision")
+TOLERANCE = 0.002
+"""The default `tolerance`, 0.2 points: see :class:`observal.problem.goals.Goals`, whose module needs numpy, which ``--help`` must not wait for."""
 
 
 def canonical(objective: Any, classes: Sequence[Any]) -> str:

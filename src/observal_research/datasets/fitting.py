@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, check_generator
+from observal.diagnosis.feature_values import column_moments
 from observal.errors import InvalidInput
 from observal.problem.labels import encode_labels
 from observal.problem.rows import Features, Matrix, check_features, is_sparse, to_dense
@@ -83,12 +84,8 @@ def check_rows(X: Features, y: ArrayLike) -> tuple[Matrix, Floats]:
 
 def moments(X: Matrix) -> tuple[Floats, Floats]:
     """Return each column's mean and standard deviation, the latter 1 where the column is constant."""
-    if is_sparse(X):
-        mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-        square = np.asarray(X.multiply(X).mean(axis=0), dtype=np.float64).ravel()
-        deviation = np.sqrt(np.maximum(0.0, square - mean**2))
-    else:
-        mean, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    mean, variance = column_moments(X)
+    deviation = np.sqrt(variance)
     # A constant column leaves a deviation of a few rounding errors, not 0.
     constant = deviation <= 1e-9 * (1.0 + np.abs(mean))
     return mean, np.where(constant, 1.0, deviation)

@@ -122,7 +122,7 @@ def check_unbroken(kind: Kind, lab: Lab) -> Outcome:
 
 def stops(kind: Kind, method: MethodMaker, rng: np.random.Generator, count: int) -> Results:
     """Return the share of the budget that each campaign saved, and by how much spending it all would have lowered the error."""
-    from observal.intervals.stopping import TOLERANCE
+    from observal.problem.objectives import TOLERANCE
     from observal.session import Session
 
     saved, loss = np.empty(count), np.empty(count)
