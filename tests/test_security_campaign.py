@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import struct
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from observal.arrow_stream import pack_table
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
+from observal.journal.sql.store import open_store
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
 from tests.hostile import assert_cheaply_refused
@@ -174,12 +176,115 @@ def test_changed_answer_is_refused_in_both_databases(tmp_path, request, place):
     batch = campaign.ask(4)
     campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
     assert campaign.check() == Campaign.open(where).check()
-    guards = GUARDS if place == "sqlite" else ["DROP TRIGGER observal_journal_can_only_grow ON observal_journal"]
-    with engine_of(where).begin() as connection:
-        for statement in [*guards, CHANGED["who answered"]]:
-            connection.exec_driver_sql(statement)
+    if place == "sqlite":
+        execute(where, CHANGED["who answered"])
+    else:
+        with engine_of(where).begin() as connection:
+            connection.exec_driver_sql("DROP TRIGGER observal_journal_can_only_grow ON observal_journal")
+            connection.exec_driver_sql(CHANGED["who answered"])
     with pytest.raises(NotACampaign, match="journal entry 4 was changed"):
         Campaign.open(where).status()
+
+
+ENDLESS = "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT"
+FOREIGN_SCHEMA = {
+    "a view for a table": (
+        "DROP TABLE observal_head",
+        f"CREATE VIEW observal_head AS {ENDLESS} x AS sequence, 'x' AS digest FROM a",
+    ),
+    "a view for the version": (
+        "DROP TABLE observal_version",
+        f"CREATE VIEW observal_version AS {ENDLESS} max(x) AS version_num FROM a",
+    ),
+    "a trigger": ("CREATE TRIGGER mine AFTER INSERT ON observal_journal BEGIN DELETE FROM observal_person; END",),
+    "a further view": (f"CREATE VIEW mine AS {ENDLESS} x FROM a",),
+    "a further table": ("CREATE TABLE mine (x)",),
+    "a further index": ("CREATE INDEX mine ON observal_journal (actor)",),
+    "a further column": ("ALTER TABLE observal_journal ADD COLUMN mine",),
+    "a trigger less": ("DROP TRIGGER observal_journal_no_update",),
+    "a trigger that does nothing": (
+        "DROP TRIGGER observal_journal_no_update",
+        "CREATE TRIGGER observal_journal_no_update BEFORE UPDATE ON observal_journal BEGIN SELECT 1; END",
+    ),
+    "a constraint": (
+        "DROP TABLE observal_lease",
+        "CREATE TABLE observal_lease (name TEXT NOT NULL, until TEXT NOT NULL CHECK (length(until) > 1), PRIMARY KEY (name))",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN_SCHEMA)
+def test_a_schema_other_than_ours_is_refused_by_every_command(copy, what):
+    with sqlite3.connect(copy) as connection:
+        for statement in FOREIGN_SCHEMA[what]:
+            connection.execute(statement)
+    connection.close()
+    for name, step in STEPS.items():
+        with pytest.raises(NotACampaign, match="of its database is not as observal made it") as refused:
+            step(copy)
+        assert_sentence(str(refused.value), name)
+
+
+def test_a_schema_other_than_ours_is_refused_at_once(copy):
+    with sqlite3.connect(copy) as connection:
+        for statement in FOREIGN_SCHEMA["a view for a table"]:
+            connection.execute(statement)
+    connection.close()
+    assert_cheaply_refused(copy, "Campaign.open(path).status()", "not as observal made it")
+
+
+def test_a_query_that_does_not_end_is_stopped(copy, monkeypatch):
+    monkeypatch.setattr("observal.journal.sql.store.MOST_STEPS", 5)
+    store = open_store(copy)
+    for transaction in (store.reading, store.writing):
+        with pytest.raises(NotACampaign, match="reading it does not end"), transaction() as connection:
+            connection.database.exec_driver_sql(f"{ENDLESS} max(x) FROM a")
+
+
+def test_reading_cannot_write_and_trusts_no_schema(copy):
+    store = open_store(copy, keep=True)
+    for _ in range(2):  # a connection that wrote is used again to read
+        with store.writing() as connection:
+            connection.append("ann", "released", {"rows": []})
+            assert connection.database.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
+        with pytest.raises(CampaignUnavailable, match="readonly"), store.reading() as connection:
+            connection.append("ann", "released", {"rows": []})
+    store.close()
+
+
+def test_pages_that_repeat_rows_for_ever_are_refused(copy):
+    """The root of a table becomes a page of references to one leaf, six levels deep: billions of rows in a few pages."""
+    with sqlite3.connect(copy) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        roots = [
+            row[0]
+            for row in connection.execute(
+                "SELECT rootpage FROM sqlite_master WHERE name IN ('observal_digest', 'observal_journal')"
+            )
+        ]
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    content = bytearray(copy.read_bytes())
+    for root in roots:
+        page = bytes(content[(root - 1) * size : root * size])
+        for _ in range(6):
+            content += page
+            page = interior_page(len(content) // size, size)
+        content[(root - 1) * size : root * size] = page
+    content[28:32] = (len(content) // size).to_bytes(4, "big")
+    copy.write_bytes(content)
+    assert_cheaply_refused(copy, "Campaign.open(path).status()", "damaged")
+
+
+def interior_page(child, size, cells=100):
+    """Return an interior page of a table all of whose cells point to one child."""
+    places = [size - 5 * (k + 1) for k in range(cells)]
+    page = bytearray(size)
+    page[:12] = struct.pack(">BHHHBI", 5, 0, cells, places[-1], 0, child)
+    for k, place in enumerate(places):
+        page[12 + 2 * k : 14 + 2 * k] = struct.pack(">H", place)
+        page[place : place + 5] = struct.pack(">IB", child, 1 + k)
+    return bytes(page)
 
 
 def set_fields(**changes):

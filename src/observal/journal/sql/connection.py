@@ -62,7 +62,7 @@ class StoreConnection:
 
     def _head(self) -> tuple[int, str]:
         """Return the sequence number and digest of the last event."""
-        rows = self.database.execute(sa.select(head)).all()
+        rows = self.database.execute(sa.select(head)).fetchmany(2)
         if len(rows) > 1 or not all(isinstance(row.sequence, int) and isinstance(row.digest, str) for row in rows):
             raise self.damaged("the record of the journal's last entry was changed")
         return (rows[0].sequence, rows[0].digest) if rows else (0, START)
@@ -89,15 +89,19 @@ class StoreConnection:
 
     @cached_property
     def _digests(self) -> dict[tuple[str, int], str]:
-        rows = self.database.execute(sa.select(digest_of_chunk)).all()
-        if not all(isinstance(r.name, str) and isinstance(r.chunk, int) and isinstance(r.digest, str) for r in rows):
-            raise self.damaged("the digests of its data were changed")
-        return {(row.name, row.chunk): row.digest for row in rows}
+        digests: dict[tuple[str, int], str] = {}
+        for name, chunk, digest in self.database.execute(sa.select(digest_of_chunk)):
+            key = (name, chunk)
+            # Pages of a forged file can refer to the same rows again and again, whatever the primary key.
+            if tuple(map(type, (*key, digest))) != (str, int, str) or key in digests:
+                raise self.damaged("the digests of its data were changed")
+            digests[key] = digest
+        return digests
 
     def first_rows(self, name: str) -> list[int]:
         """Return the first row of each chunk of `name`."""
         query = sa.select(data.c.chunk, data.c.first_row).where(data.c.name == name).order_by(data.c.chunk)
-        rows = self.database.execute(query).all()
+        rows = self.database.execute(query).fetchmany(len(self._digests) + 1)
         firsts = [row.first_row for row in rows]
         if [(name, row.chunk) for row in rows] != [key for key in self.chunk_names() if key[0] == name]:
             raise self.damaged(f"a chunk of its {name} is missing or was added")

@@ -8,7 +8,11 @@ when they keep the rows they hold, and replies to requests that may be sent twic
 
 from __future__ import annotations
 
+from functools import cache
+
 import sqlalchemy as sa
+
+from observal.errors import NotACampaign
 
 SCHEMA = "1"
 """The version of these tables and of what is in them; raise it with every change, because files of another version are refused."""
@@ -82,10 +86,46 @@ _GROWING = (journal, data, digest_of_chunk)
 
 def schema_version(connection: sa.Connection) -> str | None:
     """Return the version of the database's schema, or None if it has no campaign."""
-    if not sa.inspect(connection).has_table(_VERSION_TABLE):
-        return None
-    version = connection.execute(sa.select(_version.c.version_num)).scalar()
+    if connection.dialect.name == "sqlite":
+        entries = [entry for entry in _read_schema(connection) if entry[1] == _VERSION_TABLE]
+        if entries and entries[0] not in _expected_schema():  # a view in its place could go on for ever
+            raise _foreign(entries[0])
+        exists = bool(entries)
+    else:
+        exists = sa.inspect(connection).has_table(_VERSION_TABLE)
+    version = connection.execute(sa.select(_version.c.version_num)).scalar() if exists else None
     return None if version is None else str(version)
+
+
+def check_schema(connection: sa.Connection) -> None:
+    """Refuse an SQLite file whose tables, indexes and triggers are not exactly those that :func:`create_schema` makes."""
+    if connection.dialect.name != "sqlite":
+        return
+    entries, expected = _read_schema(connection), _expected_schema()
+    if different := sorted(entries ^ expected, key=str):
+        raise _foreign(different[0])
+
+
+_Entry = tuple[str, str, str, str | None]  # type, name, table, and the statement that made it
+
+
+def _read_schema(connection: sa.Connection) -> set[_Entry]:
+    rows = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    # Spaces do not count: another version of SQLAlchemy may have written others.
+    return {(kind, name, table, sql and " ".join(str(sql).split())) for kind, name, table, sql in rows}
+
+
+@cache
+def _expected_schema() -> set[_Entry]:
+    with sa.create_engine("sqlite://").begin() as connection:
+        create_schema(connection)
+        return _read_schema(connection)
+
+
+def _foreign(entry: _Entry) -> NotACampaign:
+    return NotACampaign(
+        f"The campaign is damaged: the {entry[0]!s:.20} {entry[1]!r:.60} of its database is not as observal made it; use an undamaged copy."
+    )
 
 
 def create_schema(connection: sa.Connection) -> None:

@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,9 +22,10 @@ import sqlalchemy as sa
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign, hide_secrets
 from observal.files import check_target, remove_stale
 from observal.journal.sql.connection import StoreConnection
-from observal.journal.sql.schema import SCHEMA, create_schema, schema_version
+from observal.journal.sql.schema import SCHEMA, check_schema, create_schema, schema_version
 
 PATIENCE = 120  # seconds that a command waits for other writers
+MOST_STEPS = 200  # millions of steps of SQLite in one transaction: two seconds, or forty million journal entries
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
 _BAD_ADDRESS = (
     "The address of the database could not be read; write / : @ and ? within a password as %2F %3A %40 and %3F, "
@@ -100,13 +102,12 @@ def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> S
     partial = address.with_name(f"{address.name}.{os.getpid()}.part")
     try:
         engine = _engine(_sqlite_url(partial))
-        with sentences(str(address), engine):
-            with engine.connect() as connection, connection.begin():
-                create_schema(connection)
-                fill(StoreConnection(connection, str(address)))
-            with engine.connect() as connection:
-                # Not earlier: while the file is being filled, a write-ahead log would write everything twice.
-                connection.connection.execute("PRAGMA journal_mode=WAL")
+        with _write(engine, str(address)) as connection:
+            create_schema(connection)
+            fill(StoreConnection(connection, str(address)))
+        with sentences(str(address), engine), engine.connect() as connection:
+            # Not earlier: while the file is being filled, a write-ahead log would write everything twice.
+            connection.connection.execute("PRAGMA journal_mode=WAL")
         _move_new(partial, address)
     finally:
         partial.unlink(missing_ok=True)
@@ -127,13 +128,14 @@ def open_store(where: str | Path, keep: bool = False) -> Store:
         store = Store(_read_only_engine(address), str(address), read_only=True)
     with sentences(store.name, store._engine), store._engine.connect() as connection, connection.begin():
         version = schema_version(connection)
-    if version is None:
-        raise NotACampaign(f"{store.name} contains no campaign; make one with `observal init`.")
-    if version != SCHEMA:
-        raise NotACampaign(
-            f"{store.name} was written by another version of observal (schema {version:.20}; this one reads {SCHEMA}); "
-            "open it with that version."
-        )
+        if version is None:
+            raise NotACampaign(f"{store.name} contains no campaign; make one with `observal init`.")
+        if version != SCHEMA:
+            raise NotACampaign(
+                f"{store.name} was written by another version of observal (schema {version:.20}; this one reads {SCHEMA}); "
+                "open it with that version."
+            )
+        check_schema(connection)
     return store
 
 
@@ -177,6 +179,8 @@ def sentences(name: str, engine: sa.Engine) -> Iterator[None]:
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
         reason = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
         reason = _hide_values(reason, engine.url)
+        if reason == "interrupted":
+            raise NotACampaign(f"{name} is damaged: reading it does not end; use an undamaged copy.") from error
         if "not a database" in reason or "malformed" in reason:
             raise NotACampaign(
                 f"{name} is not a campaign, or it is damaged ({reason}); give the path of one."
@@ -270,11 +274,23 @@ def _engine(url: sa.URL, keep: bool = False) -> sa.Engine:
 
 
 def _start_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    _limit_steps(connection)
+    connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA synchronous=FULL")
+
+
+def _limit_steps(connection: sqlite3.Connection) -> None:
+    """Interrupt what SQLite does from now on after so many steps of its own; they, unlike seconds, are the same on a busy machine."""
+    millions = count(1)
+    connection.set_progress_handler(lambda: next(millions) >= MOST_STEPS, 1_000_000)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     writing = connection.get_execution_options().get("observal_writing")
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    _limit_steps(driver)
+    connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if writing else 'ON'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
