@@ -128,6 +128,23 @@ def test_other_json_is_read_as_plain_answers(tmp_path):
         read_exchange("x.json", '[{"data": {}, "annotations": [{"result": [], "was_cancelled": true}]}]')
 
 
+def test_rows_for_tool_have_predictions_of_round_they_were_drawn_in(folder, monkeypatch):
+    campaign = Campaign.open(folder / "c.db")
+    read = campaign.engine.journal.reading
+
+    def answer_and_read():
+        """Answer the whole round before anything is read: its rows would get predictions of the next one."""
+        monkeypatch.undo()
+        ids = [campaign.engine.ledger.ids[row] for row in campaign.engine.ledger.open_rows]
+        Campaign.open(folder / "c.db").tell(ids, [truth_of(int(id_)) for id_ in ids])
+        return read()
+
+    monkeypatch.setattr(campaign.engine.journal, "reading", answer_and_read)
+    rows = campaign.drawn("argilla")
+    assert {row.model_round for row in rows} == {0}
+    assert {row.round for row in rows} == {1}
+
+
 def test_two_exports_at_once_raise(folder):
     assert observal("export", "c.db", cwd=folder).returncode == 2
     assert observal("export", "c.db", "m.model", "--argilla", "r.json", cwd=folder).returncode == 2

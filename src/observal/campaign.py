@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -276,26 +276,29 @@ class Campaign(Labelling[SqlTransaction]):
         """
         if n is not None:
             check_whole(n, "n", 1)
-        engine = self.engine
-        with engine.writing() as transaction:
-            assignment = engine.ask(transaction, n, annotator)
-            settings = engine.ledger.settings
-            rows, name = transaction.pool_rows(assignment.positions), settings.id
-            if name in rows.column_names:
-                rows = rows.drop_columns([name])
-            return Batch(
-                ids=tuple(assignment.ids),
-                round=max(assignment.rounds, default=len(engine.ledger.plans)),
-                query_probability=tuple(assignment.query_probability),
-                reason=tuple(assignment.reason),
-                rows=rows.add_column(0, name, [assignment.ids]),
-                finished=bool(engine.ledger.stopped),
-                note=assignment.note,
-                classes=settings.classes,
-                rounds=tuple(assignment.rounds),
-                label=settings.label,
-                table_format=settings.format,
-            )
+        with self.engine.writing() as transaction:
+            return self._ask(transaction, n, annotator)
+
+    def _ask(self, transaction: SqlTransaction, n: int | None, annotator: str) -> Batch:
+        assignment = self.engine.ask(transaction, n, annotator)
+        ledger = self.engine.ledger
+        settings = ledger.settings
+        rows, name = transaction.pool_rows(assignment.positions), settings.id
+        if name in rows.column_names:
+            rows = rows.drop_columns([name])
+        return Batch(
+            ids=tuple(assignment.ids),
+            round=max(assignment.rounds, default=len(ledger.plans)),
+            query_probability=tuple(assignment.query_probability),
+            reason=tuple(assignment.reason),
+            rows=rows.add_column(0, name, [assignment.ids]),
+            finished=bool(ledger.stopped),
+            note=assignment.note,
+            classes=settings.classes,
+            rounds=tuple(assignment.rounds),
+            label=settings.label,
+            table_format=settings.format,
+        )
 
     def tell_file(
         self,
@@ -319,8 +322,9 @@ class Campaign(Labelling[SqlTransaction]):
 
         They are handed to `annotator`, the tool, so that others do not get them; :meth:`release` takes them back.
         """
-        batch = self.ask(None, annotator)
-        replay, ledger = self._replay(), self.engine.ledger
+        with self.engine.writing() as transaction:  # rows and model in one, so that no answer comes between them
+            batch = self._ask(transaction, None, annotator)
+            replay, ledger = self.engine.replay(transaction), self.engine.ledger
         positions = [ledger.find(id_) for id_ in batch.ids]
         estimator = replay.round(replay.closed).estimator
         chances = estimator.predict_proba(replay.problem.pool.rows.take(np.array(positions))) if positions else []
@@ -386,32 +390,25 @@ class Campaign(Labelling[SqlTransaction]):
                 )
             return super().extend(label_budget, actor)
         check_annotator(actor, 1)
-        engine = self.engine
-        while True:
-            # Reading the new rows and fitting takes time, so it is done before writing, and again if the models changed meanwhile.
-            with engine.reading() as reading:
-                settings = engine.ledger.settings
-                require_growable(settings)
-                if label_budget is not None:
-                    engine.check_budget(label_budget)
-                problem, inputs = reading.problem(settings), engine.model_inputs()
-                more, rows = self._more_rows(reading, problem, pool, propensity)
-                larger = add_rows(problem, more)
-                near = find_near_rows(start_replay(larger, settings), engine.ledger, len(problem.pool))
-            with engine.writing() as writing:
-                if engine.model_inputs() != inputs:
-                    continue
-                payload: dict[str, Any] = {}
-                if label_budget is not None:
-                    engine.check_budget(label_budget)
-                    payload["label_budget"] = int(label_budget)
-                arrays = write_more_rows(writing.connection, engine.ledger.settings.arrays, more, rows)
-                payload |= {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
-                payload |= {"near": near, "data": writing.connection.data_digest()}
-                engine.append(writing, actor, "extended", payload)
-                return None
+        require_growable(self.settings)
 
-    def _more_rows(
+        def read_rows(reading: SqlTransaction) -> Callable[[SqlTransaction], dict[str, Any]]:
+            ledger = self.engine.ledger
+            problem = reading.problem(ledger.settings)
+            more, rows = self._read_more_rows(reading, problem, pool, propensity)
+            larger = add_rows(problem, more)
+            near = find_near_rows(start_replay(larger, ledger.settings), ledger, len(problem.pool))
+
+            def write_rows(writing: SqlTransaction) -> dict[str, Any]:
+                arrays = write_more_rows(writing.connection, self.engine.ledger.settings.arrays, more, rows)
+                payload = {"pool_rows": len(larger.pool), "added": len(more), "arrays": arrays}
+                return {**payload, "near": near, "data": writing.connection.data_digest()}
+
+            return write_rows
+
+        return self.engine.add_rows(read_rows, label_budget, actor)
+
+    def _read_more_rows(
         self, reading: SqlTransaction, problem: Problem, pool: object, propensity: str | float | None
     ) -> tuple[Pool, pa.Table]:
         """Return new rows for the pool, and as people see them."""

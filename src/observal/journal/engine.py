@@ -95,13 +95,15 @@ class Engine(Generic[T]):
     ----------
     ledger : Ledger
         What the journal's events add up to, as of the latest transaction.
+    executor
+        It can be set until the problem is first read.
     """
 
     def __init__(self, journal: Journal[T], executor: ExecutorLike = None) -> None:
         self.journal = journal
         self.ledger = Ledger()
         self._replay: Replay | None = None
-        self._executor: ExecutorLike = executor
+        self.executor = executor
 
     # -- transactions -------------------------------------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class Engine(Generic[T]):
             able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
         )
 
-    def model_inputs(self) -> tuple[int, int, int, dict[int, int | None]]:
+    def _model_inputs(self) -> tuple[int, int, int, dict[int, int | None]]:
         """Return what the models of all rounds depend on: the pool, the plans, and the labels of closed rounds."""
         ledger, closed = self.ledger, self.ledger.closed
         labels = {row: code for row, code in ledger.labels.items() if ledger.round_of[row] <= closed}
@@ -181,7 +183,7 @@ class Engine(Generic[T]):
 
     def _plan_inputs(self) -> tuple[object, ...]:
         """Return what the next plan depends on: the models so far, and how many labels may still be bought."""
-        return *self.model_inputs(), self.ledger.to_buy
+        return *self._model_inputs(), self.ledger.to_buy
 
     def next_event(self, transaction: T) -> tuple[str, dict[str, Any]]:
         """Return the kind and payload of the next event: the method's next plan, or why there is none.
@@ -344,14 +346,46 @@ class Engine(Generic[T]):
         answer = (position, self.ledger.labels.get(position), code)
         self.append(transaction, annotator, "decided", {"answers": [answer]})
 
-    # -- the budget ---------------------------------------------------------------------------------------------
+    # -- a higher budget and more rows --------------------------------------------------------------------------
 
     def raise_budget(self, transaction: T, label_budget: int, actor: str) -> None:
         """Raise the label budget to this total."""
-        self.check_budget(label_budget)
+        self._check_budget(label_budget)
         self.append(transaction, actor, "extended", {"label_budget": int(label_budget)})
 
-    def check_budget(self, label_budget: int) -> None:
+    def add_rows(
+        self, read_rows: Callable[[T], Callable[[T], dict[str, Any]]], label_budget: int | None, actor: str
+    ) -> None:
+        """Add rows to the pool in transactions of its own, and raise the label budget if one is given.
+
+        Parameters
+        ----------
+        read_rows : callable
+            Takes a transaction for reading, and returns a function that stores the rows in one for writing and returns what the event
+            says of them.
+        label_budget : int, optional
+            How many labels may be bought in total.
+        actor : str
+            Who does it.
+        """
+        while True:
+            # Reading the rows and fitting takes time, so it is done while others can write, and again if the models changed meanwhile.
+            with self.reading() as reading:
+                if label_budget is not None:
+                    self._check_budget(label_budget)
+                inputs = self._model_inputs()
+                write_rows = read_rows(reading)
+            with self.writing() as writing:
+                if self._model_inputs() != inputs:
+                    continue
+                budget = {}
+                if label_budget is not None:
+                    self._check_budget(label_budget)  # another writer may have raised it
+                    budget = {"label_budget": int(label_budget)}
+                self.append(writing, actor, "extended", {**budget, **write_rows(writing)})
+                return
+
+    def _check_budget(self, label_budget: int) -> None:
         """Refuse a label budget that is not higher than the current one."""
         check_whole(label_budget, "label_budget", 0)
         before = self.ledger.settings.label_budget
@@ -371,10 +405,10 @@ class Engine(Generic[T]):
     def problem(self, transaction: T, with_ids: bool = True) -> Problem:
         """Return log and pool, with the executor that computes on rows that stay in Parquet; a cluster is started once, if needed."""
         problem = transaction.problem(self.ledger.settings, with_ids)
-        if self._executor is None or not problem.in_parts:
+        if self.executor is None or not problem.in_parts:
             return problem
-        self._executor = executor_of(self._executor)
-        return problem.using(self._executor)
+        self.executor = executor_of(self.executor)
+        return problem.using(self.executor)
 
     def replay(self, transaction: T) -> Replay:
         """Return the method's states up to the last closed round."""
