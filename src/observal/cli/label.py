@@ -127,9 +127,7 @@ def tell(
 
     Example: observal tell campaign.db labels.csv --annotator ann
     """
-    from observal.campaign import Campaign
-
-    opened = Campaign.open(campaign)
+    opened = open_campaign(campaign)
     source, text = ("standard input", sys.stdin.buffer.read()) if labels == "-" else (labels, None)
     receipt = opened.tell_file(source, annotator, correct, text, sep=sep, encoding=encoding, missing=missing or ())
     status = opened.status()
@@ -153,9 +151,7 @@ def release(
 
     Example: observal release campaign.db --annotator ann
     """
-    from observal.campaign import Campaign
-
-    released = Campaign.open(campaign).release(annotator)
+    released = open_campaign(campaign).release(annotator)
     pronoun = "it" if released == 1 else "them"
     sentence = f"{count(released, 'row')} taken back from {annotator}; others can have {pronoun} now."
     if released == 0:
@@ -187,9 +183,7 @@ def extend(
     """
     if budget is None and pool is None:
         raise typer.BadParameter("give --budget N, --pool FILE or both.")
-    from observal.campaign import Campaign
-
-    opened = Campaign.open(campaign)
+    opened = open_campaign(campaign)
     before = opened.status()
     with progress_bar("adding rows", hidden=as_json or pool is None):
         opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity))
@@ -272,8 +266,8 @@ def add(
     from observal.journal.sql.people import add_person
     from observal.journal.sql.store import open_store
 
-    with open_store(campaign).writing() as transaction:
-        token = add_person(transaction, name, role)
+    with open_store(campaign).writing() as connection:
+        token = add_person(connection, name, role)
     link = f"{(url or '').rstrip('/')}/login?token={token}"
     after = "" if url else " by adding this to the address that observal serve prints"
     print_result(as_json, {"name": name, "link": link}, f"{name} can sign in once within 7 days{after}: {link}")
@@ -288,8 +282,8 @@ def revoke(campaign: Where, name: Name, as_json: Json = False) -> None:
     from observal.journal.sql.people import revoke_person
     from observal.journal.sql.store import open_store
 
-    with open_store(campaign).writing() as transaction:
-        revoke_person(transaction, name)
+    with open_store(campaign).writing() as connection:
+        revoke_person(connection, name)
     command = f"observal release {quote(hide_secrets(campaign))} --annotator {quote(name)}"
     print_result(as_json, {"revoked": name}, f"{name} is signed out. Rows they hold: {command}")
 
@@ -303,8 +297,8 @@ def list_(campaign: Where, as_json: Json = False) -> None:
     from observal.journal.sql.people import list_people
     from observal.journal.sql.store import open_store
 
-    with open_store(campaign).reading() as transaction:
-        people = list_people(transaction)
+    with open_store(campaign).reading() as connection:
+        people = list_people(connection)
     if as_json:
         print_json([asdict(person) for person in people])
         return

@@ -77,15 +77,17 @@ def split_list(texts: str | Sequence[str] | None) -> list[str] | None:
     return [part.strip() for text in repeated for part in text.split(",") if part.strip()]
 
 
-def open_campaign(where: str, dask: str | None, progress: Callable[..., None] | None) -> Campaign:
+def open_campaign(where: str, dask: str | None = None, progress: Callable[..., None] | None = None) -> Campaign:
     """Return a campaign, with a cluster if one is named; refuse a cluster on which nothing would be computed."""
     from observal.campaign import Campaign
 
-    if dask is not None and not Campaign.open(where).settings.in_place:
+    campaign = Campaign.open(where)
+    if dask is not None and not campaign.settings.in_place:
         raise typer.BadParameter(
             "--dask is for campaigns whose tables stay in place, but this one has copies of them; leave it out."
         )
-    return Campaign.open(where, make_executor(dask, progress))
+    campaign.engine.executor = make_executor(dask, progress)
+    return campaign
 
 
 def make_executor(dask: str | None, progress: Callable[..., None] | None) -> Executor | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from observal.cli.options import Force, Json, Where, option
+from observal.cli.options import Force, Json, Where, open_campaign, option
 from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar
 from observal.errors import hide_secrets
 
@@ -32,9 +32,7 @@ def status(
 
     Example: observal status campaign.db --interval
     """
-    from observal.campaign import Campaign
-
-    opened = Campaign.open(campaign)
+    opened = open_campaign(campaign)
     measured = None
     if interval:
         with progress_bar("fitting", hidden=as_json):
@@ -116,11 +114,10 @@ def report(
 
     Example: observal report campaign.db -o report.html
     """
-    from observal.campaign import Campaign
     from observal.report.campaign_report import write_campaign_report
 
     with progress_bar("fitting", hidden=as_json):
-        path = write_campaign_report(Campaign.open(campaign), out, title, _command_line(), force, author)
+        path = write_campaign_report(open_campaign(campaign), out, title, _command_line(), force, author)
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 
@@ -150,10 +147,8 @@ def export(
     """
     if sum(path is not None for path in (model, label_studio, argilla)) != 1:
         raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")
-    from observal.campaign import Campaign
-
     with progress_bar("fitting", hidden=as_json):
-        opened = Campaign.open(campaign)
+        opened = open_campaign(campaign)
         if model is None:
             _export_rows(opened, label_studio, argilla, force, as_json)
             return
@@ -191,9 +186,7 @@ def history(campaign: Where, as_json: Json = False) -> None:
 
     Example: observal history campaign.db
     """
-    from observal.campaign import Campaign
-
-    entries = Campaign.open(campaign).history()
+    entries = open_campaign(campaign).history()
     if as_json:
         print_json([{**vars(entry), "details": dict(entry.details)} for entry in entries])
         return
@@ -208,8 +201,6 @@ def check(campaign: Where, as_json: Json = False) -> None:
 
     Example: observal check campaign.db
     """
-    from observal.campaign import Campaign
-
     with progress_bar("reading", hidden=as_json):
-        result = Campaign.open(campaign).check()
+        result = open_campaign(campaign).check()
     print_result(as_json, asdict(result), result)
