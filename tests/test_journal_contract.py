@@ -30,8 +30,8 @@ class Backend:
         if self.kind in ("memory", "file"):
             self._live = ob.Session(*small_data(), **settings)
         else:
-            where = self._new_database() if self.kind == "postgresql" else self.folder / "c.db"
-            self._live = Campaign.create_from_arrays(where, *small_data(), **settings)
+            self.where = self._new_database() if self.kind == "postgresql" else self.folder / "c.db"
+            self._live = Campaign.create_from_arrays(self.where, *small_data(), **settings)
         return self
 
     @property
@@ -41,7 +41,7 @@ class Backend:
             self._live.save(self.folder / "run.observal")
             self._live = ob.Session.load(self.folder / "run.observal")
         elif self.kind != "memory":
-            self._live = Campaign.open(self._live.engine.journal.name)
+            self._live = Campaign.open(self.where)
         return self._live
 
 
@@ -430,7 +430,7 @@ def test_others_can_write_while_round_is_chosen(backend, monkeypatch):
     ids = ids_of(backend.now.ask())
     backend.now.tell(ids, labels_of(ids))
     now, asked = backend.now, []
-    other = now if backend.kind in ("memory", "file") else Campaign.open(now.engine.journal.name)
+    other = now if backend.kind in ("memory", "file") else Campaign.open(backend.where)
     plan = ob.NewtonVC.plan
 
     def slow(*arguments):
@@ -534,7 +534,7 @@ def test_others_can_write_while_round_is_chosen_ahead(backend, monkeypatch):
     backend.make()
     ids = ids_of(backend.now.ask(None, "ann"))
     now, asked = backend.now, []
-    other = now if backend.kind in ("memory", "file") else Campaign.open(now.engine.journal.name)
+    other = now if backend.kind in ("memory", "file") else Campaign.open(backend.where)
     plan = ob.NewtonVC.plan
 
     def slow(*arguments):
