@@ -62,6 +62,7 @@ def print_status(current: Status, as_json: bool, measured: Measured | None = Non
 def _measured_json(measured: Measured) -> dict[str, object]:
     from observal.intervals.contradiction import contradiction
     from observal.intervals.measures import beats_baseline
+    from observal.problem.method import threshold_of
 
     intervals = measured.intervals
     return {
@@ -69,7 +70,7 @@ def _measured_json(measured: Measured) -> dict[str, object]:
         "contradicted": contradiction(intervals) is not None,
         "beats_baseline": beats_baseline(intervals),
         "returned_round": measured.returned_round,
-        "threshold": getattr(measured.estimator, "threshold", None),
+        "threshold": threshold_of(measured.estimator),
         "intervals": {name: asdict(interval) for name, interval in intervals.items()},
     }
 

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
+from observal.problem.method import threshold_of
 from observal.problem.rows import Features
 from observal.tables.encoder import TableEncoder
 from observal.tables.transformer import TableTransformer
@@ -57,7 +58,8 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The least chance of the positive class at which it is predicted: ½ unless an objective moved it. Only with two classes."""
         if len(self.classes_) != 2:
             raise AttributeError(f"A classifier of {len(self.classes_)} classes has no threshold; use predict_proba.")
-        return float(getattr(self.classifier, "threshold", 0.5))
+        threshold = threshold_of(self.classifier)
+        return 0.5 if threshold is None else threshold
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""

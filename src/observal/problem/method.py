@@ -58,6 +58,20 @@ def has_probabilities(classifier: Classifier) -> TypeGuard[ProbabilisticClassifi
     return hasattr(classifier, "predict_proba")
 
 
+def threshold_of(classifier: object) -> float | None:
+    """Return the least chance of the second class at which it is predicted; None if a classifier does not say.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> threshold_of(SimpleNamespace(threshold=0.2)), threshold_of(SimpleNamespace())
+    (0.2, None)
+    """
+    threshold = getattr(classifier, "threshold", None)
+    # A user's own classifier may have a setting of that name that is not a number, as scikit-learn's FixedThresholdClassifier does.
+    return threshold if isinstance(threshold, float) else None
+
+
 class TwoClassPredictions:
     """``predict`` and ``score`` in the caller's classes, for a classifier that can tell which rows are positive."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
 from observal.problem.interval import Interval
+from observal.problem.method import threshold_of
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of, target_of
 from observal.problem.words import count, number, percent, points
 
@@ -201,7 +202,7 @@ def threshold_sentence(estimator: object, classes: Classes) -> str:
     >>> threshold_sentence(SimpleNamespace(threshold=0.0346), ["paid", "default"])
     "The model predicts 'default' where its chance is at least 3.5%."
     """
-    threshold = getattr(estimator, "threshold", None)
+    threshold = threshold_of(estimator)
     if threshold is None:
         return ""
     return f"The model predicts {classes[-1]!r} where its chance is at least {100 * threshold:.2g}%."
