@@ -15,11 +15,11 @@ from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.learners.blend import bounded, fit_blend, lead, mixture
+from observal.learners.blend import clip_chances, fit_blend, lead, mixture
 from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.kernels.forest import LARGE, ROWS_OF_LARGE, grow_trees
-from observal.learners.labelled import Labelled, best_sharpness, calibrate, sharpen, targets
+from observal.learners.labelled import LabelledRows, best_sharpness, calibrate, sharpen, targets
 from observal.learners.population import Population, Space, first_of_order
 from observal.learners.smooth_learners import Bends, Spectrum, fit_additive, fit_linear, fit_to_targets
 from observal.learners.tree_learners import TreeChances, from_lightgbm, grow_forest
@@ -119,7 +119,7 @@ def test_additive_learner_is_ridge_regression_on_hats():
         ]
     )
     np.testing.assert_allclose(bends(Z), hats, atol=1e-12)
-    labelled = Labelled(Z, y, np.ones(400), 2, spread_folds(y, COARSE_FOLDS))
+    labelled = LabelledRows(Z, y, np.ones(400), 2, spread_folds(y, COARSE_FOLDS))
     fit = fit_additive(population, labelled)
     F = np.column_stack([Z, 2.0 * hats, np.full(400, 3.0)])
     coef, shift, out_of_fold = fit_to_targets(F, labelled, fit.tuned[0])
@@ -336,4 +336,4 @@ def test_helpers_return_expected_values():
     best, margins = lead(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
     assert best.tolist() == [0, 2]
     np.testing.assert_allclose(margins, [0.2, 0.5])
-    assert bounded(np.array([[0.0, 0.0, 1.0]])).min() > 0.0009
+    assert clip_chances(np.array([[0.0, 0.0, 1.0]])).min() > 0.0009

@@ -77,7 +77,7 @@ def test_chances_follow_documented_formula():
         before, plan = state.before, state.plan
         share = explore_share(count_surprises(before), 0.2, 0.5)
         want = slow.chances(
-            before.model.pooled.margins,
+            before.model.pool_predictions.margins,
             np.flatnonzero(before.open_rows(problem)).tolist(),
             world.pool.propensity,
             len(world.logged),

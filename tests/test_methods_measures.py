@@ -21,7 +21,7 @@ from observal.intervals.measures import (
     WINS,
     beats_baseline,
     confusion_key,
-    measured,
+    measure_all,
 )
 from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others
 from observal.problem.interval import CONFIDENCE
@@ -53,7 +53,7 @@ def test_measures_match_slow_twin(found, n_cells):
     cells = cells_of(weights, n_cells)
     row = cells.row_weight
     assert row.sum() == pytest.approx(1.0)
-    intervals = measured(cells, codes, predicted, scores, ["no", "yes"])
+    intervals = measure_all(cells, codes, predicted, scores, ["no", "yes"])
     assert intervals[AUC].estimate == pytest.approx(twin.auc(scores, codes, row))
     assert intervals["balanced error"].estimate == pytest.approx(twin.balanced_error(codes, predicted, row, 2))
     for one in intervals.values():
@@ -64,7 +64,7 @@ def test_measures_match_slow_twin(found, n_cells):
 def test_model_with_fewer_mistakes_wins_more_than_half(found):
     scores, codes, predicted, weights = found
     cells = cells_of(weights)
-    intervals = measured(cells, codes, predicted, scores, ["a", "b", "c"])
+    intervals = measure_all(cells, codes, predicted, scores, ["a", "b", "c"])
     gain = twin.gain_over_baseline(codes, predicted, cells.row_weight, 3)
     assume(abs(gain) > 1e-9)
     assert (intervals[WINS].estimate > 0.5) == (gain > 0.0)
@@ -77,7 +77,7 @@ def test_model_with_fewer_mistakes_wins_more_than_half(found):
 def test_costs_match_slow_twin_and_cheaper_model_wins(found, costs):
     scores, codes, predicted, weights = found
     cells = cells_of(weights, 2)
-    intervals = measured(cells, codes, predicted, scores, ["no", "yes"], f"cost={costs[0]:g},{costs[1]:g}")
+    intervals = measure_all(cells, codes, predicted, scores, ["no", "yes"], f"cost={costs[0]:g},{costs[1]:g}")
     cost = twin.cost(codes, predicted, cells.row_weight, costs)
     base = twin.baseline_cost(codes, cells.row_weight, costs)
     assert intervals[COST].estimate == pytest.approx(cost)
@@ -96,7 +96,7 @@ def test_auc_and_balanced_error_move_by_stated_influence():
     predicted = (scores > 1.0).astype(np.int64)
     weight = rng.uniform(0.5, 1.5, n)
     cells = cells_of(weight, 1)
-    intervals = measured(cells, codes, predicted, scores, [0, 1])
+    intervals = measure_all(cells, codes, predicted, scores, [0, 1])
     for name, function in (
         (AUC, lambda w: twin.auc(scores, codes, w)),
         ("balanced error", lambda w: twin.balanced_error(codes, predicted, w, 2)),
@@ -226,7 +226,7 @@ def test_objective_survives_session_and_model_files(tmp_path):
 def test_constant_model_is_reported_as_no_better():
     codes = (np.arange(400) % 40 == 0).astype(np.int64)
     classes = ["paid", "default"]
-    found = measured(cells_of(np.ones(400)), codes, np.zeros(400, dtype=np.int64), np.linspace(0, 1, 400), classes)
+    found = measure_all(cells_of(np.ones(400)), codes, np.zeros(400, dtype=np.int64), np.linspace(0, 1, 400), classes)
     found["recall"] = cells_of(np.ones(400)).ratio(np.zeros(400), codes.astype(float))
     assert beats_baseline(found) is None
     said = baseline_sentence(found, classes)
@@ -238,7 +238,7 @@ def test_constant_model_is_reported_as_no_better():
     assert all(
         "'default'" in one.about for one in measures_of(found, classes) if one.name in ("recall", "precision", AUC)
     )
-    right = measured(cells_of(np.ones(400)), codes, codes, codes.astype(float), classes)
+    right = measure_all(cells_of(np.ones(400)), codes, codes, codes.astype(float), classes)
     assert beats_baseline(right) is True
     assert baseline_sentence(right, classes).endswith("the model makes fewer mistakes.")
 

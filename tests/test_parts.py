@@ -25,9 +25,9 @@ import observal as ob
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
 from observal.parquet import Parts, Serial, Threads, executor_of, row_groups
 from observal.parquet.cluster import Cluster
-from observal.parquet.executors import Watched
+from observal.parquet.executors import ProgressExecutor
 from observal.parquet.row_groups import find_parts
-from observal.parquet.vectors import LazyIds, Stacked, order_statistics, quantiles
+from observal.parquet.vectors import LazyIds, StackedVectors, order_statistics, quantiles
 from observal.problem.labels import CodedLabels
 from observal_research.benchmark import Specification, benchmark
 from observal_research.trials import computed_by
@@ -378,10 +378,10 @@ def test_executors_give_the_same_bits(made, expected):
         assert bits_of(folder, tables, executor) == expected
 
 
-def test_watched_executor_reports_progress():
+def test_progress_executor_reports_finished_parts():
     seen = []
-    watched = Watched(Threads(2), lambda done, total: seen.append((done, total)))
-    assert list(watched.map(abs, [-1, -2, -3])) == [1, 2, 3]
+    executor = ProgressExecutor(Threads(2), lambda done, total: seen.append((done, total)))
+    assert list(executor.map(abs, [-1, -2, -3])) == [1, 2, 3]
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
@@ -439,7 +439,7 @@ def test_order_statistics_equal_sorted_values(values, step):
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
 def test_quantiles_equal_numpy(values):
     whole, shares = np.array(values), np.arange(1, 8) / 8
-    both = Stacked(whole[:5], whole[5:])
+    both = StackedVectors(whole[:5], whole[5:])
     np.testing.assert_array_equal(
         quantiles(lambda: [both.top, both.bottom], whole.size, shares), np.quantile(whole, shares)
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.intervals.stopping import LEAST_BOUGHT, gained, still_to_gain
+from observal.intervals.stopping import LEAST_BOUGHT, estimate_gain, still_to_gain
 from observal.journal import replay
 from tests.reference import looks as twin
 
@@ -18,7 +18,9 @@ CHANCES = st.lists(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.9]), min_size
 @given(CHANCES, st.randoms(), st.booleans())
 def test_gain_matches_slow_twin(now, random, calibrated):
     before = [random.sample(row, len(row)) for row in now]
-    assert gained(np.array(now), np.array(before), calibrated) == pytest.approx(twin.gained(now, before, calibrated))
+    assert estimate_gain(np.array(now), np.array(before), calibrated) == pytest.approx(
+        twin.gained(now, before, calibrated)
+    )
 
 
 def test_forecasts_shrink_with_remaining_labels():
@@ -73,7 +75,9 @@ def test_only_calibrated_chances_count_as_they_are(monkeypatch, method, calibrat
     logged, pool, y, _, _ = world("flat", rows=400)
     asked = []
     monkeypatch.setattr(
-        replay, "gained", lambda now, before, trusted: asked.append(trusted) or gained(now, before, trusted)
+        replay,
+        "estimate_gain",
+        lambda now, before, trusted: asked.append(trusted) or estimate_gain(now, before, trusted),
     )
     ob.run(logged, pool, lambda ids: y[ids], method, label_budget=180)
     assert set(asked) == {calibrated}

@@ -95,7 +95,7 @@ def make_executor(dask: str | None, progress: Callable[..., None] | None) -> Exe
     if dask is None and progress is None:
         return None
     from observal.parquet import executor_of
-    from observal.parquet.executors import Watched
+    from observal.parquet.executors import ProgressExecutor
 
     if dask is not None and dask != "local" and "://" not in dask:
         raise typer.BadParameter(f"--dask needs local or an address such as tcp://10.0.0.1:8786, but is {dask!r}.")
@@ -104,4 +104,4 @@ def make_executor(dask: str | None, progress: Callable[..., None] | None) -> Exe
         from observal.parquet.cluster import silence
 
         silence()  # our own errors say in one sentence what went wrong
-    return executor if progress is None else Watched(executor, progress)
+    return executor if progress is None else ProgressExecutor(executor, progress)

@@ -12,7 +12,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.intervals.state import stratum_cuts
-from observal.intervals.trend import borrowed, trend_of
+from observal.intervals.trend import borrow, trend_of
 from observal.problem.interval import CONFIDENCE, Interval
 
 SCORE_BINS = 6  # cells of a stratum by score, at most
@@ -89,7 +89,7 @@ class Cells:
             np.bincount(cell, weights=values, minlength=self.share.size)
             for values in (weight, weight**2, weight * mistakes[used])
         )
-        counts, off_trend = borrowed(self.share, self.trend, total**2 / squares, wrong / total)
+        counts, off_trend = borrow(self.share, self.trend, total**2 / squares, wrong / total)
         return replace(self, counts=counts, off_trend=off_trend)
 
     def confounded(self, mistakes: Floats, error: Interval) -> Interval:

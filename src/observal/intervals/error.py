@@ -44,7 +44,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import CORRELATED, METHOD, Cells, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
-from observal.intervals.measures import BASELINE, measured
+from observal.intervals.measures import BASELINE, measure_all
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.interval import CONFIDENCE, Interval
@@ -201,7 +201,7 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     intervals = {name: cells.ratio(*values[name]) for name in names}
     better = (1.0 - intervals["error"].unknown) * judged.better
     intervals["error"] = replace(intervals["error"], low=max(0.0, intervals["error"].low - better))
-    intervals |= measured(cells, codes, predicted, judged.scores, classes, problem.goals.objective)
+    intervals |= measure_all(cells, codes, predicted, judged.scores, classes, problem.goals.objective)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged

@@ -43,7 +43,7 @@ def confusion_key(actual: object, predicted: object) -> str:
     return f"is {actual}, said {predicted}"
 
 
-def measured(
+def measure_all(
     cells: Cells, codes: Ints, predicted: Ints, scores: Floats, classes: Sequence[Any], objective: str = "error"
 ) -> dict[str, Interval]:
     """Return all measures but the error by name.

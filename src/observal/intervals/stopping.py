@@ -45,7 +45,7 @@ def chances_of(estimator: Classifier, X: Features) -> Floats:
     [[0.25, 0.75]]
     """
     if isinstance(estimator, ThresholdClassifier):
-        return np.asarray(estimator.leaning_proba(X), dtype=np.float32)
+        return np.asarray(estimator.shifted_proba(X), dtype=np.float32)
     if has_probabilities(estimator):
         return np.asarray(estimator.predict_proba(X), dtype=np.float32)
     classes = np.asarray(estimator.classes_)
@@ -53,7 +53,7 @@ def chances_of(estimator: Classifier, X: Features) -> Floats:
     return np.where(is_predicted, 0.75, 0.25 / max(1, classes.size - 1)).astype(np.float32)
 
 
-def gained(now: Floats, before: Floats, calibrated: bool = False) -> float:
+def estimate_gain(now: Floats, before: Floats, calibrated: bool = False) -> float:
     """Return by how much the error has fallen since `before`, by the probabilities of `now`: g above.
 
     Parameters
@@ -67,10 +67,10 @@ def gained(now: Floats, before: Floats, calibrated: bool = False) -> float:
     --------
     >>> import numpy as np
     >>> now, before = np.array([[0.2, 0.8], [0.55, 0.45]]), np.array([[0.6, 0.4], [0.9, 0.1]])
-    >>> round(gained(now, before), 2)
+    >>> round(estimate_gain(now, before), 2)
     0.3
     >>> toss_up = np.array([[0.49, 0.51]]), np.array([[0.51, 0.49]])
-    >>> round(gained(*toss_up), 2), round(gained(*toss_up, calibrated=True), 2)
+    >>> round(estimate_gain(*toss_up), 2), round(estimate_gain(*toss_up, calibrated=True), 2)
     (0.09, 0.02)
     """
     classes_before = before.argmax(axis=1)

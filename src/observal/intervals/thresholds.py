@@ -182,11 +182,11 @@ class ThresholdClassifier:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def leaning_proba(self, X: Features) -> Floats:
+    def shifted_proba(self, X: Features) -> Floats:
         """Return chances with the odds multiplied so that the threshold becomes ½."""
-        from observal.learners.blend import leaning
+        from observal.learners.blend import shift_odds
 
-        return leaning(self.predict_proba(X), odds_at(self.threshold))
+        return shift_odds(self.predict_proba(X), odds_at(self.threshold))
 
 
 def odds_at(threshold: float) -> float:

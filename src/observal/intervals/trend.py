@@ -60,7 +60,7 @@ def ranks(values: Floats) -> Floats:
     return np.asarray(((np.cumsum(count) - count / 2.0) / values.size)[place])
 
 
-def borrowed(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tuple[Floats, float]:
+def borrow(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tuple[Floats, float]:
     """Return how much the labels of each cell count, a, and τ² as a share of p·(1 − p).
 
     Parameters
@@ -76,7 +76,7 @@ def borrowed(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tup
     --------
     >>> import numpy as np
     >>> share, trend = np.full(4, 0.25), np.ones((4, 1))
-    >>> borrowed(share, trend, np.array([100.0, 100, 100, 2]), np.array([0.1, 0.1, 0.1, 0.5]))[0].round(2).tolist()
+    >>> borrow(share, trend, np.array([100.0, 100, 100, 2]), np.array([0.1, 0.1, 0.1, 0.5]))[0].round(2).tolist()
     [0.32, 0.32, 0.32, 0.05]
     """
     overall = (float(share @ wrong) * labels.sum() + 1.0) / (labels.sum() + 2.0)

@@ -17,7 +17,7 @@ from observal.checks import Floats, Ints
 from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
-from observal.intervals.stopping import LEAST_BOUGHT, chances_of, gained, still_to_gain
+from observal.intervals.stopping import LEAST_BOUGHT, chances_of, estimate_gain, still_to_gain
 from observal.journal.settings import Settings
 from observal.methods import Method
 from observal.problem.goals import Goals
@@ -266,7 +266,7 @@ class Replay:
         if bought < LEAST_BOUGHT:
             return None
         half = max(k for k, count in enumerate(counts) if count - counts[0] <= bought / 2)
-        gain = gained(self._chances_after(self.closed), self._chances_after(half), self._method.calibrated)
+        gain = estimate_gain(self._chances_after(self.closed), self._chances_after(half), self._method.calibrated)
         end = self._labels_at_end if more is None else counts[-1] + more
         return still_to_gain(gain, counts[-1], counts[half], end)
 

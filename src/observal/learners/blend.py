@@ -19,7 +19,7 @@ from observal.errors import InvalidInput
 from observal.learners.blend_settings import DROPPED, EM_STEPS, LEARNERS, PRIOR_LABELS
 from observal.learners.features import FeatureMap
 from observal.learners.folds import COARSE_FOLDS, spread_folds
-from observal.learners.labelled import Fitted, Labelled, bounded
+from observal.learners.labelled import LabelledRows, LearnerFit, clip_chances
 from observal.learners.population import Population
 from observal.learners.smooth_learners import (
     AdditiveChances,
@@ -33,7 +33,7 @@ from observal.learners.tree_learners import FoldMean, TreeChances, fit_boosted, 
 from observal.problem.rows import Features, Matrix, rows_to_predict
 from observal.threads import cores, one_thread
 
-FITTERS: dict[str, Callable[..., Fitted | None]] = {
+FITTERS: dict[str, Callable[..., LearnerFit | None]] = {
     "linear": fit_linear,
     "additive": fit_additive,
     "kernel": fit_kernel,
@@ -44,7 +44,7 @@ MEMBERS = (LinearChances, AdditiveChances, KernelChances, TreeChances, FoldMean)
 ONE_CLASS = "constant"
 
 
-class Judged(NamedTuple):
+class BlendPredictions(NamedTuple):
     """A blend's predictions for rows.
 
     The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, and the weight of
@@ -111,27 +111,27 @@ class Blend:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def judge(self, X: Features, odds: float = 1.0) -> Judged:
+    def judge(self, X: Features, odds: float = 1.0) -> BlendPredictions:
         """Return its prediction for each row, and how much its learners differ; see :meth:`judge_block`."""
-        return Judged(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
+        return BlendPredictions(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
 
-    def judge_block(self, block: Matrix, odds: float = 1.0) -> Judged:
+    def judge_block(self, block: Matrix, odds: float = 1.0) -> BlendPredictions:
         """Return its predictions for a block of rows that were checked.
 
         `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
         wrong does not change.
         """
         Z = self.feature_map(block)
-        parts = [bounded(member(Z)) for member in self.members]
+        parts = [clip_chances(member(Z)) for member in self.members]
         chances = np.tensordot(self.theta, parts, axes=1)
-        codes, margins = lead(leaning(chances, odds))
-        dissent = np.array([leaning(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
+        codes, margins = lead(shift_odds(chances, odds))
+        dissent = np.array([shift_odds(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
         right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
-        return Judged(codes, margins, 1.0 - right, self.theta @ dissent)
+        return BlendPredictions(codes, margins, 1.0 - right, self.theta @ dissent)
 
     def _chances(self, block: Matrix) -> tuple[NDArray[Any], ...]:
         Z = self.feature_map(block)
-        mixed = sum(weight * bounded(member(Z)) for weight, member in zip(self.theta, self.members, strict=True))
+        mixed = sum(weight * clip_chances(member(Z)) for weight, member in zip(self.theta, self.members, strict=True))
         return (np.asarray(mixed),)
 
     def _in_blocks(self, X: Features, function: Callable[[Matrix], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
@@ -149,13 +149,13 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
         return list(pool.map(function, tasks))
 
 
-def leaning(chances: Floats, odds: float) -> Floats:
+def shift_odds(chances: Floats, odds: float) -> Floats:
     """Return chances with the odds of the second of two classes multiplied.
 
     Examples
     --------
     >>> import numpy as np
-    >>> leaning(np.array([[0.9, 0.1]]), 9.0).tolist()
+    >>> shift_odds(np.array([[0.9, 0.1]]), 9.0).tolist()
     [[0.5, 0.5]]
     """
     if odds == 1.0:
@@ -208,7 +208,7 @@ def mixture(likelihoods: Floats, weights: Floats) -> Floats:
     return np.asarray(theta)
 
 
-class Choices(NamedTuple):
+class BlendChoices(NamedTuple):
     """What was chosen from labels, to be kept while few more come in: each learner's weight and settings, by name."""
 
     theta: Mapping[str, float]
@@ -220,7 +220,7 @@ class BlendFit(NamedTuple):
 
     blend: Blend
     out_of_fold: Floats
-    choices: Choices | None
+    choices: BlendChoices | None
 
 
 def check_learners(learners: object) -> None:
@@ -265,7 +265,7 @@ def fit_blend(
     weights: Floats,
     classes: NDArray[Any],
     learners: Sequence[Any] = LEARNERS,
-    choices: Choices | None = None,
+    choices: BlendChoices | None = None,
 ) -> BlendFit:
     """Fit the learners and blend them.
 
@@ -283,7 +283,7 @@ def fit_blend(
         The label values; some may have no label yet.
     learners : sequence
         Names, or pairs of a name and a scikit-learn classifier. On sparse rows only the linear learner is used.
-    choices : Choices, optional
+    choices : BlendChoices, optional
         Weights and settings to keep; without them they are chosen.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
@@ -291,7 +291,7 @@ def fit_blend(
     if np.unique(codes[used]).size < 2:
         return _one_class(population, codes[used], classes, out_of_fold)
     w = weights[used] if (weights > 0.0).any() else np.ones(used.size)
-    labelled = Labelled(
+    labelled = LabelledRows(
         population.feature_map(X[used]),
         codes[used],
         w / w.mean(),
@@ -304,7 +304,7 @@ def fit_blend(
     fitted = {name: fit for name, fit in fits.items() if fit is not None}
     if not fitted:  # two labels of two classes, and trees alone
         return _one_class(population, codes[used], classes, out_of_fold)
-    own = {name: bounded(fit.out_of_fold) for name, fit in fitted.items()}
+    own = {name: clip_chances(fit.out_of_fold) for name, fit in fitted.items()}
     theta = _weights(own, labelled) if choices is None or not choices.theta.keys() & own.keys() else choices.theta
     names = tuple(name for name in own if theta.get(name, 0.0) > 0.0)
     shares = np.array([theta[name] for name in names])
@@ -315,13 +315,15 @@ def fit_blend(
     if unused.size:  # no fit has seen these
         out_of_fold[unused] = blend.predict_proba(X[unused])
     out_of_fold[used] = sum(share * own[name] for share, name in zip(shares, names, strict=True))
-    new_choices = Choices(dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names})
+    new_choices = BlendChoices(
+        dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names}
+    )
     return BlendFit(blend, out_of_fold, new_choices)
 
 
 def _fitters(
-    population: Population, learners: Sequence[Any], choices: Choices | None
-) -> dict[str, Callable[[Labelled], Any]]:
+    population: Population, learners: Sequence[Any], choices: BlendChoices | None
+) -> dict[str, Callable[[LabelledRows], Any]]:
     """Return a function from labels to a fit for each learner that may have a weight."""
     if population.is_sparse:
         learners = ("linear",)
@@ -330,7 +332,7 @@ def _fitters(
         pairs = [(name, estimator) for name, estimator in pairs if name in choices.theta]
     tuned = {} if choices is None else choices.tuned
 
-    def fitter(name: str, estimator: object | None) -> Callable[[Labelled], Any]:
+    def fitter(name: str, estimator: object | None) -> Callable[[LabelledRows], Any]:
         if estimator is None:
             return lambda labelled: FITTERS[name](population, labelled, tuned.get(name, ()))
         return lambda labelled: fit_estimator(estimator, labelled)
@@ -338,7 +340,7 @@ def _fitters(
     return {name: fitter(name, estimator) for name, estimator in pairs}
 
 
-def _weights(out_of_fold: Mapping[str, Floats], labelled: Labelled) -> dict[str, float]:
+def _weights(out_of_fold: Mapping[str, Floats], labelled: LabelledRows) -> dict[str, float]:
     """Return the weight of each learner that is worth its time."""
     at = np.arange(labelled.codes.size), labelled.codes
     theta = mixture(np.column_stack([chances[at] for chances in out_of_fold.values()]), labelled.weights)

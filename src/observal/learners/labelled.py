@@ -12,7 +12,7 @@ from observal.learners.blend_settings import LEAST_CHANCE, SHARPNESSES, TUNING_R
 from observal.problem.rows import Matrix, to_dense
 
 
-class Labelled(NamedTuple):
+class LabelledRows(NamedTuple):
     """Labelled rows as learners see them.
 
     `rows` are standardised; `codes` from 0 to `n_classes` − 1; `weights` above 0 with mean 1; `folds` says which fits leave
@@ -30,13 +30,13 @@ class Labelled(NamedTuple):
         """The rows as an array; only the linear learner is given sparse rows."""
         return to_dense(self.rows)
 
-    def some(self) -> Labelled:
+    def some(self) -> LabelledRows:
         """Return at most as many rows as a choice between settings needs, evenly spread."""
         return self.taken(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
 
-    def taken(self, which: slice | Ints | Bools) -> Labelled:
+    def taken(self, which: slice | Ints | Bools) -> LabelledRows:
         """Return some of the rows."""
-        return Labelled(self.rows[which], self.codes[which], self.weights[which], self.n_classes, self.folds[which])
+        return LabelledRows(self.rows[which], self.codes[which], self.weights[which], self.n_classes, self.folds[which])
 
     def splits(self) -> Iterator[tuple[int, Bools, Bools]]:
         """Yield the number of each fold that leaves two classes or more, the rows to fit on, and those held out."""
@@ -50,7 +50,7 @@ class Labelled(NamedTuple):
         return np.full((self.codes.size, self.n_classes), 1.0 / self.n_classes)
 
 
-class Fitted(NamedTuple):
+class LearnerFit(NamedTuple):
     """A learner's fit: a function from standardised rows to chances, chances out of fold, its settings."""
 
     chances: Any
@@ -73,13 +73,13 @@ def targets(codes: Ints, n_classes: int) -> Floats:
 # -- chances ----------------------------------------------------------------------------------------------------
 
 
-def bounded(chances: Floats) -> Floats:
+def clip_chances(chances: Floats) -> Floats:
     """Return chances none of which is nearly 0, adding up to 1.
 
     Examples
     --------
     >>> import numpy as np
-    >>> bounded(np.array([[0.0, 1.0]])).round(4).tolist()
+    >>> clip_chances(np.array([[0.0, 1.0]])).round(4).tolist()
     [[0.001, 0.999]]
     """
     chances = np.maximum(chances, LEAST_CHANCE)
@@ -95,7 +95,7 @@ def sharpen(chances: Floats, sharpness: float) -> Floats:
     >>> sharpen(np.array([[0.2, 0.8]]), 2.0).round(3).tolist()
     [[0.059, 0.941]]
     """
-    return bounded(bounded(chances) ** sharpness)
+    return clip_chances(clip_chances(chances) ** sharpness)
 
 
 def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
@@ -118,7 +118,7 @@ def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
     True
     """
     at = np.arange(codes.size), codes
-    odds = np.log(bounded(chances))
+    odds = np.log(clip_chances(chances))
     odds -= odds[at][:, None]
     losses = [weights @ np.log(np.exp(s * odds).sum(axis=1)) + np.log(s) ** 2 for s in SHARPNESSES]
     return float(SHARPNESSES[int(np.argmin(losses))])

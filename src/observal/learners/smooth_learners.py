@@ -29,7 +29,7 @@ from observal.learners.blend_settings import (
     MOST_CURVED,
     SLOPES,
 )
-from observal.learners.labelled import Fitted, Labelled, calibrate, softmax, targets
+from observal.learners.labelled import LabelledRows, LearnerFit, calibrate, softmax, targets
 from observal.learners.newton_fit import NewtonFit
 from observal.learners.population import KernelMap, Population, Space, gaussian
 from observal.learners.tuned_logistic import fit_logistic, fit_ridges, near_boundary
@@ -238,7 +238,7 @@ class Spectrum:
         return np.asarray(self.rows.T @ (self.weights[:, None] * self.targets))
 
 
-def best_ridge(designs: Sequence[Matrix], labelled: Labelled, ridges: Sequence[float]) -> tuple[int, float]:
+def best_ridge(designs: Sequence[Matrix], labelled: LabelledRows, ridges: Sequence[float]) -> tuple[int, float]:
     """Return which of some designs, and which ridge, have the least squared residual left out."""
     Y = targets(labelled.codes, labelled.n_classes)
     losses = []
@@ -249,7 +249,7 @@ def best_ridge(designs: Sequence[Matrix], labelled: Labelled, ridges: Sequence[f
     return int(design), ridges[int(ridge)]
 
 
-def fit_to_targets(F: Matrix, labelled: Labelled, ridge: float) -> tuple[Floats, Floats, Floats]:
+def fit_to_targets(F: Matrix, labelled: LabelledRows, ridge: float) -> tuple[Floats, Floats, Floats]:
     """Return calibrated weights (features × classes), shifts, and chances out of fold."""
     spectrum = Spectrum.of(F, labelled.weights, targets(labelled.codes, labelled.n_classes))
     scores = spectrum.out_of_fold(ridge, labelled.folds)
@@ -260,7 +260,7 @@ def fit_to_targets(F: Matrix, labelled: Labelled, ridge: float) -> tuple[Floats,
 # -- the linear learner -----------------------------------------------------------------------------------------
 
 
-def fit_linear(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+def fit_linear(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit the linear learner; `tuned` is its ridge, chosen out of fold where not given."""
     from scipy.special import expit  # lazy: scipy is slow to import
 
@@ -277,7 +277,7 @@ def fit_linear(population: Population, labelled: Labelled, tuned: tuple[float, .
     chance = expit(slope * margins)
     coef = np.column_stack([np.zeros(fit.coef.size), slope * fit.coef])
     chances = LinearChances(coef, np.array([0.0, slope * fit.intercept]))
-    return Fitted(chances, np.column_stack([1.0 - chance, chance]), (ridge,))
+    return LearnerFit(chances, np.column_stack([1.0 - chance, chance]), (ridge,))
 
 
 def best_slope(margins: Floats, signs: Ints, weights: Floats) -> float:
@@ -293,7 +293,7 @@ def best_slope(margins: Floats, signs: Ints, weights: Floats) -> float:
     return float(SLOPES[int(np.argmin(losses))])
 
 
-def _best_ridge(labelled: Labelled) -> float:
+def _best_ridge(labelled: LabelledRows) -> float:
     """Return the ridge with the least weighted log loss out of fold; each fit starts from that of the next larger."""
     losses = np.zeros(len(LOGISTIC_RIDGES))
     for fold in np.unique(labelled.folds):
@@ -305,7 +305,7 @@ def _best_ridge(labelled: Labelled) -> float:
     return LOGISTIC_RIDGES[int(np.argmin(losses))]
 
 
-def _fit_near_boundary(population: Population, labelled: Labelled, ridge: float, tol: float = 1e-8) -> NewtonFit:
+def _fit_near_boundary(population: Population, labelled: LabelledRows, ridge: float, tol: float = 1e-8) -> NewtonFit:
     """Fit, and fit twice again near the boundary."""
     signs = 2 * labelled.codes - 1
     fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol, with_hessian=False)
@@ -313,17 +313,17 @@ def _fit_near_boundary(population: Population, labelled: Labelled, ridge: float,
     return near_boundary(fit, *settings, population=population.typical, with_hessian=False)[0]
 
 
-def _margins(labelled: Labelled, rows: Bools, fit: NewtonFit) -> Floats:
+def _margins(labelled: LabelledRows, rows: Bools, fit: NewtonFit) -> Floats:
     return np.asarray(labelled.rows[rows] @ fit.coef + fit.intercept)
 
 
-def fit_ridge(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit ridge regression on the features; `tuned` is the ridge, chosen where not given."""
     if not tuned:
         some = labelled.some()
         tuned = (best_ridge([with_constant(some.rows, CONSTANT)], some, LINEAR_RIDGES)[1],)
     coef, shift, out_of_fold = fit_to_targets(with_constant(labelled.rows, CONSTANT), labelled, tuned[0])
-    return Fitted(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
+    return LearnerFit(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
 
 
 # -- the additive learner ---------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class Bends:
         return np.column_stack(columns) if columns else np.empty((len(Z), 0))
 
 
-def fit_additive(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+def fit_additive(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit the additive learner; `tuned` is its ridge, chosen by leaving rows out where not given."""
     bends = Bends.of(to_dense(population.sample))
 
@@ -384,13 +384,13 @@ def fit_additive(population: Population, labelled: Labelled, tuned: tuple[float,
     for i, count in enumerate(bends.count):
         values[count:, i] = values[count - 1, i]
     chances = AdditiveChances(bends.features, bends.knots, values, coef[:n_features], shift + CONSTANT * coef[-1])
-    return Fitted(chances, out_of_fold, tuned)
+    return LearnerFit(chances, out_of_fold, tuned)
 
 
 # -- the kernel learner -----------------------------------------------------------------------------------------
 
 
-def fit_kernel(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted:
+def fit_kernel(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit ridge regression on a Gaussian kernel; `tuned` is the number of its map and the ridge, chosen where not given."""
     if not tuned:
         some = labelled.some()
@@ -400,4 +400,4 @@ def fit_kernel(population: Population, labelled: Labelled, tuned: tuple[float, .
     chances = KernelChances(
         kernel.space, kernel.landmarks, kernel.gamma, kernel.whiten @ coef[:-1], shift + CONSTANT * coef[-1]
     )
-    return Fitted(chances, out_of_fold, tuned)
+    return LearnerFit(chances, out_of_fold, tuned)

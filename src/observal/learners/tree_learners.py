@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, CATEGORIES, TREES_PER_FOLD
-from observal.learners.labelled import Fitted, Labelled, best_sharpness, sharpen, softmax
+from observal.learners.labelled import LabelledRows, LearnerFit, best_sharpness, sharpen, softmax
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.rows import Matrix, is_sparse
 
@@ -156,7 +156,7 @@ class TreeChances:
 # -- the learners -----------------------------------------------------------------------------------------------
 
 
-def fit_forest(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted | None:
+def fit_forest(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
     """Fit extremely randomised trees; None where no fold leaves two classes."""
     rows = np.asarray(labelled.rows, dtype=np.float32)
     parts = {
@@ -187,7 +187,7 @@ def grow_forest(rows: NDArray[np.float32], codes: Ints, weights: Floats, n_class
     return TreeChances(roots, first, feature, threshold, left, right, value, start, False, rows.shape[1])
 
 
-def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, ...] = ()) -> Fitted | None:
+def fit_boosted(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
     """Fit LightGBM; None where no fold leaves two classes."""
     import lightgbm
 
@@ -210,11 +210,11 @@ def fit_boosted(population: Population, labelled: Labelled, tuned: tuple[float, 
     return _join_folds(parts, labelled)
 
 
-def _weights(labelled: Labelled, which: Bools) -> Floats | None:
+def _weights(labelled: LabelledRows, which: Bools) -> Floats | None:
     return None if np.ptp(labelled.weights) == 0.0 else labelled.weights[which]
 
 
-def _join_folds(parts: Mapping[int, TreeChances], labelled: Labelled) -> Fitted | None:
+def _join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> LearnerFit | None:
     """Return the mean of each fold's trees, with the sharpness that suits rows they have not seen."""
     if not parts:
         return None
@@ -223,7 +223,7 @@ def _join_folds(parts: Mapping[int, TreeChances], labelled: Labelled) -> Fitted 
         test = labelled.folds == fold
         out_of_fold[test] = part(rows[test])
     sharpness = best_sharpness(out_of_fold, labelled.codes, labelled.weights)
-    return Fitted(
+    return LearnerFit(
         replace(TreeChances.joined(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
     )
 
@@ -490,7 +490,7 @@ class FoldMean:
         return out / len(self.fits)
 
 
-def fit_estimator(estimator: object, labelled: Labelled) -> Fitted | None:
+def fit_estimator(estimator: object, labelled: LabelledRows) -> LearnerFit | None:
     """Fit clones of a scikit-learn classifier on standardised rows; None where no fold leaves two classes."""
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
@@ -510,4 +510,4 @@ def fit_estimator(estimator: object, labelled: Labelled) -> Fitted | None:
         )
         fits.append(fit)
         out_of_fold[test] = FoldMean((fit,), *shape)(labelled.rows[test])
-    return Fitted(FoldMean(tuple(fits), *shape), out_of_fold) if fits else None
+    return LearnerFit(FoldMean(tuple(fits), *shape), out_of_fold) if fits else None

@@ -19,7 +19,7 @@ STEPS = 50  # steps of Newton's method, at most
 NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
 
 
-class Tuned(NamedTuple):
+class TunedRidge(NamedTuple):
     """A ridge, and each row's log loss under a fit that has not seen it."""
 
     ridge: float
@@ -163,7 +163,9 @@ def near_boundary(
     return fit, near
 
 
-def tune(X: Matrix, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0) -> Tuned:
+def tune(
+    X: Matrix, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0
+) -> TunedRidge:
     """Return the ridge with the fewest weighted mistakes out of fold among those whose log loss is about the least.
 
     Mistakes are what counts, but they are few and jump. So they decide only between ridges whose log loss exceeds the least
@@ -196,7 +198,7 @@ def tune(X: Matrix, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RI
     least = min(order, key=lambda i: float(losses[i] @ weights))
     flat = [i for i in order if about_equal(losses[i] - losses[least], weights)]
     best = min(flat, key=lambda i: (float((margins[i] <= 0.0) @ weights), float(losses[i] @ weights)))
-    return Tuned(ridges[best], losses[best])
+    return TunedRidge(ridges[best], losses[best])
 
 
 def about_equal(differences: Floats, weights: Floats) -> bool:

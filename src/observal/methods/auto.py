@@ -23,12 +23,12 @@ from observal.intervals.thresholds import (
     label_weights,
     odds_at,
 )
-from observal.learners.blend import Blend, BlendFit, Choices, check_learners, fit_blend, lead, leaning
+from observal.learners.blend import Blend, BlendChoices, BlendFit, check_learners, fit_blend, lead, shift_odds
 from observal.learners.blend_settings import LEARNERS
 from observal.learners.folds import INTERVAL_FOLDS, dealt_folds
 from observal.learners.population import Population
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
-from observal.methods.fitter import Fitter, Labels, remember_latest
+from observal.methods.fitter import Fitter, WeightedLabels, remember_latest
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem.interval import Interval
 from observal.problem.method import Method
@@ -178,8 +178,8 @@ class AutoVC(Method[PoolState]):
         if state.model.blend.is_constant:
             chances = draw_at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
-            pooled, uncertain = state.model.pooled, np.broadcast_to(np.False_, len(problem.pool))
-            chances = draw(problem, state, choice, pooled.margins, uncertain, pooled.doubt)
+            predictions, uncertain = state.model.pool_predictions, np.broadcast_to(np.False_, len(problem.pool))
+            chances = draw(problem, state, choice, predictions.margins, uncertain, predictions.doubt)
         plan = draw_plan(chances, rng)
         near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
         return replace(self._with_guesses(problem, state, plan), near=near, near_gaps=gaps)
@@ -291,7 +291,7 @@ def explore_share(surprises: Surprises, least: float, most: float) -> float:
 # -- the fit ----------------------------------------------------------------------------------------------------
 
 
-class Pooled(NamedTuple):
+class PoolPredictions(NamedTuple):
     """A blend's predictions for all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
 
     margins: Floats
@@ -300,7 +300,7 @@ class Pooled(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AutoFitter(Fitter[AutoVC, "AutoModel", Pooled]):
+class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
     """Fits the blend.
 
     Parameters
@@ -320,7 +320,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", Pooled]):
 
     def __call__(self, state: PoolState) -> AutoModel:
         """Fit on all labels."""
-        choices: Choices | None = None if self.anchor is None else self.anchor.model.choices
+        choices: BlendChoices | None = None if self.anchor is None else self.anchor.model.choices
         labels = self._labels(state)
         X, weights = self.problem.take(labels.rows), labels.weights(self.method.tempering)
         blend, out_of_fold, new_choices = self._fit(X, labels.codes, weights, choices)
@@ -335,17 +335,17 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", Pooled]):
         """
         labels = self._labels(state)
         X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
-        choices: Choices | None = state.model.choices
+        choices: BlendChoices | None = state.model.choices
         fold_of, chances = dealt_folds(codes, INTERVAL_FOLDS), np.empty((codes.size, self.problem.logged.classes.size))
         for fold in np.unique(fold_of):
             train, test = fold_of != fold, fold_of == fold
             chances[test] = self._fit(X[train], codes[train], weights[train], choices).blend.predict_proba(X[test])
         return chances
 
-    def _labels(self, state: PoolState) -> Labels:
-        return Labels.of(self.problem, state, self.method.clip_constant if self.method.clip else None)
+    def _labels(self, state: PoolState) -> WeightedLabels:
+        return WeightedLabels.of(self.problem, state, self.method.clip_constant if self.method.clip else None)
 
-    def _fit(self, X: Matrix, codes: Ints, weights: Floats, choices: Choices | None) -> BlendFit:
+    def _fit(self, X: Matrix, codes: Ints, weights: Floats, choices: BlendChoices | None) -> BlendFit:
         return fit_blend(self.population, X, codes, weights, self.problem.logged.classes, self.method.learners, choices)
 
 
@@ -361,7 +361,7 @@ class AutoModel:
         The settings.
     blend : Blend
         The fit.
-    choices : Choices, optional
+    choices : BlendChoices, optional
         Weights and settings; None while all labels are the same.
     left_out : array of shape (labelled rows, classes)
         The chances of each labelled row by fits that have not seen it.
@@ -376,11 +376,11 @@ class AutoModel:
     problem: Problem = field(repr=False)
     method: AutoVC
     blend: Blend
-    choices: Choices | None
+    choices: BlendChoices | None
     left_out: Floats = field(repr=False)
     clip: float
     state: PoolState = field(repr=False)
-    judge_pool: Callable[[AutoModel], Pooled] = field(repr=False)
+    judge_pool: Callable[[AutoModel], PoolPredictions] = field(repr=False)
 
     @property
     def follows(self) -> bool:
@@ -434,11 +434,11 @@ class AutoModel:
         With many labels it is 0: there is only one kind of fits then.
         """
         chances, rows = self.refitted, np.arange(len(self.refitted))
-        now, fewer = (leaning(part, self.odds).argmax(axis=1) for part in (chances, self.left_out))
+        now, fewer = (shift_odds(part, self.odds).argmax(axis=1) for part in (chances, self.left_out))
         return np.asarray(STILL * (chances[rows, now] - chances[rows, fewer]))
 
     def _scores(self, left_out: Floats) -> Scores:
-        scores, codes = signed_leads(*lead(leaning(left_out, self.odds)), self.blend.classes_.size)
+        scores, codes = signed_leads(*lead(shift_odds(left_out, self.odds)), self.blend.classes_.size)
         if not self.follows:
             return scores, codes
         labels = self.state.labelled(self.problem)[1]
@@ -456,14 +456,14 @@ class AutoModel:
         return None if labels is None else labels.allowing_for(self.gains)
 
     @property
-    def pooled(self) -> Pooled:
+    def pool_predictions(self) -> PoolPredictions:
         """The predictions for each pool row; on a stream, for each row of the log."""
         return self.judge_pool(self)
 
     @property
     def uncertain_lead(self) -> float:
         """On a stream, the lead below which a row is uncertain; while all labels are the same, every row is."""
-        return np.inf if self.blend.is_constant else float(np.quantile(self.pooled.margins, UNCERTAIN_SHARE))
+        return np.inf if self.blend.is_constant else float(np.quantile(self.pool_predictions.margins, UNCERTAIN_SHARE))
 
     def gaps(self, X: Matrix | Rows) -> Floats:
         """Return the lead of each row."""
@@ -491,14 +491,14 @@ class AutoModel:
         """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them."""
         if self.problem.in_parts:
             return None, None  # one more pass over a log that may be large; intervals judge a sample again
-        leads = np.concatenate([self.gaps(self.problem.logged.rows), self.pooled.margins])
+        leads = np.concatenate([self.gaps(self.problem.logged.rows), self.pool_predictions.margins])
         leads[labelled] = np.abs(self.out_of_fold[0])
         return as_near(plan, leads, self.problem.n_logged)
 
     @cached_property
     def disagreement(self) -> float:
         """The mean weight, over the judged rows, of the learners that say another class than the blend."""
-        return self.pooled.disagreement
+        return self.pool_predictions.disagreement
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return score and predicted class of rows of the stack of log and pool."""
@@ -511,7 +511,7 @@ def signed_leads(codes: Ints, margins: Floats, n_classes: int) -> Scores:
     return np.where(codes == n_classes - 1, margins, -margins), codes
 
 
-def judge_pool(model: AutoModel) -> Pooled:
+def judge_pool(model: AutoModel) -> PoolPredictions:
     """Return a model's predictions for all pool rows; on a stream, for the log's."""
     rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
     margins = np.empty(len(rows))
@@ -523,4 +523,4 @@ def judge_pool(model: AutoModel) -> Pooled:
         if doubt.size:
             doubt[begin:end] = block.doubt
         disagreement += float(block.disagreement.sum())
-    return Pooled(margins, doubt if doubt.size else None, disagreement / max(1, end))
+    return PoolPredictions(margins, doubt if doubt.size else None, disagreement / max(1, end))

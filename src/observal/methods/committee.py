@@ -16,7 +16,7 @@ from observal.intervals.error import STILL, JudgedLabels, intervals_of, judge_la
 from observal.intervals.state import PoolState, as_near
 from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.fitter import Labels
+from observal.methods.fitter import WeightedLabels
 from observal.problem.interval import Interval
 from observal.problem.method import Classifier, Method, has_probabilities
 from observal.problem.plan import Answers, Plan, Stop
@@ -194,7 +194,7 @@ class CommitteeFitter:
 
     def labelled(self, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
         """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip threshold."""
-        labels = Labels.of(self.problem, state, self.method.clip_constant)
+        labels = WeightedLabels.of(self.problem, state, self.method.clip_constant)
         y = _plain(self.problem.logged.classes)[labels.codes]
         return labels.rows, y, labels.weights(self.method.tempering), labels.clip
 

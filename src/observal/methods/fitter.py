@@ -20,14 +20,14 @@ AGAIN = 1.5  # settings are chosen again when this many times the labels were bo
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class WeightedLabels:
     """The labelled rows of a state, numbered as in :class:`Problem`, with their class codes and importance weights.
 
     Examples
     --------
     >>> import numpy as np, observal as ob
     >>> problem = ob.Problem(ob.LoggedData([[0.0], [1.0]], [0, 1], 1.0), ob.Pool([[2.0], [3.0]], 1.0))
-    >>> labels = Labels.of(problem, PoolState.start(problem, lambda state: None), clip_constant=None)
+    >>> labels = WeightedLabels.of(problem, PoolState.start(problem, lambda state: None), clip_constant=None)
     >>> labels.rows.tolist(), labels.signs.tolist(), labels.weights(tempering=0.5).round(2).tolist()
     ([0, 1], [-1, 1], [1.29, 1.29])
     """

@@ -34,9 +34,9 @@ from observal.learners.blend_settings import LEAST_LEFT, TUNING_ROWS, TYPICAL_RO
 from observal.learners.features import FeatureMap
 from observal.learners.folds import FINE_FOLDS
 from observal.learners.newton_fit import NewtonFit
-from observal.learners.tuned_logistic import RIDGES, Tuned, fit_logistic, leverages, near_boundary, tune
+from observal.learners.tuned_logistic import RIDGES, TunedRidge, fit_logistic, leverages, near_boundary, tune
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.fitter import Fitter, Labels, remember_latest
+from observal.methods.fitter import Fitter, WeightedLabels, remember_latest
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.paper.weights import effective_sample_size
 from observal.parquet.vectors import pieces_of
@@ -294,7 +294,7 @@ class NewtonClassifier(TwoClassPredictions):
 # -- the fits ----------------------------------------------------------------------------------------------------
 
 
-class Choices(NamedTuple):
+class NewtonChoices(NamedTuple):
     """What cross-validation chose."""
 
     features: str
@@ -332,30 +332,30 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
 
     def __call__(self, state: PoolState) -> NewtonModel:
         """Fit on all labels."""
-        labels = Labels.of(self.problem, state, self.method.fixed.clip_constant)
+        labels = WeightedLabels.of(self.problem, state, self.method.fixed.clip_constant)
         with one_thread():  # hundreds of small products: more threads would mostly wait for each other
-            choices: Choices = self._choose(labels) if self.anchor is None else self.anchor.model.choices
+            choices: NewtonChoices = self._choose(labels) if self.anchor is None else self.anchor.model.choices
             feature_map = self.maps[choices.features]
             X, weights = feature_map(self.problem.take(labels.rows)), labels.weights(choices.tempering)
             fit = fit_logistic(X, labels.signs, weights, choices.ridge, self.method.fixed.penalty)
-        weighted = Weighted(fit, weights)
+        weighted = WeightedFit(fit, weights)
         return NewtonModel(self.method, self.problem, feature_map, choices, labels, weighted, state, self.judge_pool)
 
-    def _choose(self, labels: Labels) -> Choices:
+    def _choose(self, labels: WeightedLabels) -> NewtonChoices:
         """Choose features, ridge and tempering by weighted cross-validation."""
         some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         rows = self.problem.take(labels.rows)
         inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
 
-        def best(tempering: float) -> tuple[Choices, Tuned]:
+        def best(tempering: float) -> tuple[NewtonChoices, TunedRidge]:
             weights = labels.weights(tempering)[some]
             tuned = {
                 name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty)
                 for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
-            return Choices(name, tuned[name].ridge, tempering), tuned[name]
+            return NewtonChoices(name, tuned[name].ridge, tempering), tuned[name]
 
         if self.method.tempering != "auto":
             return best(self.method.tempering)[0]
@@ -364,7 +364,7 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
         return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
 
 
-class Weighted(NamedTuple):
+class WeightedFit(NamedTuple):
     """A fit, and the weights of the labelled rows in it."""
 
     fit: NewtonFit
@@ -383,9 +383,9 @@ class NewtonModel:
     method: NewtonVC = field(repr=False)
     problem: Problem = field(repr=False)
     feature_map: FeatureMap = field(repr=False)
-    choices: Choices
-    labels: Labels = field(repr=False)
-    query_fit: Weighted = field(repr=False)
+    choices: NewtonChoices
+    labels: WeightedLabels = field(repr=False)
+    query_fit: WeightedFit = field(repr=False)
     state: PoolState = field(repr=False)
     judge_pool: Callable[[NewtonModel], Floats] = field(repr=False)
 
@@ -455,17 +455,17 @@ class NewtonModel:
         return self.feature_map.mapped(partial(margins_of, fit=fit), self.problem.take(rows))
 
     @cached_property
-    def output_fit(self) -> Weighted:
+    def output_fit(self) -> WeightedFit:
         """The fit that is returned: it up-weights rows near the boundary, unless the method has that switched off."""
         with one_thread():
             return self._refit(self.query_fit, self.labelled, self.labels.signs)
 
-    def _refit(self, first: Weighted, X: Matrix, signs: Ints) -> Weighted:
+    def _refit(self, first: WeightedFit, X: Matrix, signs: Ints) -> WeightedFit:
         """Return the output fit for `first`, a query fit on the same rows."""
         if self.follows or not self.method.refit_near_boundary:
             return first
         settings = self.choices.ridge, self.method.fixed.penalty
-        return Weighted(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
+        return WeightedFit(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
 
     @property
     def _population(self) -> Matrix:
@@ -484,7 +484,7 @@ class NewtonModel:
             scores = self._margins_of(rows) - self.threshold
             return scores, (scores > 0.0).astype(np.int64)
         X, fit = self.problem.take(rows), self.output_fit
-        scores = self.feature_map.mapped(partial(moderated, fit=fit.fit, total=fit.total), X)
+        scores = self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X)
         return scores, (scores > 0.0).astype(np.int64)
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
@@ -518,11 +518,11 @@ class NewtonModel:
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
         start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
         fit = fit_logistic(X, signs, weights, self.choices.ridge, self.method.fixed.penalty, start)
-        output = self._refit(Weighted(fit, weights), X, signs)
+        output = self._refit(WeightedFit(fit, weights), X, signs)
         scores = (
             self.labelled[test] @ output.fit.coef + output.fit.intercept
             if self.follows
-            else moderated(self.labelled[test], output.fit, output.total)
+            else shrink_margins(self.labelled[test], output.fit, output.total)
         )
         return scores, (scores > 0.0).astype(np.int64)
 
@@ -585,7 +585,7 @@ def boundary_distances(Z: Matrix, fit: NewtonFit, threshold: float = 0.0) -> Flo
     return np.abs(margins_of(Z, fit) - threshold)
 
 
-def moderated(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
+def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
     """Return the margin of each row, shrunk where the fit is uncertain about it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
 
     A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.

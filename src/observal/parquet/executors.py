@@ -108,7 +108,7 @@ def call_alone(function: Callable[[S], T], item: S) -> T:
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class ProgressExecutor:
     """An executor that reports how many items of a map are done.
 
     Parameters

@@ -230,13 +230,13 @@ def _require_label_type(kind: pa.DataType, name: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked:
+class StackedVectors:
     """Two vectors one after the other, without a copy of both.
 
     Examples
     --------
     >>> import numpy as np
-    >>> Stacked(np.array([0.5]), np.array([0.1, 0.2]))[np.array([2, 0])].tolist()
+    >>> StackedVectors(np.array([0.5]), np.array([0.1, 0.2]))[np.array([2, 0])].tolist()
     [0.2, 0.5]
     """
 
@@ -274,9 +274,9 @@ def pieces(n_rows: int) -> Iterator[slice]:
         yield slice(begin, min(begin + PIECE_ROWS, n_rows))
 
 
-def pieces_of(values: Floats | Stacked) -> Iterator[Floats]:
+def pieces_of(values: Floats | StackedVectors) -> Iterator[Floats]:
     """Yield a vector, or two that are stacked, piece by piece."""
-    for whole in (values.top, values.bottom) if isinstance(values, Stacked) else (values,):
+    for whole in (values.top, values.bottom) if isinstance(values, StackedVectors) else (values,):
         for piece in pieces(len(whole)):
             yield whole[piece]
 

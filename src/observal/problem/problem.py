@@ -11,7 +11,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
-from observal.parquet import Executor, ExecutorLike, Parts, Stacked, executor_of
+from observal.parquet import Executor, ExecutorLike, Parts, StackedVectors, executor_of
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference
@@ -104,7 +104,7 @@ class Problem:
     def propensity(self) -> Floats:
         """The propensity of each row of the stack; of big tables no copy is made."""
         if self.in_parts:
-            return Stacked(self.logged.propensity, self.pool.propensity)  # type: ignore[return-value]
+            return StackedVectors(self.logged.propensity, self.pool.propensity)  # type: ignore[return-value]
         return frozen(np.concatenate([self.logged.propensity, self.pool.propensity]))
 
     @cached_property

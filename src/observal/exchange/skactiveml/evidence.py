@@ -13,7 +13,7 @@ from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_number, check_possible, check_propensity
 from observal.errors import InvalidInput
-from observal.methods.fitter import Labels
+from observal.methods.fitter import WeightedLabels
 from observal.methods.newton import TEMPERED, NewtonFitter, NewtonVC
 from observal.methods.stream import StreamState
 from observal.problem.data import LoggedData, Pool
@@ -171,7 +171,7 @@ class Evidence:
         weights = np.ones(len(self.X))
         problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
         if self.labelled.any():
-            labels = Labels.of(problem, state, method.fixed.clip_constant)
+            labels = WeightedLabels.of(problem, state, method.fixed.clip_constant)
             tempering = TEMPERED if method.tempering == "auto" else method.tempering
             stacked = np.concatenate([np.flatnonzero(~self.queried), np.flatnonzero(self.queried)])
             weights[stacked[labels.rows]] = labels.weights(tempering)
