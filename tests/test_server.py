@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import socket
 import struct
+import threading
 import time
 import zlib
 from dataclasses import replace
@@ -21,8 +23,10 @@ from observal.errors import InvalidInput
 from observal.journal.settings import Display
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
+from observal.server import priority_thread
 from observal.server.pool_view import PoolView, pixel_grid
-from observal.server.serving import check_host, owner_link
+from observal.server.priority_thread import PriorityThread
+from observal.server.serving import check_host, listen, owner_link
 from observal.server.worker import _Process
 from observal.tables.more_rows import PropensityOrigin
 from tests.campaigns import group_options, make_campaign, truth_of
@@ -586,3 +590,20 @@ def test_init_takes_images_and_pixels(tmp_path):
     assert made.returncode == 0, made.stderr
     show = Campaign.open(tmp_path / "c.db").settings.display
     assert show == Display(str(tmp_path), "photo", (1, 2))
+
+
+def test_no_request_starves_behind_a_stream_of_answers(monkeypatch):
+    clock = iter([0.0, 1.0, 1.1, 1.3, 2.5])
+    monkeypatch.setattr(priority_thread, "monotonic", lambda: next(clock))
+    thread, begin, order = PriorityThread(), threading.Event(), []
+    thread.submit(begin.wait)  # what is submitted meanwhile has to queue
+    for name, patience in (("ask", 0.2), ("tell", 0.0), ("late tell", 0.0), ("read", 1.0)):
+        thread.submit(lambda name=name: order.append(name), patience)
+    begin.set()
+    thread.shutdown()
+    assert order == ["tell", "ask", "late tell", "read"]
+
+
+def test_replies_are_sent_at_once():
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # asyncio sets TCP_NODELAY only then

@@ -27,6 +27,11 @@ from observal.server.priority_thread import PriorityThread
 
 STATIC = Path(__file__).parent / "static"
 DAY = 86_400
+TELLING, ASKING, READING = (
+    0.0,
+    0.2,
+    1.0,
+)  # seconds that a request lets later answers go first, so that none waits for ever
 _STATUS = {UnknownRow: 404, ConflictingAnswer: 409, InvalidInput: 422, CampaignUnavailable: 503}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": bodies.Problem} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 503)
@@ -41,10 +46,10 @@ class DeskCalls:
     desk: Desk
     thread: PriorityThread
 
-    async def __call__(self, request: Request, work: Callable[[str | None], T], urgent: bool = False) -> T:
-        """Do some work at the desk; urgent work goes first."""
+    async def __call__(self, request: Request, work: Callable[[str | None], T], patience: float = READING) -> T:
+        """Do some work at the desk; the less patience, the sooner its turn comes."""
         cookie = request.cookies.get(self.desk.cookie)
-        return await asyncio.wrap_future(self.thread.submit(lambda: work(cookie), urgent))
+        return await asyncio.wrap_future(self.thread.submit(lambda: work(cookie), patience))
 
 
 def create_app(desk: Desk) -> FastAPI:
@@ -147,23 +152,23 @@ def _add_labelling(api: APIRouter, at_desk: DeskCalls) -> None:
     @api.post("/ask")
     async def ask(request: Request, body: bodies.Ask) -> bodies.Rows:
         """Rows to label now; asking again gives the same rows. It never waits for a fit."""
-        return await at_desk(request, lambda cookie: desk.next_rows(cookie, body.n))
+        return await at_desk(request, lambda cookie: desk.next_rows(cookie, body.n), patience=ASKING)
 
     @api.post("/tell")
     async def tell(request: Request, body: bodies.Tell) -> bodies.Told:
         """Store answers: all or none, and once for each key."""
         answers = [(answer.id, answer.label) for answer in body.answers]
-        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, answers), urgent=True)
+        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, answers), patience=TELLING)
 
     @api.post("/skip")
     async def skip(request: Request, body: bodies.Skip) -> bodies.Told:
         """Skip a row."""
-        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, [(body.id, None)]), urgent=True)
+        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, [(body.id, None)]), patience=TELLING)
 
     @api.post("/undo")
     async def undo(request: Request, body: bodies.Undo) -> bodies.Undone:
         """Take back your latest answer or skip; the row is yours again."""
-        return await at_desk(request, lambda cookie: desk.take_back(cookie, body.key), urgent=True)
+        return await at_desk(request, lambda cookie: desk.take_back(cookie, body.key), patience=TELLING)
 
     @api.get("/image/{position}/{number}", response_class=Response)
     async def image(request: Request, position: int, number: int) -> Response:
