@@ -7,14 +7,16 @@ import os
 import warnings
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import observal as ob
+from observal.arrow_stream import pack_table, unpack_table
 from observal.campaign import load_model
 from observal.errors import ObservalError
 from observal.exchange.model_file import save_model
 from tests.campaigns import METHOD, small_data
-from tests.hostile import mutations, nothing_happens
+from tests.hostile import mutated_bytes, mutations, nothing_happens
 from tests.test_session import session
 
 FEW = 150
@@ -82,3 +84,24 @@ def test_mutated_models_are_refused_or_predict(tmp_path, number, seed, kind):
                 warnings.simplefilter("ignore")
                 model.predict(X)  # may fail, but the process lives
     assert number / 2 < refused <= number
+
+
+@pytest.mark.parametrize(("number", "seed"), SIZES)
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_mutated_arrow_tables_are_refused_or_stay_within_the_limit(number, seed, compression):
+    texts = pa.array(["own", None, "rent"] * 50)
+    columns = {"x": np.arange(150.0), "home": texts.dictionary_encode(), "kind": texts, "gap": pa.nulls(150)}
+    table = pa.table(columns | {"many": pa.array([[1, 2], [], None] * 50)})
+    packed, rng, refused = pack_table(table, compression), np.random.default_rng(seed), 0
+    assert unpack_table(packed, 100_000).equals(table)
+    for _ in range(10 * number):
+        before = pa.total_allocated_bytes()
+        try:
+            seen = unpack_table(mutated_bytes(rng, packed), 100_000)
+        except ValueError:
+            refused += 1
+        else:
+            assert seen.num_rows <= 100_000 // 8
+            assert pa.total_allocated_bytes() - before <= 200_000
+    assert 0 < refused < 10 * number
+    assert pa.default_memory_pool().max_memory() < 500e6
