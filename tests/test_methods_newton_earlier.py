@@ -42,7 +42,7 @@ def test_harmful_labels_return_the_log_classifier(hurt):
     returned = result.returned_round
     assert returned == session.returned_round == result.rounds[-1].details["returned_round"]
     assert returned is not None
-    assert plain.returned(last) is None
+    assert plain.returned_round(last) is None
     assert (result.estimator.coef_ == plain.estimator(returned).coef_).all()
     low, high = result.error_interval.low, result.error_interval.high
     assert low < errors[0] < high < errors[1]  # the interval is about the classifier that is returned

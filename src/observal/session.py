@@ -229,7 +229,7 @@ class Labelling(Generic[T]):
     def returned_round(self) -> int | None:
         """The earlier round that `estimator` is from, because it very likely makes fewer mistakes; None if it is from the last one."""
         replay = self._replay()
-        return replay.returned(replay.closed)
+        return replay.returned_round(replay.closed)
 
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
         """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""

@@ -423,11 +423,11 @@ class Engine(Generic[T]):
     def result(self, transaction: T, fit_all: bool = True) -> RunResult:
         """Return the results so far; without `fit_all`, see :meth:`observal.Session.recorded_result`."""
         replay = self.replay(transaction)
-        records = [None] * (replay.closed + 1) if fit_all else self._records(replay)
+        records = [None] * (replay.closed + 1) if fit_all else self._list_records(replay)
         rounds = tuple(
             replay.recorded_round(k, record) if record else replay.round(k) for k, record in enumerate(records)
         )
-        decisions, codes = self._decisions(transaction, self.ledger.plans[: replay.closed])
+        decisions, codes = self._list_decisions(transaction, self.ledger.plans[: replay.closed])
         bought = np.array([code is not None for code in codes], dtype=bool)
         queries = {name: decisions[name][bought] for name in ("id", "round", "query_probability")}
         label = replay.problem.logged.classes[[code for code in codes if code is not None]]
@@ -443,28 +443,30 @@ class Engine(Generic[T]):
     def error_history(self, transaction: T, points: int) -> list[tuple[int, Interval]]:
         """Return the error after some of the rounds: see :meth:`observal.Session.error_history`."""
         replay = self.replay(transaction)
-        records, last = self._records(replay), replay.closed
+        records, last = self._list_records(replay), replay.closed
         history = []
         for k in sorted({round(i * last / points) for i in range(points + 1)}):
             record = records[k]
-            intervals = replay.intervals(k) if record is None else replay.stretched(k, {"error": record.error})
+            intervals = replay.intervals(k) if record is None else replay.stretch_intervals(k, {"error": record.error})
             history.append((replay.bought(k), intervals["error"]))
         return history
 
     def first_measures(self, transaction: T) -> dict[str, Interval]:
         """Return intervals with the log alone: see :meth:`observal.Session.first_measures`."""
         replay = self.replay(transaction)
-        record, names = self._records(replay)[0], judged_by(replay.problem.goals.objective)
-        intervals = {} if record is None else replay.stretched(0, {"error": record.error, **dict(record.objective)})
+        record, names = self._list_records(replay)[0], judged_by(replay.problem.goals.objective)
+        intervals = (
+            {} if record is None else replay.stretch_intervals(0, {"error": record.error, **dict(record.objective)})
+        )
         if not intervals.keys() >= set(names):
             intervals = dict(replay.intervals(0))
         return {name: intervals[name] for name in names if name in intervals}
 
-    def _records(self, replay: Replay) -> list[Recorded | None]:
+    def _list_records(self, replay: Replay) -> list[Recorded | None]:
         """Return the record of each closed round; None for the last one, which is always fitted."""
         return [*(self.ledger.records.get(k) for k in range(replay.closed)), None]
 
-    def _decisions(self, transaction: T, plans: list[Plan]) -> tuple[Table, list[int | None]]:
+    def _list_decisions(self, transaction: T, plans: list[Plan]) -> tuple[Table, list[int | None]]:
         """Return every decision of some rounds, and the class code of each row; None if it has no label."""
         positions = _concatenate([plan.positions for plan in plans], np.int64)
         table = Table(

@@ -153,7 +153,9 @@ class Ledger:
 
     def free_for(self, annotator: str, most: int | None = None) -> list[int]:
         """Return the open rows, at most so many, that can be handed to an annotator now."""
-        return list(islice((p for p in chain(reversed(self._reopened), self._open) if self._free(p, annotator)), most))
+        return list(
+            islice((p for p in chain(reversed(self._reopened), self._open) if self._is_free(p, annotator)), most)
+        )
 
     def held(self) -> Counter[str]:
         """Return how many open rows each annotator holds."""
@@ -168,7 +170,7 @@ class Ledger:
         """Return the row that an annotator answered last, of those whose answer can be undone."""
         return next(reversed(self._trail.get(annotator, {})), None)
 
-    def _free(self, position: int, annotator: str) -> bool:
+    def _is_free(self, position: int, annotator: str) -> bool:
         responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
         if annotator in responses or annotator in holders:
             return False
@@ -288,7 +290,7 @@ class Ledger:
 
     def _on_decided(self, event: Event) -> None:
         for position, _, code in event.payload["answers"]:
-            self._asked_before(position)
+            self._require_asked(position)
             self.decisions[position] = code
             for trail in self._trail.values():
                 trail.pop(position, None)
@@ -311,13 +313,13 @@ class Ledger:
             self.corrections += 1
             self.stop_reason = ""
 
-    def _asked_before(self, position: int) -> None:
+    def _require_asked(self, position: int) -> None:
         if position not in self.ids:
             raise ValueError(f"pool row {position} was never asked about")
 
     def _note(self, position: int, event: Event, code: int | None) -> None:
         """Write down who answered what and when."""
-        self._asked_before(position)
+        self._require_asked(position)
         annotator = event.actor
         self.responses.setdefault(position, {})[annotator] = code
         self.times.setdefault(position, {})[annotator] = event.time

@@ -107,7 +107,7 @@ class Replay:
         self._method, self._random_state = method, random_state
         self.states = [method.begin(self.problem, self._rng(0, 0))]
         self._answers: list[Codes] = []  # the answers of each closed round
-        self._described: dict[int, Round] = {}
+        self._rounds: dict[int, Round] = {}
         self._intervals: dict[int, LazyIntervals] = {}
         self._chances: dict[int, Floats] = {}
 
@@ -145,7 +145,7 @@ class Replay:
     def _forget_after(self, k: int) -> None:
         """Keep what is known up to a round: an answer of the next one was changed or undone."""
         del self.states[k + 1 :], self._answers[k:]
-        self._described = {number: round_ for number, round_ in self._described.items() if number <= k}
+        self._rounds = {number: round_ for number, round_ in self._rounds.items() if number <= k}
         self._intervals = {number: lazy for number, lazy in self._intervals.items() if number <= k}
         self._chances = {number: chances for number, chances in self._chances.items() if number <= k}
 
@@ -179,17 +179,17 @@ class Replay:
 
     def round(self, k: int) -> Round:
         """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""
-        if k not in self._described:
-            self._described[k] = self._method.describe(self.problem, self.states[k])
-        return self._described[k]
+        if k not in self._rounds:
+            self._rounds[k] = self._method.describe(self.problem, self.states[k])
+        return self._rounds[k]
 
     def estimator(self, k: int) -> Any:
         """Return the classifier of a closed round, which the method may know without looking at the pool."""
-        if k in self._described:
-            return self._described[k].estimator
+        if k in self._rounds:
+            return self._rounds[k].estimator
         return self._method.estimator_of(self.problem, self.states[k])
 
-    def returned(self, k: int) -> int | None:
+    def returned_round(self, k: int) -> int | None:
         """Return the earlier round whose classifier a run that ends at a closed round returns; None if it returns its own."""
         return self._method.returned_round(self.problem, self.states[k])
 
@@ -197,7 +197,9 @@ class Replay:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:
             state = self.states[k]
-            self._intervals[k] = LazyIntervals(lambda: self.stretched(k, self._method.intervals(self.problem, state)))
+            self._intervals[k] = LazyIntervals(
+                lambda: self.stretch_intervals(k, self._method.intervals(self.problem, state))
+            )
         return self._intervals[k]
 
     def record(self) -> Recorded | None:
@@ -224,7 +226,7 @@ class Replay:
         )
         return round_
 
-    def stretched(self, k: int, intervals: dict[str, Interval]) -> dict[str, Interval]:
+    def stretch_intervals(self, k: int, intervals: dict[str, Interval]) -> dict[str, Interval]:
         """Return intervals that hold at all rounds that people may have looked at."""
         looks = self.problem.goals.looks
         planned = None if self.label_budget is None else self._labels_at_end
