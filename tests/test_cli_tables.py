@@ -20,7 +20,7 @@ from observal.cli.output import format_cells
 from observal.problem.problem import Problem
 from observal.problem.words import day_words
 from observal.report.campaign_report import write_campaign_report
-from observal.report.inspection import Judged, errors_by_group
+from observal.report.inspection import JudgedRows, errors_by_group
 from observal.tables.column_format import ColumnFormat, guess_format
 from observal.tables.table_format import TableFormat
 from tests.test_cli_campaign import observal
@@ -122,7 +122,7 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     codes = late.astype(np.int64)
     groups = errors_by_group(
         problem,
-        Judged(np.arange(600), codes, codes, np.ones(600)),
+        JudgedRows(np.arange(600), codes, codes, np.ones(600)),
         ["since"],
         ["since"],
         [],

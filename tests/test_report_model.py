@@ -24,7 +24,7 @@ from observal.report.html import ReportContent, render_report
 from observal.report.inspection import (
     MOST_COLUMNS,
     MOST_OF_COLUMN,
-    Judged,
+    JudgedRows,
     asked_positions,
     column_use,
     errors_by_group,
@@ -57,7 +57,7 @@ def judged_rows():
     problem = Problem(ob.LoggedData(X, np.arange(30) % 2, 1.0), ob.Pool(X, 0.5))
     wrong = np.isin(np.arange(30), [0, 1, 12])
     weight = np.where(np.arange(30) == 0, 3.0, 1.0)
-    return problem, Judged(np.arange(30), np.zeros(30, dtype=np.int64), wrong.astype(np.int64), weight)
+    return problem, JudgedRows(np.arange(30), np.zeros(30, dtype=np.int64), wrong.astype(np.int64), weight)
 
 
 def group_errors(problem, judged, names, first, sources=None):
@@ -83,10 +83,10 @@ def test_errors_by_group_show_all_values_of_a_column():
     problem = Problem(ob.LoggedData(X, np.arange(40) % 2, 1.0), ob.Pool(X, 0.5))
     zeros = np.zeros(40, dtype=np.int64)
     names = ["age", "debt", "job=a", "job=b", "job=c", "job=d", "income"]
-    found = group_errors(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
+    found = group_errors(problem, JudgedRows(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
     assert [row.group for row in found][6:] == ["job=a", "job=b", "job=c", "job=d"]
     sources = ["age", "debt", *["job"] * 4, "income"]
-    again = group_errors(problem, Judged(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
+    again = group_errors(problem, JudgedRows(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
     assert [row.group for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
 
 
@@ -95,7 +95,9 @@ def test_errors_by_group_show_the_largest_groups_of_a_long_category():
     X = np.eye(21)[kind]
     problem = Problem(ob.LoggedData(X, np.arange(200) % 2, 1.0), ob.Pool(X, 0.5))
     zeros = np.zeros(200, dtype=np.int64)
-    found = group_errors(problem, Judged(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], [])
+    found = group_errors(
+        problem, JudgedRows(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], []
+    )
     assert len(found) == MOST_OF_COLUMN
     assert found[-1].group == "k=20"
 
@@ -120,7 +122,7 @@ def test_errors_by_group_average_to_the_estimated_error(run, method):
     session = ob.Session(logged, pool, method, label_budget=10)
     query = session.ask()
     session.tell(query.ids, np.where(pool.X[query.positions, 0] > 0, "yes", "no"))
-    judged = Judged(*session.judged())
+    judged = JudgedRows(*session.judged())
     error = session.result().error_interval.estimate
     assert judged.weight @ (judged.predicted != judged.codes) == pytest.approx(error)
     assert error > 0.02

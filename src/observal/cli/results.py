@@ -33,15 +33,15 @@ def status(
     Example: observal status campaign.db --interval
     """
     opened = open_campaign(campaign)
-    measured = None
+    measures = None
     if interval:
         with progress_bar("fitting", hidden=as_json):
-            measured = Measured(opened.intervals(), opened.returned_round, opened.estimator)
-    print_status(opened.status(), as_json, measured)
+            measures = ModelMeasures(opened.intervals(), opened.returned_round, opened.estimator)
+    print_status(opened.status(), as_json, measures)
 
 
 @dataclass(frozen=True)
-class Measured:
+class ModelMeasures:
     """A classifier, intervals for its measures, and the earlier round it is from, if it is not from the last one."""
 
     intervals: Mapping[str, Interval]
@@ -49,33 +49,33 @@ class Measured:
     estimator: object
 
 
-def print_status(current: Status, as_json: bool, measured: Measured | None = None) -> None:
+def print_status(current: Status, as_json: bool, measures: ModelMeasures | None = None) -> None:
     """Print the status, with the measures of the classifier on top."""
-    if measured is not None and not measured.intervals:
-        measured = None
+    if measures is not None and not measures.intervals:
+        measures = None
     if as_json:
-        print_json(current.to_dict() | (_measured_json(measured) if measured else {}))
+        print_json(current.to_dict() | (_measures_to_json(measures) if measures else {}))
         return
-    print_pairs([*(_measured_lines(current, measured) if measured else []), *current.lines()])
+    print_pairs([*(_measures_to_lines(current, measures) if measures else []), *current.lines()])
 
 
-def _measured_json(measured: Measured) -> dict[str, object]:
+def _measures_to_json(measures: ModelMeasures) -> dict[str, object]:
     from observal.intervals.contradiction import contradiction
     from observal.intervals.measures import beats_baseline
     from observal.problem.method import threshold_of
 
-    intervals = measured.intervals
+    intervals = measures.intervals
     return {
         "error_interval": asdict(intervals["error"]),
         "contradicted": contradiction(intervals) is not None,
         "beats_baseline": beats_baseline(intervals),
-        "returned_round": measured.returned_round,
-        "threshold": threshold_of(measured.estimator),
+        "returned_round": measures.returned_round,
+        "threshold": threshold_of(measures.estimator),
         "intervals": {name: asdict(interval) for name, interval in intervals.items()},
     }
 
 
-def _measured_lines(current: Status, measured: Measured) -> list[tuple[str, str]]:
+def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[str, str]]:
     from observal.intervals.contradiction import contradiction
     from observal.report.verdict import (
         advice,
@@ -86,20 +86,20 @@ def _measured_lines(current: Status, measured: Measured) -> list[tuple[str, str]
         threshold_sentence,
     )
 
-    intervals, classes, objective = measured.intervals, current.classes, current.objective
+    intervals, classes, objective = measures.intervals, current.classes, current.objective
     error = intervals["error"]
     range_ = f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval)"
     lines = [("error", f"{range_}, estimate {error.estimate:.1%}")]
     if contradiction(intervals) is not None:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
     lines.append(("", baseline_sentence(intervals, classes, objective)))
-    measures = [measure for measure in measures_of(intervals, classes, objective) if measure.name != "error"]
-    lines += [(measure.name, f"{measure.words()}: {measure.about}") for measure in measures]
+    others = [measure for measure in measures_of(intervals, classes, objective) if measure.name != "error"]
+    lines += [(measure.name, f"{measure.words()}: {measure.about}") for measure in others]
     matrix = confusion_lines(intervals, classes)
     lines += zip(["confusion", *[""] * len(matrix)], matrix, strict=False)
     lines.append(("", advice(intervals, classes, objective)))
-    lines.append(("threshold", threshold_sentence(measured.estimator, classes)))
-    lines.append(("", returned_sentence(measured.returned_round)))
+    lines.append(("threshold", threshold_sentence(measures.estimator, classes)))
+    lines.append(("", returned_sentence(measures.returned_round)))
     return [(name, text) for name, text in lines if text]
 
 

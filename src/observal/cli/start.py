@@ -109,7 +109,7 @@ def init(
     looks: Annotated[
         Literal["planned", "always", "once"],
         option(
-            "Looks that the intervals allow: at every round up to the budget, at every round, or just one.",
+            "When intervals are valid: at every round up to the budget, at every round, or at one.",
             heading=GOALS,
         ),
     ] = "planned",
@@ -319,7 +319,6 @@ def _load_tables(
 
 
 def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None] | None) -> _Subject:
-
     campaign = open_campaign(where, dask, progress)
     problem, settings = campaign.problem, campaign.settings
     dates = () if settings.encoder is None else settings.encoder.dates

@@ -26,7 +26,7 @@ _MOST_DENSE_VALUES = 10_000_000  # 80 MB; larger sparse matrices stay sparse
 
 
 @dataclass(frozen=True, eq=False)
-class Imported:
+class ImportedLog:
     """A log, the pool where there is one, the names of the features, and what was done in sentences.
 
     The names are empty where a large sparse file has none.

@@ -5,9 +5,9 @@ action. The label is "the reward when that action is taken", and it was revealed
 propensity is the chance that a row's label was revealed: here, the chance of that action at that row.
 """
 
-from observal.exchange.imported_log import Imported
+from observal.exchange.imported_log import ImportedLog
 from observal.exchange.libsvm import from_libsvm
 from observal.exchange.open_bandit import from_obp
 from observal.exchange.vowpal_wabbit import from_vw_cb
 
-__all__ = ["Imported", "from_libsvm", "from_obp", "from_vw_cb"]
+__all__ = ["ImportedLog", "from_libsvm", "from_obp", "from_vw_cb"]

@@ -38,7 +38,7 @@ class DrawnRow:
         return "\n".join(f"{name}: {'' if value is None else value}" for name, value in self.cells.items())
 
     @property
-    def drawn(self) -> dict[str, Any]:
+    def draw_details(self) -> dict[str, Any]:
         """How the row was drawn."""
         return {"round": self.round, "query_probability": self.query_probability, "reason": self.reason}
 
@@ -55,7 +55,7 @@ def label_studio_tasks(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
     """
     return [
         {
-            "data": {"id": row.id, SHOWN: row.text, **row.drawn},
+            "data": {"id": row.id, SHOWN: row.text, **row.draw_details},
             "predictions": [
                 {
                     "model_version": f"{AGENT} round {row.model_round}",
@@ -117,7 +117,7 @@ def argilla_records(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
         {
             "id": row.id,
             "fields": {SHOWN: row.text},
-            "metadata": row.drawn,
+            "metadata": row.draw_details,
             "suggestions": {
                 QUESTION: {"value": row.prediction, "score": row.score, "agent": f"{AGENT} round {row.model_round}"}
             },

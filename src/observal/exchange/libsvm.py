@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from observal.errors import InvalidInput, one_line
-from observal.exchange.imported_log import Imported, Propensity, dense_if_small, make_labels, make_propensity
+from observal.exchange.imported_log import ImportedLog, Propensity, dense_if_small, make_labels, make_propensity
 from observal.problem.data import LoggedData, Pool
 from observal.problem.rows import is_sparse
 
@@ -24,7 +24,7 @@ def from_libsvm(
     label: Callable[[float], Hashable] | None = None,
     classes: Sequence[Hashable] | None = None,
     random_state: int = 0,
-) -> Imported:
+) -> ImportedLog:
     r"""Read a log, and a pool from a second file, in LIBSVM's text.
 
     Parameters
@@ -77,7 +77,7 @@ def from_libsvm(
     logged = LoggedData(X, labels, values, classes=label_values)
     # Numbers serve as names, but not for the millions of columns that a sparse file may have.
     names = () if is_sparse(X) else tuple(f"feature {column + 1}" for column in range(X.shape[1]))
-    return Imported(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
+    return ImportedLog(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
 
 
 def _refuse_bad_lines(path: Path) -> None:

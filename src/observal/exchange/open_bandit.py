@@ -12,7 +12,7 @@ from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.propensity import PolicyModel
 from observal.errors import InvalidInput, InvalidPropensity
 from observal.exchange.imported_log import (
-    Imported,
+    ImportedLog,
     Propensity,
     action_propensity,
     check_known,
@@ -33,7 +33,7 @@ def from_obp(
     label: Callable[[Any], Hashable] | None = None,
     classes: Sequence[Hashable] | None = None,
     random_state: int = 0,
-) -> Imported:
+) -> ImportedLog:
     """Read Open Bandit Pipeline's dictionary as a log about one action.
 
     The label is the reward when `action` is taken, revealed exactly where it was taken. Its propensity is the chance that
@@ -100,7 +100,7 @@ def from_obp(
         check_known(is_known, action)
         notes += [f"The propensity is known at every row, because {reason}."] if reason else []
     names = tuple(f"context {column}" for column in range(context.shape[1]))
-    return Imported(LoggedData(context, labels, values, classes=label_values), None, names, tuple(notes))
+    return ImportedLog(LoggedData(context, labels, values, classes=label_values), None, names, tuple(notes))
 
 
 def _read_feedback(feedback: Mapping[str, Any]) -> tuple[Matrix, Ints, NDArray[Any], Floats, int]:

@@ -13,7 +13,7 @@ import numpy as np
 from observal.errors import InvalidInput
 from observal.exchange.imported_log import (
     UNIFORM_POLICY,
-    Imported,
+    ImportedLog,
     Propensity,
     action_propensity,
     check_known,
@@ -51,7 +51,7 @@ def from_vw_cb(
     label: Callable[[float], Hashable] | None = None,
     classes: Sequence[Hashable] | None = None,
     random_state: int = 0,
-) -> Imported:
+) -> ImportedLog:
     """Read Vowpal Wabbit's contextual-bandit text as a log about one action.
 
     The label is the cost when `action` is taken, revealed exactly where it was taken; the class of the smaller cost comes
@@ -116,7 +116,7 @@ def from_vw_cb(
             "propensity= (a policy), or propensity='estimate', or leave these lines out."
         )
     logged = LoggedData(X, labels, values, classes=label_values)
-    return Imported(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
+    return ImportedLog(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
 
 
 def _uniform_chance(row: VWLine, action: int, actions: Sequence[int]) -> float:

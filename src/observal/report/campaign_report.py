@@ -17,7 +17,7 @@ from observal.report.verdict import MORE_LABELS
 from observal.session import Labelling
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
-POINTS = 8  # rounds on the error curve; each takes a cross-fit
+CURVE_POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
 
 def write_campaign_report(
@@ -78,7 +78,7 @@ def write_campaign_report(
             command=command,
             author=author,
             notes=status.notes,
-            error_history=campaign.error_history(POINTS),
+            error_history=campaign.error_history(CURVE_POINTS),
             before=campaign.first_measures(),
             goals=settings.goals,
             made=datetime.now(UTC).strftime("%-d %B %Y"),

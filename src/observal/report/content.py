@@ -70,7 +70,7 @@ class ReportContent:
     to_gain : float, optional
         By how much 50 more labels may lower the error.
     judged : tuple of arrays, optional
-        Labelled rows as fits that have not seen them judge them; see :class:`observal.report.inspection.Judged`.
+        Labelled rows as fits that have not seen them judge them; see :class:`observal.report.inspection.JudgedRows`.
     sources : sequence of str, optional
         The column of the table that each feature comes from; taken from the features' names by default.
     """

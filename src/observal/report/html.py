@@ -81,7 +81,7 @@ def render_report(content: ReportContent) -> str:
         groups=groups,
         use=use,
         progress=sections.progress_charts(content),
-        asked=sections.asked(content),
+        asked=sections.asked_section(content),
         annotators=sections.annotators_table(content),
         diagnosis_charts=sections.diagnosis_charts(content),
         weights_chart=sections.weights_chart(content),

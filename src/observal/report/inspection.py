@@ -22,7 +22,7 @@ ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8
 LEAST_OF_GROUP, MOST_OF_COLUMN = 5, 12
 MOST_PER_SIDE = 4000  # rows asked about, and other rows, that trees look at
 CANDIDATES = 8
-DEPTH = 4
+PAIR_TREE_DEPTH = 4
 
 
 def source_of(name: str) -> str:
@@ -80,7 +80,7 @@ def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list
     return sorted(moves, key=lambda pair: -pair[1])
 
 
-class Judged(NamedTuple):
+class JudgedRows(NamedTuple):
     """Labelled rows of log and pool: their classes, what fits that have not seen them predict, and what each stands for."""
 
     rows: Ints
@@ -101,7 +101,7 @@ class GroupError(NamedTuple):
 
 def errors_by_group(
     problem: Problem,
-    judged: Judged,
+    judged: JudgedRows,
     names: Sequence[str],
     sources: Sequence[str],
     first: Sequence[str],
@@ -116,7 +116,7 @@ def errors_by_group(
     ----------
     problem : Problem
         Log and pool.
-    judged : Judged
+    judged : JudgedRows
         Labelled rows as fits that have not seen them judge them.
     names, sources : sequences of str
         The features, and the column of the table that each comes from.
@@ -158,7 +158,7 @@ def _groups(name: str, values: Floats, pool: Floats, words: Callable[[str, float
     ]
 
 
-def _group_error(group: str, judged: Judged, inside: Bools) -> GroupError:
+def _group_error(group: str, judged: JudgedRows, inside: Bools) -> GroupError:
     weight, wrong = judged.weight[inside], judged.predicted[inside] != judged.codes[inside]
     share = float(weight @ wrong / weight.sum())
     effective = float(weight.sum() ** 2 / (weight @ weight))
@@ -237,7 +237,9 @@ def _impurity(ranks: Floats, target: Bools) -> float:
     """Return the impurity of a small tree, both groups with equal weight."""
     from sklearn.tree import DecisionTreeClassifier
 
-    tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=5, class_weight="balanced", random_state=0)
+    tree = DecisionTreeClassifier(
+        max_depth=PAIR_TREE_DEPTH, min_samples_leaf=5, class_weight="balanced", random_state=0
+    )
     nodes = tree.fit(ranks, target).tree_
     leaves = nodes.children_left < 0
     share = nodes.weighted_n_node_samples[leaves] / nodes.weighted_n_node_samples[0]

@@ -27,7 +27,7 @@ from observal.problem.rows import Matrix, column_of
 from observal.problem.words import count, number, percent
 from observal.report import charts, inspection, verdict
 from observal.report.content import ReportContent
-from observal.report.inspection import Judged
+from observal.report.inspection import JudgedRows
 from observal.report.verdict import is_known
 
 LAST_ROWS = 12  # rows asked about that are listed
@@ -246,7 +246,7 @@ def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
     if content.judged is not None:
         groups = inspection.errors_by_group(
             Problem(content.logged, content.pool),
-            Judged(*content.judged),
+            JudgedRows(*content.judged),
             content.names,
             content.columns,
             [column for column, _ in use],
@@ -276,7 +276,7 @@ def progress_charts(content: ReportContent) -> list[charts.Chart]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedSection:
     """The section on rows asked about: how many the log barely covers, decisions by reason, the map, and the last rows."""
 
     coverage: str
@@ -285,13 +285,13 @@ class Asked:
     last: PageTable
 
 
-def asked(content: ReportContent) -> Asked:
+def asked_section(content: ReportContent) -> AskedSection:
     """Return the section on rows asked about."""
     positions = inspection.asked_positions(content.pool, content.result)
     is_asked = np.zeros(len(content.pool), dtype=bool)
     is_asked[positions] = True
     pair = inspection.telling_pair(content.pool.rows, is_asked)
-    return Asked(
+    return AskedSection(
         _coverage_sentence(content, positions),
         _reasons_table(content),
         _map(content, positions, pair),
