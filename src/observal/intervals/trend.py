@@ -81,7 +81,7 @@ def borrow(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tuple
     """
     overall = (float(share @ wrong) * labels.sum() + 1.0) / (labels.sum() + 2.0)
     of_all = overall * (1.0 - overall)
-    expected = np.clip(_fitted(trend, labels, wrong), 0.0, 1.0)
+    expected = np.clip(_fit_trend(trend, labels, wrong), 0.0, 1.0)
     variance = np.maximum(expected * (1.0 - expected), LEAST_VARIANCE * of_all) / labels
     off = max(of_all / TREND_LABELS, _off_trend(trend, variance, wrong))
     own = off / (variance + off) * share
@@ -91,7 +91,7 @@ def borrow(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tuple
     return counts / counts.sum(), float(off / of_all)
 
 
-def _fitted(trend: Floats, weight: Floats, values: Floats) -> Floats:
+def _fit_trend(trend: Floats, weight: Floats, values: Floats) -> Floats:
     """Return the weighted least-squares fit of values by the trend."""
     root = np.sqrt(weight)
     return np.asarray(trend @ np.linalg.lstsq(root[:, None] * trend, root * values, rcond=None)[0])

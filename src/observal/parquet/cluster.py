@@ -77,7 +77,7 @@ class Cluster:
                 "A Dask cluster needs the package distributed; install it with pip install 'observal[dask]'."
             ) from None
         try:
-            with silenced():
+            with silence_dask():
                 if where == "local":
                     local = distributed.LocalCluster(threads_per_worker=1, dashboard_address=":0", memory_limit=0)
                     return cls(distributed.Client(local))
@@ -165,14 +165,14 @@ def _close_later(client: Client) -> None:
     """Close a client in a thread of its own, for which Python waits: the thread that drops the last reference may be one of Dask's."""
 
     def close() -> None:
-        with _connecting, silenced(), suppress(Exception):  # it may have gone by itself
+        with _connecting, silence_dask(), suppress(Exception):  # it may have gone by itself
             _close(client)
 
     threading.Thread(target=close, name="observal-close", daemon=False).start()
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
+def silence_dask() -> Iterator[None]:
     """Suppress Dask's own messages inside a ``with`` block: errors there are reported in one sentence."""
     before = silence()
     try:

@@ -205,7 +205,7 @@ def read_batches(file: pq.ParquetFile, part: Part, rows: int, columns: list[str]
             check_values(batch, repr(part.path))
             yield batch
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(part.path, error) from None
+        raise _damage_error(part.path, error) from None
 
 
 def check_values(table: pa.Table | pa.RecordBatch, what: str) -> None:
@@ -223,7 +223,7 @@ def check_values(table: pa.Table | pa.RecordBatch, what: str) -> None:
             ) from None
 
 
-def _damaged(path: str, error: BaseException) -> InvalidInput:
+def _damage_error(path: str, error: BaseException) -> InvalidInput:
     return InvalidInput(f"{path!r} cannot be read as Parquet ({one_line(error)}); give an undamaged Parquet file.")
 
 
@@ -248,7 +248,7 @@ def _read_metadata(path: str) -> pq.FileMetaData:
             _ = metadata.schema.to_arrow_schema().names  # raises if they are not text
             return metadata
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise _damaged(path, error) from None
+            raise _damage_error(path, error) from None
 
 
 def schema_of(part: Part) -> pa.Schema:
