@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import observal as ob
-from observal.arrow_stream import pack_table, unpack_table
 from observal.campaign import load_model
 from observal.errors import ObservalError
 from observal.exchange.model_file import save_model
+from observal.problem.arrow_stream import pack_table, unpack_table
 from tests.campaigns import METHOD, small_data
 from tests.hostile import mutated_bytes, mutations, nothing_happens
 from tests.test_session import session

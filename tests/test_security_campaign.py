@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from observal.arrow_stream import pack_table
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.journal.sql.store import open_store
+from observal.problem.arrow_stream import pack_table
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
 from tests.hostile import assert_cheaply_refused

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import observal as ob
-from observal.arrow_stream import pack_table
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.codec import decode, encode
+from observal.problem.arrow_stream import pack_table
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from observal.arrow_stream import pack_table, unpack_table
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
+from observal.problem.arrow_stream import pack_table, unpack_table
 from observal.problem.labels import is_missing
 from observal.problem.rows import Features, Matrix, Rows, T, as_rows, check_features
 

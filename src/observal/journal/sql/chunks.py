@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.arrow_stream import LIMIT_VARIABLE, pack_table, unpack_table, unpacked_limit
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.settings import StoredArray
 from observal.journal.sql.connection import StoreConnection
+from observal.problem.arrow_stream import LIMIT_VARIABLE, pack_table, unpack_table, unpacked_limit
 
 if TYPE_CHECKING:
     import pyarrow as pa

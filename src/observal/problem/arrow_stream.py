@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 LIMIT_VARIABLE = "OBSERVAL_UNPACKED_GB"
 _DEFAULT_LIMIT = 8.0  # gigabytes: ten million rows of a hundred numbers
-_NODES, _BUFFERS, _COMPRESSION = (
-    1,
-    2,
-    3,
-)  # the fields of a record batch that count here, as Arrow's Message.fbs numbers them
+_NODES, _BUFFERS, _COMPRESSION = 1, 2, 3  # fields of a record batch, as Arrow's Message.fbs numbers them
 
 
 def unpacked_limit() -> int:
