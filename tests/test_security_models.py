@@ -261,8 +261,8 @@ FORGERIES = [
     ("active", put("LinearClassifier", "classes_", {"dtype": "U", "values": ["a", "b" * 600_000]}), "too long"),
     ("active", put("LinearClassifier", "record", "os.system"), "unexpected record type"),
     ("active", put("LinearClassifier", "record", "TableEncoder"), "unexpected record type"),
-    ("active", put("LinearClassifier", "predict", "x"), "other fields"),
-    ("active", lambda document: find(document, "LinearClassifier").pop("coef_"), "other fields"),
+    ("active", put("LinearClassifier", "predict", "x"), "missing or unknown fields"),
+    ("active", lambda document: find(document, "LinearClassifier").pop("coef_"), "missing or unknown fields"),
     ("active", lambda document: document.update(format=2), "format"),
     ("active", lambda document: document.update(classifier=[]), "instead of a record"),
     ("active", lambda document: document.pop("encoder"), "damaged"),
@@ -279,7 +279,7 @@ FORGERIES = [
     ("table", lambda document: first_rule(document).update(kind="code"), "must be of type"),
     ("table", lambda document: first_rule(document).update(categories="abc"), "must be of type"),
     ("table", lambda document: rules(document).append(rules(document)[0]), "two rules"),
-    ("table", lambda document: document.update(encoder={"type": "Thresholds", "fields": {}}), "encoder is not one"),
+    ("table", lambda document: document.update(encoder={"type": "Thresholds", "fields": {}}), "not a table encoder"),
     ("table", lambda document: document.update(encoder={"type": "os.system", "fields": {}}), "names the class"),
 ]
 

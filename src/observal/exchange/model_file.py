@@ -227,7 +227,7 @@ def _encode_labels(labels: NDArray[Any]) -> dict[str, Any]:
 
 
 def _encode_encoder(encoder: TableEncoder) -> codec.Json:
-    """Return the encoder of tables without separator and encoding, which new files may have otherwise."""
+    """Return the table encoder without separator and encoding, which may differ in the files that the model will be given."""
     table_format = replace(encoder.format, sep=None, encoding=None)
     return codec.encode(replace(encoder, format=table_format), where="encoder")
 
@@ -359,7 +359,7 @@ class _Reader:
             raise Damaged(f"unexpected record type {value.get('record')!r:.40}")
         fields = records()[kind]
         if value.keys() != {"record", *fields}:
-            raise Damaged(f"{kind.__name__} has other fields than it should")
+            raise Damaged(f"{kind.__name__} has missing or unknown fields")
         sizes: dict[str, int] = {}
         contents = {name: self._field(of, value[name], sizes) for name, of in fields.items()}
         _check_record(kind, contents)
@@ -460,7 +460,7 @@ def _read_encoder(value: Any) -> TableEncoder:
 
     encoder = codec.decode(value, where="encoder")
     if not isinstance(encoder, TableEncoder):
-        raise Damaged("its encoder is not one")
+        raise Damaged("its encoder is not a table encoder")
     if len({rule.source for rule in encoder.rules}) != len(encoder.rules):
         raise Damaged("a column has two rules")
     if any(len(set(rule.categories)) != len(rule.categories) for rule in encoder.rules):
@@ -469,7 +469,7 @@ def _read_encoder(value: Any) -> TableEncoder:
 
 
 def _check_record(kind: type, contents: Mapping[str, Any]) -> None:
-    """Refuse contents that agree in size, but not otherwise; what a record checks itself is not repeated here."""
+    """Refuse contents whose sizes agree but which contradict each other, unless the record checks that itself."""
     name = kind.__name__
     if name == "NewtonClassifier":
         features = contents["feature_map"]
