@@ -13,7 +13,14 @@ from numpy.typing import DTypeLike, NDArray
 from observal.checks import Floats, Ints, frozen, sealed
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parquet.parts import PAUSE, Parts, RowIndex, give_back
-from observal.problem.labels import CodedLabels, class_array, distinct_labels, plain_label
+from observal.problem.labels import (
+    CodedLabels,
+    class_array,
+    distinct_labels,
+    is_blank,
+    plain_label,
+    refuse_unclear_minus_one,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,7 +163,7 @@ def read_coded_labels(
 ) -> CodedLabels:
     """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers.
 
-    `as_label` returns what a value and the classes make the label, None if it is missing; by default labels are taken as they are.
+    `as_label` returns what a value and the classes make the label, None if it is missing; by default only blank text is.
     """
     code_of: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
     codes = np.empty(len(rows), dtype=np.int8)
@@ -164,6 +171,7 @@ def read_coded_labels(
     for values, places in rows.executor.map(partial(_labels_of_part, rows.bare, name), range(len(rows.parts))):
         if as_label is not None:
             values = [as_label(value, classes) for value in values]  # noqa: PLW2901
+        values = [None if is_blank(value, code_of) else value for value in values]  # noqa: PLW2901
         for value in (value for value in values if value is not None):
             if classes is not None and value not in code_of:
                 raise InvalidLabel(
@@ -182,6 +190,7 @@ def read_coded_labels(
     listed[:] = list(code_of)
     if classes is None:  # the order of the values, not of their first rows
         ordered = distinct_labels(listed)
+        refuse_unclear_minus_one(ordered.tolist())
         place = {value: code for code, value in enumerate(ordered.tolist())}
         moved = np.array([*(place[value] for value in code_of), -1], dtype=np.int8)
         codes, listed = moved[codes], ordered

@@ -30,7 +30,8 @@ class LoggedData:
         Finite numbers. Not copied, because it may be large: do not change it afterwards. A pandas, polars or pyarrow table may also hold
         text, categories and missing values: :class:`~observal.CommitteeVC` gives it to its estimator as it is.
     y : array of shape (rows,)
-        NaN or None where the label was not revealed.
+        NaN, None or empty text where the label was not revealed. -1 beside other classes than 1 is refused unless `classes` has it,
+        because it often marks rows without a label.
     propensity : array of shape (rows,) or one number
         The chance that the policy revealed each row's label, Q0(x) in the paper. It may be 0 only where the label was not
         revealed.

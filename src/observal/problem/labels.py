@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from observal.checks import Bools, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
+from observal.problem.words import listed
+
+_MOST_SHOWN = 4  # label values in a message
 
 
 def is_missing(value: object) -> bool:
@@ -114,10 +117,14 @@ def read_labels(y: ArrayLike | CodedLabels, classes: Sequence[Any] | NDArray[Any
     if isinstance(values, CodedLabels):
         _require_classes(values.classes)
         return Labels(values, frozen(values.revealed), values.codes, frozen(values.classes))
-    revealed = ~missing_mask(values)
+    revealed = ~missing_mask(values, () if classes is None else classes)
+    if values.dtype.kind == "U" and not revealed.all():
+        values = values.astype(object)
     if values.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
         values[~revealed] = None
     class_values = distinct_labels(values[revealed]) if classes is None else np.asarray(classes)
+    if classes is None:
+        refuse_unclear_minus_one(class_values.tolist())
     _require_classes(class_values)
     codes = np.zeros(n_rows, dtype=np.int64)
     codes[revealed] = encode_labels(values[revealed], class_values, "A label of the log")
@@ -132,13 +139,63 @@ def _require_classes(classes: NDArray[Any]) -> None:
         )
 
 
-def missing_mask(values: NDArray[Any]) -> Bools:
-    """Return which labels of an array mean "not known"."""
+def refuse_unclear_minus_one(values: Sequence[Any]) -> None:
+    """Refuse label values among which −1 may mark rows without a label, as it does in scikit-learn.
+
+    It is a class beside 1 alone, and beside other negative numbers.
+
+    Examples
+    --------
+    >>> refuse_unclear_minus_one([-1, 1])
+    >>> try: refuse_unclear_minus_one([-1, 0, 1])
+    ... except InvalidLabel as error: print(str(error).partition(';')[0])
+    Labels show -1 beside 0 and 1, which may be a class or mark rows without a label
+    """
+    labels = [plain_label(value) for value in values]
+    others = [label for label in labels if _as_float(label) != -1.0]
+    is_pair = len(others) == 1 and _as_float(others[0]) == 1.0
+    if len(others) in (0, len(labels)) or is_pair or any(_as_float(label) < 0.0 for label in others):
+        return
+    some = [repr(label) for label in others[:_MOST_SHOWN]] + ["others"] * (len(others) > _MOST_SHOWN)
+    raise InvalidLabel(
+        f"Labels show -1 beside {listed(some)}, which may be a class or mark rows without a label; if it marks them, give NaN "
+        "or None there (in a file, leave the cell empty), and if it is a class, name all classes, -1 among them "
+        "(classes= or --classes)."
+    )
+
+
+def _as_float(label: object) -> float:
+    try:
+        return float(str(label))
+    except ValueError:
+        return np.nan
+
+
+def missing_mask(values: NDArray[Any], classes: Collection[Any] = ()) -> Bools:
+    """Return which labels of an array mean "not known"; empty text does, unless it is one of the classes.
+
+    Examples
+    --------
+    >>> missing_mask(np.array(["yes", "", None], dtype=object)).tolist()
+    [False, True, True]
+    """
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values))
-    if values.dtype.kind == "O":
-        return np.fromiter((is_missing(value) for value in values), dtype=bool, count=values.size)
+    if values.dtype.kind in "OU":
+        missing = (is_missing(value) or is_blank(value, classes) for value in values.tolist())
+        return np.fromiter(missing, dtype=bool, count=values.size)
     return np.zeros(values.shape, dtype=bool)
+
+
+def is_blank(value: object, classes: Collection[Any] = ()) -> bool:
+    """Return whether a label is text of nothing but spaces, and no class.
+
+    Examples
+    --------
+    >>> is_blank(" "), is_blank("no"), is_blank("", classes=["", "x"])
+    (True, False, False)
+    """
+    return isinstance(value, str) and not value.strip() and value not in list(classes)
 
 
 def encode_labels(values: NDArray[Any], classes: NDArray[Any], what: str) -> Ints:

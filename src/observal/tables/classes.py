@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from shlex import quote
 
 from observal.errors import InvalidLabel
+from observal.problem.labels import refuse_unclear_minus_one
 from observal.tables.column_format import PLACEHOLDERS
 
 _MOST_CLASSES = 20  # a column with more values than this, and few labels of each, does not hold classes
@@ -107,6 +108,8 @@ def check_classes(classes: Sequence[Label], label: str, n_labels: int, is_named:
             f"The label column {label!r} has the value {doubtful[0]!r}, which may mean that the label is not known; if so, use "
             f"{options} (missing={doubtful}), and otherwise name the classes (--classes, classes=)."
         )
+    if not is_named:
+        refuse_unclear_minus_one(classes)
     if len(classes) < 2:
         listed = ", ".join(repr(value) for value in classes)
         raise InvalidLabel(

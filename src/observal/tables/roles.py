@@ -151,7 +151,7 @@ def read_labels(
     lookup = np.empty(len(distinct) + 1, dtype=object)
     lookup[:-1] = [as_label(value, classes) for value in distinct]
     labels = lookup[positions]
-    return labels, missing_mask(labels)
+    return labels, missing_mask(labels, () if classes is None else classes)
 
 
 def read_ids(tables: Sequence[pa.Table], name: str, whats: Sequence[str]) -> list[NDArray[Any]]:
