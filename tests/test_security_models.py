@@ -329,7 +329,7 @@ def test_saving_a_model_leaves_nothing_behind(tmp_path, monkeypatch):
     (tmp_path / "other").write_text("mine")
     (tmp_path / "m.model.part").symlink_to(tmp_path / "other")
     save_model(tmp_path / "m.model", first, None)
-    monkeypatch.setattr("observal.exchange.model_file.seal", lambda file: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("observal.journal.records.seal", lambda file: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         save_model(tmp_path / "m.model", second, None, force=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.model", "m.model.part", "other"]

@@ -54,8 +54,8 @@ def _digest(archive: zipfile.ZipFile) -> str:
 class Archive:
     """The members of a zip that was opened with :func:`open_archive`."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self.path = path
+    def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
+        self.size = size  # bytes of the whole file
         self._archive = archive
         self._members = {info.filename: info for info in archive.infolist()}
         self._check_members()
@@ -77,11 +77,6 @@ class Archive:
 
     def __len__(self) -> int:
         return len(self._members)
-
-    @property
-    def size(self) -> int:
-        """The bytes of the file."""
-        return self.path.stat().st_size
 
     def check_digest(self) -> None:
         """Refuse a file whose members do not match its digest, or that has none."""
@@ -158,7 +153,7 @@ def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
         raise InvalidInput(f"There is no file at {path}; {remedy}.")
     try:
         with zipfile.ZipFile(path) as archive:
-            yield Archive(path, archive)
+            yield Archive(archive, path.stat().st_size)
     except ObservalError:
         raise
     except Exception as error:
