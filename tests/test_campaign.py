@@ -343,7 +343,7 @@ def test_campaign_from_tables_exports_model_for_raw_rows(tmp_path):
     where = tmp_path / "c.db"
     campaign = Campaign.create(where, log, pool, label="paid", propensity="q0", id="loan", label_budget=20)
     while batch := campaign.ask(5):
-        assert batch.rows.column_names == ["loan", "income", "home", "q0"]
+        assert batch.rows.column_names == ["loan", "income", "home"]
         wanted = pool.set_index("loan").loc[list(batch.ids)]
         assert batch.rows.column("income").to_pylist() == wanted["income"].tolist()
         campaign.tell(batch.ids, [str(float(truth[i])) for i in batch.ids])
@@ -364,7 +364,7 @@ def test_rows_without_id_column_are_numbered(tmp_path):
     log = log.drop(columns="loan").rename(columns={"home": "id"})
     campaign = Campaign.create(tmp_path / "c.db", log, pool, label="paid", propensity="q0", label_budget=20)
     batch = campaign.ask(4)
-    assert batch.rows.column_names == ["row", "income", "id", "q0"]
+    assert batch.rows.column_names == ["row", "income", "id"]
     assert batch.rows.column("income").to_pylist() == pool["income"].iloc[list(batch.ids)].tolist()
     assert campaign.tell(batch.ids, [1, 0, "1", None]).labels == 3
 
@@ -380,7 +380,10 @@ def test_rows_without_id_column_are_numbered(tmp_path):
         (lambda c, w: make_campaign(w / "n.db", overlap=0), "overlap must be"),
         (lambda c, w: make_campaign(w / "n.db", random_state=-1), "random_state must be"),
         (lambda c, w: make_campaign(w / "n.db", label_budget=1.5), "label_budget must be"),
-        (lambda c, w: make_campaign(w / "n.db", method=ob.NewtonVC), "method must be a method such as"),
+        (
+            lambda c, w: make_campaign(w / "n.db", method=ob.NewtonVC),
+            'method must be "auto", "newton" or a method such as',
+        ),
         (lambda c, w: make_campaign(w / "no" / "n.db"), "does not exist"),
         (lambda c, w: make_campaign("mysql://x/y"), "SQLite file or a PostgreSQL"),
         (lambda c, w: Campaign.open(w / "none.db"), "There is no campaign file at"),

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import observal as ob
 from observal.errors import ObservalError
 from tests.command import invoke
 from tests.command import observal as main
@@ -79,7 +80,7 @@ def test_files_become_a_model(files, request, place):
         labels = files / f"labels-{number}.csv"
         assert "10 rows to label" in observal("ask", where, "-n", 20, "-o", labels)
         header = labels.read_text(encoding="utf-8").splitlines()[0]
-        assert header == "id,age,q0,home,round,reason,allowed,y"
+        assert header == "id,age,home,round,reason,allowed,y"  # people do not see the propensity
         fill_in(labels, files / "truth.csv")
         assert observal("tell", where, labels).startswith("10 labels stored.")
         assert "nothing changed" in observal("tell", where, labels)
@@ -94,7 +95,7 @@ def test_files_become_a_model(files, request, place):
 def test_every_command_prints_json(made, files):
     asked = json.loads(observal("ask", made, "-n", 3, "--json"))
     assert [row["y"] for row in asked["rows"]] == [None] * 3
-    assert {"id", "age", "home", "q0", "round", "reason", "y"} == set(asked["rows"][0])
+    assert {"id", "age", "home", "round", "reason", "y"} == set(asked["rows"][0])
     for row in asked["rows"]:
         row["y"] = "paid"
     (files / "labels.json").write_text(json.dumps(asked))
@@ -142,7 +143,7 @@ def test_refused_file_names_the_line_and_stores_nothing(made, files):
     observal("ask", made, "-n", 3, "-o", files / "l.csv")
     fill_in(files / "l.csv", files / "truth.csv")
     with (files / "l.csv").open("a") as file:
-        file.write("nobody,1,2,own,1,x,lost / paid / skip,paid\n")
+        file.write("nobody,1,own,1,x,lost / paid / skip,paid\n")
     said = observal("tell", made, files / "l.csv", code=1)
     assert "line 5: row 'nobody' was never asked about" in said
     assert json.loads(observal("status", made, "--json"))["labels"] == 0
@@ -158,11 +159,67 @@ def test_correction_needs_its_option(made, files):
     assert "paid → lost" in observal("history", made)
 
 
-def test_file_that_may_hold_labels_is_not_replaced(made, files):
-    (files / "l.csv").write_text("id,y\n")
-    assert "may contain labels" in observal("ask", made, "-o", files / "l.csv", code=1)
-    assert (files / "l.csv").read_text() == "id,y\n"
-    assert json.loads(observal("status", made, "--json"))["round"] == 0
+@pytest.mark.parametrize("name", ["l.csv", "l.xlsx"])
+def test_file_whose_answers_were_told_is_replaced_by_the_next_rows(made, files, name):
+    out, second = files / name, files / f"l-2{name[1:]}"
+    observal("ask", made, "-n", 4, "-o", out)
+    untouched = out.read_bytes()
+    assert str(second) in observal("ask", made, "-n", 4, "-o", out)  # without answers: it may be open in a spreadsheet
+    assert out.read_bytes() == untouched
+    ids = set(ob.read_table(out).column("id").to_pylist())
+    assert set(ob.read_table(second).column("id").to_pylist()) == ids
+    second.unlink()
+    answers = ob.read_table(out).to_pandas().assign(y="paid")
+    _write(answers[:3], out)
+    assert str(second) in observal("ask", made, "-n", 4, "-o", out)  # answers that were not told
+    assert set(ob.read_table(out).column("y").to_pylist()) == {"paid"}
+    observal("tell", made, out)
+    assert f"4 rows to label: {out}" in observal("ask", made, "-n", 4, "-o", out)
+    assert ids - set(answers["id"][:3]) <= set(ob.read_table(out).column("id").to_pylist())
+    assert observal("ask", made, "-n", 4, "-o", out).splitlines()[-1].endswith(str(second.with_stem("l-3")))
+
+
+def _write(table, path):
+    if path.suffix == ".csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_excel(path, index=False)
+
+
+@pytest.mark.parametrize("content", [b"id,y\nr130,paid\n", b"\xff\xfe\x00nothing", b"", b"name\nann\n"])
+def test_file_that_ask_did_not_write_is_left_alone(made, files, content):
+    (files / "l.csv").write_bytes(content)
+    assert "l-2.csv" in observal("ask", made, "-n", 3, "-o", files / "l.csv")
+    assert (files / "l.csv").read_bytes() == content
+    assert "is a folder" in observal("ask", made, "-o", files, code=1)
+    assert "never replaced" in observal("ask", made, "-o", made, code=1)
+
+
+def test_folder_and_pattern_of_parquet_files_make_a_campaign(files):
+    rows = pd.read_parquet(files / "pool.parquet")
+    (files / "pool").mkdir()
+    rows[:50].to_parquet(files / "pool/a.parquet")
+    rows[50:].to_parquet(files / "pool/b.parquet")
+    options = ["--logged", files / "log.csv", "--label", "y", "--id", "id", "--propensity", "q0"]
+    for name, source in [("folder.db", "pool"), ("pattern.db", "pool/*.parquet")]:
+        observal("init", files / name, "--pool", files / source, *options)
+        assert json.loads(observal("status", files / name, "--json"))["pool_rows"] == len(rows)
+    said = observal("init", files / "other.db", "--pool", files / "*.csv", *options, code=1)
+    assert "Several files at once must be Parquet" in said
+    assert "no Parquet file at" in observal("init", files / "o.db", "--pool", files / "x*.pq", *options, code=1)
+
+
+def test_version_is_one_line():
+    assert observal("--version") == f"observal {ob.__version__}\n"
+
+
+def test_init_help_has_groups_and_everyday_options_first():
+    said = observal("init", "--help")
+    headings = ["Options:", "Tables:", "What to learn:", "How to buy labels:", "People who label:"]
+    assert [line for line in said.splitlines() if line in headings] == headings
+    everyday = said.partition("Tables:")[0]
+    for name in ("--logged", "--pool", "--label", "--propensity", "--estimate-propensity", "--exclude", "--budget"):
+        assert name in everyday
 
 
 @pytest.mark.parametrize(

@@ -379,3 +379,32 @@ def test_default_method_needs_no_settings():
     assert isinstance(ob.Session(logged, pool).method, ob.AutoVC)
     assert result.rounds[-1].labels == 20
     assert result.estimator.score(pool.X, [truth[i] for i in pool.ids]) > 0.9
+
+
+def test_method_can_be_named_as_on_the_command_line():
+    X = np.linspace(-1, 1, 40)[:, None]
+    data = ob.LoggedData(X, np.where(X[:, 0] > 0, "yes", "no"), 0.5), ob.Pool(X, 0.5)
+    assert ob.Session(*data, method="newton").settings.method == ob.NewtonVC()
+    assert ob.Session(*data, method="auto").settings.method == ob.AutoVC()
+    with pytest.raises(InvalidInput, match=r"^method must be \"auto\", \"newton\" or a method .* but is 'newtonvc'"):
+        ob.Session(*data, method="newtonvc")
+
+
+def test_method_used_as_an_estimator_names_the_classifier_to_use():
+    from sklearn.base import clone
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    for use in (
+        lambda: clone(ob.AutoVC()),
+        lambda: make_pipeline(StandardScaler(), ob.AutoVC()).fit(X, y),
+        lambda: cross_val_score(ob.NewtonVC(), X, y),
+        lambda: GridSearchCV(ob.NewtonVC(), {}).fit(X, y),
+        lambda: ob.AutoVC().fit(X, y),
+    ):
+        with pytest.raises(
+            InvalidInput, match=r"VC is a method, .* and not a scikit-learn estimator; use ob.BlendClassifier"
+        ):
+            use()

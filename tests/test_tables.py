@@ -87,6 +87,7 @@ def test_python_objects_in_a_frame_become_numbers_or_text():
     [
         ("a.csv", "", "is empty"),
         ("a.csv", "a,a\n1,2\n", "more than one column named 'a'"),
+        ("a.csv", "a,b,a,c,b\n1,2,3,4,5\n", "more than one column named 'a' and 'b';"),
         ("a.csv", "a;b c\n1;2;3\n4\n", "cannot be read as CSV"),
         ("a.csv", "a:b,c\n1:2\n", "cannot be read as CSV"),
         ("a.csv", "a,b\n1,2\n3\n", "cannot be read as CSV"),
@@ -131,7 +132,7 @@ def test_object_that_is_not_a_table_raises_one_sentence(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for source, message in [
         (tmp_path / "nope.csv", "There is no file"),
-        (tmp_path / "folder.csv", "is not a file"),
+        (tmp_path / "folder.csv", "There is no Parquet file at"),
         (None, "got NoneType"),
         ([1, 2], "got list"),
         (pd.Series([1]), "got Series"),

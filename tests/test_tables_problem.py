@@ -193,3 +193,12 @@ def test_pipeline_survives_skops(tmp_path):
     again = io.load(tmp_path / "model.skops", trusted=unknown)
     assert again.predict_proba(rows).tolist() == model.predict_proba(rows).tolist()
     assert again[0].encoder == model[0].encoder
+
+
+def test_one_log_need_not_be_in_a_list(tmp_path):
+    log = pd.DataFrame({"age": [30, 40, 50], "bad": [0, None, 1], "q0": [0.5, 0.1, 1.0]})
+    pool = pd.DataFrame({"age": [35, 45], "q0": [0.2, 0.8]})
+    roles = TableRoles(label="bad", propensity="q0")
+    log.to_csv(tmp_path / "log.csv", index=False)
+    for one in (log, tmp_path / "log.csv", str(tmp_path / "log.csv")):
+        assert len(load_problem(one, pool, roles).logged) == 3

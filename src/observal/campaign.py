@@ -37,7 +37,7 @@ from observal.journal.sql.stored_problem import (
     write_problem,
 )
 from observal.journal.status import Agreement, Status, agreement
-from observal.methods import Method
+from observal.methods import MethodLike
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
@@ -107,7 +107,7 @@ class Campaign(Labelling[SqlTransaction]):
         id: str | None = None,
         label_budget: int | None = None,
         tables: TableOptions | None = None,
-        method: Method | None = None,
+        method: MethodLike = None,
         random_state: int = 0,
         overlap: int = 1,
         population: str | None = None,
@@ -179,7 +179,7 @@ class Campaign(Labelling[SqlTransaction]):
         pool: Pool,
         *,
         label_budget: int | None = None,
-        method: Method | None = None,
+        method: MethodLike = None,
         random_state: int = 0,
         overlap: int = 1,
         population: str | None = None,
@@ -198,7 +198,7 @@ class Campaign(Labelling[SqlTransaction]):
             With dense features, all of them numbers.
         label_budget : int, optional
             How many labels may be bought; without it the method decides when to stop.
-        method : Method, optional
+        method : Method, "auto" or "newton", optional
             How rows are chosen; :class:`~observal.AutoVC` by default.
         random_state : int
             Seed of all random numbers.
@@ -284,8 +284,7 @@ class Campaign(Labelling[SqlTransaction]):
         ledger = self.engine.ledger
         settings = ledger.settings
         rows, name = transaction.pool_rows(assignment.positions), settings.id
-        if name in rows.column_names:
-            rows = rows.drop_columns([name])
+        rows = rows.select([column for column in rows.column_names if column not in {name, *settings.hidden_columns}])
         return Batch(
             ids=tuple(assignment.ids),
             round=max(assignment.rounds, default=len(ledger.plans)),
@@ -328,8 +327,7 @@ class Campaign(Labelling[SqlTransaction]):
         positions = [ledger.find(id_) for id_ in batch.ids]
         estimator = replay.round(replay.closed).estimator
         chances = estimator.predict_proba(replay.problem.pool.rows.take(np.array(positions))) if positions else []
-        hidden = (ledger.settings.id, ledger.settings.label)
-        cells = [{n: v for n, v in row.items() if n not in hidden} for row in batch.rows.to_pylist()]
+        cells = [{n: v for n, v in row.items() if n != ledger.settings.id} for row in batch.rows.to_pylist()]
         parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
         return [
             DrawnRow(

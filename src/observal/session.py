@@ -26,12 +26,11 @@ from observal.journal.replay import Replay
 from observal.journal.session_file import read_session, write_session
 from observal.journal.settings import ANYONE, Settings, check_annotator, make_settings
 from observal.journal.status import Status, status_of
-from observal.methods import AutoVC, Method
+from observal.methods import Method, MethodLike, as_method
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.interval import Interval
-from observal.problem.method import check_method
 from observal.problem.objectives import TOLERANCE
 from observal.problem.plan import Plan, Query
 from observal.problem.problem import Problem
@@ -118,6 +117,11 @@ class Labelling(Generic[T]):
         format_ = TableFormat(sep, None, encoding, tuple(missing))
         with self.engine.writing() as transaction:
             return self.engine.tell_file(transaction, path, annotator, correct, text, format_)
+
+    def knows_file(self, path: str | Path, annotator: str = ANYONE) -> bool:
+        """Return whether a file has answers and all of them were told already, so that it can be replaced."""
+        with self.engine.reading() as transaction:
+            return self.engine.knows_file(transaction, path, annotator)
 
     def tell_people(self, answers: Mapping[str, list[WrittenAnswer]]) -> Receipt:
         """Store the answers of several people, annotator → answers: all of them or, if one is wrong, none.
@@ -280,7 +284,7 @@ class Session(Labelling[MemoryJournal]):
         The log.
     pool : Pool
         The rows you can ask about.
-    method : Method, optional
+    method : Method, "auto" or "newton", optional
         How rows are chosen; :class:`AutoVC` by default.
     label_budget : int, optional
         How many labels may be bought; without it the method decides when to stop.
@@ -324,7 +328,7 @@ class Session(Labelling[MemoryJournal]):
         self,
         logged: LoggedData,
         pool: Pool,
-        method: Method | None = None,
+        method: MethodLike = None,
         label_budget: int | None = None,
         random_state: int = 0,
         overlap: int = 1,
@@ -336,7 +340,7 @@ class Session(Labelling[MemoryJournal]):
         objective: str | Mapping[Any, float | str] = "error",
         executor: ExecutorLike = None,
     ) -> None:
-        method = AutoVC() if method is None else check_method(method)
+        method = as_method(method)
         problem = Problem(logged, pool).for_method(method).using(executor)
         journal = MemoryJournal(problem)
         settings = make_settings(
@@ -416,7 +420,7 @@ def run(
     logged: LoggedData,
     pool: Pool,
     oracle: Callable[[NDArray[Any]], Iterable[Any]],
-    method: Method | None = None,
+    method: MethodLike = None,
     label_budget: int | None = None,
     random_state: int = 0,
     on_round: Callable[[Round], None] | None = None,

@@ -74,9 +74,12 @@ def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.T
     @app.callback()
     def _options(
         debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+        ] = False,
     ) -> None:
         # run() removes --debug from the arguments, wherever it is, because it must know before a command fails.
-        del debug
+        del debug, version
 
     for commands in groups.values():
         for name, command in commands.items():
@@ -85,6 +88,14 @@ def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.T
             else:
                 app.command(name, cls=GroupedCommand)(command)
     return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from observal import __version__
+
+        say(f"observal {__version__}")
+        raise typer.Exit
 
 
 def run(app: typer.Typer) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from itertools import chain
+from itertools import count as count_from
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -32,8 +34,11 @@ from observal.cli.output import (
     write_csv,
     write_excel,
 )
-from observal.errors import InvalidInput, hide_secrets
+from observal.errors import hide_secrets
 from observal.problem.words import count
+
+if TYPE_CHECKING:
+    from observal.campaign import Campaign
 
 PORT = 8787
 Name = Annotated[str, typer.Argument(help="Name of the person.", metavar="NAME")]
@@ -52,7 +57,8 @@ def ask(
     out: Annotated[
         Path | None,
         option(
-            "Write to this new file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV.",
+            "Write to this file: Excel if it ends in .xlsx, JSON with --json, otherwise CSV. A file whose answers were all told is "
+            "replaced; beside any other, a file with a number is written, such as labels-2.csv.",
             "FILE",
             names=["-o", "--out"],
         ),
@@ -71,26 +77,30 @@ def ask(
     in_excel = out is not None and out.name.lower().endswith(".xlsx")
     if in_excel and (as_csv or as_json):
         raise typer.BadParameter("a file that ends in .xlsx is an Excel workbook; leave out --csv and --json.")
-    if out is not None and out.exists():
-        raise InvalidInput(f"{out} already exists and may contain labels; choose another path.")
     if out is not None:
         from observal.files import check_target
 
-        check_target(out)
+        check_target(out, force=True)
     with progress_bar("choosing rows", hidden=as_json or as_csv) as progress:
-        rows = open_campaign(campaign, dask, progress).ask(n, annotator)
+        opened = open_campaign(campaign, dask, progress)
+        rows = opened.ask(n, annotator)
+    replaces = False
+    if out is not None and rows:
+        out, replaces = _free_path(opened, out, annotator)
     names, records = rows.to_fill_in(split_list(columns))
     id_, *raw, round_, reason, allowed, _ = names
     like, answers = rows.table_format, [*rows.classes, "skip"]
     if as_json:
         about = {"round": rows.round, "finished": rows.finished, "note": rows.note, "allowed": answers}
-        print_json({**about, "rows": [{k: v for k, v in r.items() if k != allowed} for r in records]}, out)
+        print_json(
+            {**about, "rows": [{k: v for k, v in r.items() if k != allowed} for r in records]}, out, force=replaces
+        )
     elif in_excel and out is not None:
         if rows:
-            write_excel(out, names, records, answers, like)
+            write_excel(out, names, records, answers, like, force=replaces)
     elif as_csv or out:
         if rows or not out:
-            write_csv(out, names, records, like)
+            write_csv(out, names, records, like, force=replaces)
     elif rows:
         visible = raw if columns else raw[:MOST_COLUMNS]
         header = [id_, *visible, round_, reason]
@@ -104,6 +114,17 @@ def ask(
         say(f"{count(len(rows), 'row')} to label: {out}", error=as_json)
     if 0 < len(rows) < n:
         say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
+
+
+def _free_path(campaign: Campaign, out: Path, annotator: str) -> tuple[Path, bool]:
+    """Return where no answers would be lost, the path or the next with a number (labels-2.csv), and whether a file is replaced there."""
+    paths = chain([out], (out.with_stem(f"{out.stem}-{number}") for number in count_from(2)))
+    for path in paths:
+        if path != out and not path.exists():
+            say(f"{out} was left as it is: it has no answers, or some that were not told yet.", error=True)
+        if not path.exists() or campaign.knows_file(path, annotator):
+            break
+    return path, path.exists()
 
 
 def tell(

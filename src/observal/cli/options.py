@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from observal.parquet import Executor
 
 # Headings in the help of commands with many options; options without a heading are the everyday ones and come first.
-COLUMNS = "Columns and labels"
-CSV = "How CSV files are written"
-LARGE = "Large tables"
+TABLES = "Tables"
 
 
 def option(
@@ -40,22 +38,23 @@ Dask = Annotated[
     option(
         "Read and compute on a Dask cluster: a scheduler's address (tcp://…), or local for one on this machine.",
         "ADDRESS",
-        LARGE,
+        TABLES,
     ),
 ]
 Features = Annotated[
     list[str] | None,
-    option("Feature columns, as A,B,C; by default all columns without another role.", "COLUMNS", COLUMNS),
+    option("Feature columns, as A,B,C; by default all columns without another role.", "COLUMNS", TABLES),
 ]
+Exclude = Annotated[list[str] | None, option("Columns not to use, as A,B,C.", "COLUMNS")]
 Separator = Annotated[
-    str | None, option("What separates columns in CSV files; detected by default.", "SIGN", CSV, names=["--sep"])
+    str | None, option("What separates columns in CSV files; detected by default.", "SIGN", TABLES, names=["--sep"])
 ]
 DecimalSign = Annotated[
-    Literal[".", ","] | None, option("Decimal sign; detected by default.", heading=CSV, names=["--decimal"])
+    Literal[".", ","] | None, option("Decimal sign; detected by default.", heading=TABLES, names=["--decimal"])
 ]
-Encoding = Annotated[str | None, option("Encoding of CSV files, such as cp1252; detected by default.", "NAME", CSV)]
+Encoding = Annotated[str | None, option("Encoding of CSV files, such as cp1252; detected by default.", "NAME", TABLES)]
 Missing = Annotated[
-    list[str] | None, option("A word that means a missing value, such as '?'; may be repeated.", "WORD", CSV)
+    list[str] | None, option("A word that means a missing value, such as '?'; may be repeated.", "WORD", TABLES)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Seed = Annotated[int, option("Seed of all random numbers.", "N", min=0)]

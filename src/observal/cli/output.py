@@ -127,19 +127,23 @@ def print_result(as_json: bool, content: object, *sentences: object) -> None:
         say(sentence)
 
 
-def print_json(content: object, path: Path | None = None) -> None:
-    """Print JSON, or write it to a new file; control characters are escaped as JSON does it."""
+def print_json(content: object, path: Path | None = None, force: bool = False) -> None:
+    """Print JSON, or write it to a file, an existing one only with `force`; control characters are escaped as JSON does it."""
     import json
 
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n"
     # They occur only within strings, where \\u0000 means the same; outside strings JSON has only line ends.
-    _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda match: f"\\u{ord(match[0]):04x}", text), path)
+    _put(re.sub(f"(?!\n)[{_UNSEEN}]", lambda match: f"\\u{ord(match[0]):04x}", text), path, force)
 
 
 def write_csv(
-    path: Path | None, names: list[str], records: list[dict[str, Any]], like: TableFormat | None = None
+    path: Path | None,
+    names: list[str],
+    records: list[dict[str, Any]],
+    like: TableFormat | None = None,
+    force: bool = False,
 ) -> None:
-    """Print records as CSV without formulas, or write them to a new file; `like` says how the user's own tables are written.
+    """Print records as CSV without formulas, or write them to a file, an existing one only with `force`; `like` says how the user's own tables are written.
 
     Columns are separated as in those tables. If they were not in UTF-8, a mark at the beginning tells spreadsheets that this file is.
     """
@@ -149,7 +153,7 @@ def write_csv(
     text = csv_text([names, *format_cells(names, records, like)], sep)
     if path is not None and like is not None and like.encoding not in (None, "utf-8"):
         text = "\ufeff" + text
-    _put(printable(text, lines=True) if path is None and sys.stdout.isatty() else text, path)
+    _put(printable(text, lines=True) if path is None and sys.stdout.isatty() else text, path, force)
 
 
 def format_cells(names: list[str], records: list[dict[str, Any]], like: TableFormat | None) -> list[list[Any]]:
@@ -164,22 +168,27 @@ def format_cells(names: list[str], records: list[dict[str, Any]], like: TableFor
 
 
 def write_excel(
-    path: Path, names: list[str], records: list[dict[str, Any]], choices: list[Any], like: TableFormat | None
+    path: Path,
+    names: list[str],
+    records: list[dict[str, Any]],
+    choices: list[Any],
+    like: TableFormat | None,
+    force: bool = False,
 ) -> None:
-    """Write records to a new Excel workbook; the last column has a drop-down of the choices."""
+    """Write records to an Excel workbook, an existing one only with `force`; the last column has a drop-down of the choices."""
     from observal.files import writing
     from observal.tables.spreadsheets import write_workbook
 
     columns = {} if like is None else like.columns
     formats = {name: column.excel_format for name, column in columns.items()}
-    with writing(path) as file:
+    with writing(path, force) as file:
         write_workbook(file, names, [[record[name] for name in names] for record in records], choices, formats)
 
 
-def _put(text: str, path: Path | None) -> None:
+def _put(text: str, path: Path | None, force: bool = False) -> None:
     if path is None:
         print(text, end="")
         return
     from observal.files import write_text
 
-    write_text(path, text)
+    write_text(path, text, force)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from observal.cli.options import (
-    COLUMNS,
-    LARGE,
+    TABLES,
     Chances,
     Dask,
     DecimalSign,
     Encoding,
     EstimateChances,
+    Exclude,
     Features,
     Json,
     Missing,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from observal.tables.table_format import TableFormat
 
 FIRST_ROUND = 10  # rows of a round where --batch is not given
-ROUNDS = "Rounds and people"
-GOALS = "What is measured, and when to stop"
-PICTURES = "Pictures on the labelling page"
+LEARNING = "What to learn"
+BUYING = "How to buy labels"
+PEOPLE = "People who label"
 
 
 def init(
@@ -55,113 +55,116 @@ def init(
     propensity: Chances = None,
     estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, option("Column with the row ids; by default rows are numbered.", "COLUMN")] = None,
+    exclude: Exclude = None,
     budget: Annotated[
         int | None, option("Label budget; by default the method decides when to stop.", "N", min=0)
     ] = None,
-    positive: Annotated[
-        str | None,
-        option(
-            "The class that precision and recall are about; by default the obvious one, or else the rarer.", "CLASS"
-        ),
-    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
-    classes: Annotated[
-        str | None, option("All label values, as A,B,C; of two, the positive one last.", "CLASSES", COLUMNS)
-    ] = None,
     features: Features = None,
-    exclude: Annotated[list[str] | None, option("Columns not to use, as A,B,C.", "COLUMNS", COLUMNS)] = None,
     cost: Annotated[
-        str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", COLUMNS)
+        str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", TABLES)
     ] = None,
     propensity_floor: Annotated[
-        float | None, option("Raise smaller propensities to this number.", "CHANCE", COLUMNS)
+        float | None, option("Raise smaller propensities to this number.", "CHANCE", TABLES)
     ] = None,
     kept_only_labelled: Annotated[
-        bool, option("The log kept only its labelled rows.", heading=COLUMNS, names=["--kept-only-labelled"])
+        bool, option("The log kept only its labelled rows.", heading=TABLES, names=["--kept-only-labelled"])
     ] = False,
     n_logged_rows: Annotated[
         int | None,
         option(
-            "With --kept-only-labelled: how many rows the old policy saw; by default estimated.", "N", COLUMNS, min=1
+            "With --kept-only-labelled: how many rows the old policy saw; by default estimated.", "N", TABLES, min=1
         ),
     ] = None,
-    batch: Annotated[
-        int | None, option("Rows in a round; by default a few at first, more as labels come in.", "N", ROUNDS, min=1)
-    ] = None,
-    overlap: Annotated[int, option("How many people label each row; the majority decides.", "N", ROUNDS, min=1)] = 1,
-    method: Annotated[
-        Literal["auto", "newton"],
-        option("How to choose rows: auto blends models, newton fits a linear one.", heading=ROUNDS),
-    ] = "auto",
-    priority: Annotated[
-        Literal["accuracy", "balanced", "measure"],
+    missing: Missing = None,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    in_place: Annotated[
+        bool | None,
         option(
-            "With --method auto, what labels are for: a good classifier, both, or a narrow interval.", heading=ROUNDS
+            "Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
+            heading=TABLES,
+            names=["--in-place/--copy"],
         ),
-    ] = "accuracy",
+    ] = None,
+    dask: Dask = None,
+    positive: Annotated[
+        str | None,
+        option(
+            "The class that precision and recall are about; by default the obvious one, or else the rarer.",
+            "CLASS",
+            LEARNING,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None, option("All label values, as A,B,C; of two, the positive one last.", "CLASSES", LEARNING)
+    ] = None,
+    target: Annotated[
+        str | None,
+        option("What the classifier is for: recall=0.8, precision=0.8, balanced, or error.", "TARGET", LEARNING),
+    ] = None,
+    cost_of_missing: Annotated[
+        str | None,
+        option("Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.", "CLASS=COST", LEARNING),
+    ] = None,
     population: Annotated[
         Literal["both", "pool", "log"] | None,
         option(
-            "Whose error is measured; by default both together, or the pool alone if they differ much.", heading=GOALS
+            "Whose error is measured; by default both together, or the pool alone if they differ much.",
+            heading=LEARNING,
         ),
     ] = None,
     looks: Annotated[
         Literal["planned", "always", "once"],
         option(
-            "When intervals are valid: at every round up to the budget, at every round, or at one.",
-            heading=GOALS,
+            "When intervals are valid: at every round up to the budget, at every round, or at one.", heading=LEARNING
         ),
     ] = "planned",
+    batch: Annotated[
+        int | None, option("Rows in a round; by default a few at first, more as labels come in.", "N", BUYING, min=1)
+    ] = None,
     tolerance: Annotated[
         float,
         option(
             "Stop when more labels are unlikely to lower the error by more than this; 0 never stops.",
             "SHARE",
-            GOALS,
+            BUYING,
             min=0,
         ),
     ] = TOLERANCE,
     width: Annotated[
-        float | None, option("Stop when the error's interval is narrower than this.", "SHARE", GOALS)
+        float | None, option("Stop when the error's interval is narrower than this.", "SHARE", BUYING)
     ] = None,
-    target: Annotated[
-        str | None,
-        option("What the classifier is for: recall=0.8, precision=0.8, balanced, or error.", "TARGET", GOALS),
-    ] = None,
-    cost_of_missing: Annotated[
-        str | None, option("Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.", "CLASS=COST", GOALS)
-    ] = None,
-    sep: Separator = None,
-    decimal: DecimalSign = None,
-    encoding: Encoding = None,
-    missing: Missing = None,
+    method: Annotated[
+        Literal["auto", "newton"],
+        option("How to choose rows: auto blends models, newton fits a linear one.", heading=BUYING),
+    ] = "auto",
+    priority: Annotated[
+        Literal["accuracy", "balanced", "measure"],
+        option(
+            "With --method auto, what labels are for: a good classifier, both, or a narrow interval.", heading=BUYING
+        ),
+    ] = "accuracy",
+    overlap: Annotated[int, option("How many people label each row; the majority decides.", "N", PEOPLE, min=1)] = 1,
     images: Annotated[
-        Path | None, option("Folder that the paths in --image-column are relative to.", "FOLDER", PICTURES)
+        Path | None, option("Folder that the paths in --image-column are relative to.", "FOLDER", PEOPLE)
     ] = None,
     image_column: Annotated[
         str | None,
         option(
-            "Column of image paths inside --images, or of images in base64; not used as a feature.", "COLUMN", PICTURES
+            "Column of image paths inside --images, or of images in base64; not used as a feature.", "COLUMN", PEOPLE
         ),
     ] = None,
     pixels: Annotated[
         str | None,
         option(
-            "Height and width of a picture whose pixels are columns of numbers, such as 8x8.", "HEIGHTxWIDTH", PICTURES
+            "Height and width of a picture whose pixels are columns of numbers, such as 8x8.", "HEIGHTxWIDTH", PEOPLE
         ),
     ] = None,
-    in_place: Annotated[
-        bool | None,
-        option(
-            "Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
-            heading=LARGE,
-            names=["--in-place/--copy"],
-        ),
-    ] = None,
-    dask: Dask = None,
 ) -> None:
-    """Make a campaign from tables: CSV, Excel, Parquet or Arrow files.
+    """Make a campaign from tables: CSV, Excel, Parquet or Arrow files, or folders and patterns of Parquet files.
 
     The tables are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
     they are. An existing file is never replaced.
@@ -228,6 +231,7 @@ def diagnose(
     propensity: Chances = None,
     estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, option("Column with the row ids; it is not used as a feature.", "COLUMN")] = None,
+    exclude: Exclude = None,
     target_error: Annotated[
         float | None, option("An error, to estimate how many labels it takes to reach it.", "SHARE")
     ] = None,
@@ -264,7 +268,12 @@ def diagnose(
             logged = [Path(table) for table in tables]
             chances = _propensity_source(propensity, estimate_propensity)
             names = split_list(features)
-            roles = TableRoles(label, id=id, features=None if names is None else tuple(names))
+            roles = TableRoles(
+                label,
+                id=id,
+                features=None if names is None else tuple(names),
+                exclude=tuple(split_list(exclude) or ()),
+            )
             format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
             _check_dask(dask, logged, pool, chances, format_, in_place=True)
             loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)

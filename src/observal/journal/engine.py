@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints, check_whole
-from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, UnknownRow
+from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, ObservalError, UnknownRow
 from observal.intervals.measures import judged_by
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
@@ -285,12 +285,16 @@ class Engine(Generic[T]):
     def tell(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str, correct: bool = False) -> Receipt:
         """Store answers; if one is wrong, refuse all. With `correct`, an answer may replace an earlier one."""
         check_annotator(annotator, self.ledger.overlap)
+        return self._store(transaction, annotator, self._find_changes(transaction, answers, annotator, correct))
 
+    def _find_changes(
+        self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str, correct: bool
+    ) -> _Changes:
         def pool_ids() -> Sequence[object]:
             ids: list[object] = transaction.pool_ids(np.arange(self.ledger.settings.pool_rows)).tolist()
             return ids
 
-        return self._store(transaction, annotator, _find_changes(answers, self.ledger, annotator, correct, pool_ids))
+        return _find_changes(answers, self.ledger, annotator, correct, pool_ids)
 
     def tell_file(
         self,
@@ -302,12 +306,26 @@ class Engine(Generic[T]):
         format_: TableFormat,
     ) -> Receipt:
         """Store the answers in a file, or in its content `text`; an empty label means "not yet"."""
+        answers, blank = self._read_answers(path, text, format_)
+        receipt = self.tell(transaction, answers, annotator, correct)
+        return replace(receipt, blank=receipt.blank + blank)
+
+    def knows_file(self, transaction: T, path: str | Path, annotator: str) -> bool:
+        """Return whether a file has answers and all of them are stored already; False if it cannot be read as answers."""
+        try:
+            answers, _ = self._read_answers(path, None, TableFormat())
+            changes = self._find_changes(transaction, answers, annotator, correct=True)
+        except (ObservalError, OSError):
+            return False
+        return changes.unchanged > 0 and not (changes.new or changes.corrected)
+
+    def _read_answers(
+        self, path: str | Path, text: str | bytes | None, format_: TableFormat
+    ) -> tuple[list[WrittenAnswer], int]:
         settings = self.ledger.settings
         blank_words = () if settings.format is None else settings.format.missing
         format_ = replace(format_, missing=(*blank_words, *format_.missing))
-        answers, blank = read_answers(path, settings.id, settings.label, text, format_)
-        receipt = self.tell(transaction, answers, annotator, correct)
-        return replace(receipt, blank=receipt.blank + blank)
+        return read_answers(path, settings.id, settings.label, text, format_)
 
     def tell_own(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str) -> Receipt:
         """Store answers from the page or another tool: annotators may change their own, and never replace another's.

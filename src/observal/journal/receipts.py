@@ -47,7 +47,7 @@ class Batch:
     reason : tuple of str
         Why each row was chosen.
     rows : pyarrow.Table
-        The rows as they are in the table, the id first.
+        The rows as they are in the table, the id first; without labels and propensities, which would sway annotators.
     finished : bool
         Whether the campaign has nothing left to ask.
     note : str
@@ -85,8 +85,7 @@ class Batch:
         columns : sequence of str, optional
             The raw columns to show; all by default.
         """
-        label = self.label
-        table = self.rows.drop_columns([label]) if label in self.rows.column_names else self.rows
+        label, table = self.label, self.rows
         if columns is not None:
             id_, *rest = table.column_names
             if unknown := [name for name in columns if name not in (id_, *rest)]:

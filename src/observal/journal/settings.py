@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from observal.checks import check_whole, keep
 from observal.diagnosis.drift import strong_shift
 from observal.errors import InvalidInput
-from observal.methods import AutoVC, Method
+from observal.methods import Method, MethodLike, as_method
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import Pool
 from observal.problem.goals import Goals, Looks
-from observal.problem.method import check_method
 from observal.problem.objectives import canonical
 from observal.problem.problem import Problem
 from observal.tables.encoder import TableEncoder
@@ -174,6 +173,11 @@ class Settings:
         """How the tables are written; None if it was made from arrays."""
         return None if self.encoder is None else self.encoder.format
 
+    @property
+    def hidden_columns(self) -> frozenset[str]:
+        """Columns of the pool that annotators do not see: labels, and propensities, because what the old policy thought would sway them."""
+        return frozenset((self.label, *self.propensities.columns))
+
     def extend(self, payload: Mapping[str, Any]) -> Settings:
         """Return the settings after an event that raised the label budget or added pool rows.
 
@@ -192,7 +196,7 @@ class Settings:
 
 def make_settings(
     problem: Problem,
-    method: Method[Any] | None,
+    method: MethodLike,
     label_budget: int | None,
     random_state: int,
     overlap: int = 1,
@@ -215,7 +219,7 @@ def make_settings(
     tables : CampaignTables, optional
         The tables that log and pool were read from.
     """
-    method = AutoVC() if method is None else check_method(method)
+    method = as_method(method)
     logged, pool = problem.logged, problem.pool
     classes = logged.classes.tolist()
     objective = canonical(objective or "error", classes)

@@ -4,10 +4,40 @@
 are chosen. :mod:`observal.paper` has the methods of the paper, which take rows in epochs.
 """
 
+from typing import Any, Literal
+
 from observal.methods.auto import AutoVC
 from observal.methods.committee import CommitteeVC
 from observal.methods.newton import NewtonVC
 from observal.paper import Active18, ActiveVC, ExactDBAL, Passive
-from observal.problem.method import Method
+from observal.problem.method import Method, check_method
 
-__all__ = ["Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"]
+__all__ = [
+    "Active18",
+    "ActiveVC",
+    "AutoVC",
+    "CommitteeVC",
+    "ExactDBAL",
+    "Method",
+    "MethodLike",
+    "NewtonVC",
+    "Passive",
+    "as_method",
+]
+
+MethodLike = Method[Any] | Literal["auto", "newton"] | None
+"""A method, its name on the command line, or None for the default."""
+
+
+def as_method(method: MethodLike) -> Method[Any]:
+    """Return a method, by its name on the command line or as it is; :class:`AutoVC` for None.
+
+    Examples
+    --------
+    >>> as_method("newton") == NewtonVC(), as_method(None) == AutoVC()
+    (True, True)
+    """
+    by_name: dict[str, type[Method[Any]]] = {"auto": AutoVC, "newton": NewtonVC}
+    if method is None or (isinstance(method, str) and method in by_name):
+        return by_name[method or "auto"]()
+    return check_method(method)

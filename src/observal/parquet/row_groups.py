@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from observal.errors import InvalidInput, PartsChanged, one_line
+from observal.problem.words import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,15 +79,16 @@ def find_parts(source: Source) -> tuple[Part, ...]:
     >>> [part.rows for part in find_parts(path)]
     [2, 1]
     """
-    parts = [part for path in _paths(source) for part in _parts_of(path)]
+    parts = [part for path in find_files(source) for part in _parts_of(path)]
     if not parts:
         raise InvalidInput(f"{source} has no rows; give Parquet with rows.")
     return tuple(parts)
 
 
-def _paths(source: Source) -> list[str]:
+def find_files(source: Source) -> list[str]:
+    """Return the Parquet files that a path, folder, glob, URL or several of them stand for, in the order of their names."""
     if isinstance(source, list | tuple):
-        return [path for item in source for path in _paths(item)]
+        return [path for item in source for path in find_files(item)]
     name = name_of(source)
     if "://" in name:
         return _remote_paths(name)
@@ -208,6 +210,13 @@ def read_batches(file: pq.ParquetFile, part: Part, rows: int, columns: list[str]
         raise _damage_error(part.path, error) from None
 
 
+def check_names(names: Sequence[str], what: str) -> None:
+    """Refuse columns of the same name, all of them at once; `what` is the table in the message."""
+    repeated = [repr(name) for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InvalidInput(f"{what} has more than one column named {listed(repeated)}; rename or drop the duplicates.")
+
+
 def check_values(table: pa.Table | pa.RecordBatch, what: str) -> None:
     """Refuse text that is not UTF-8, and lists that reach beyond their values: Arrow reads both as they are."""
     import pyarrow as pa
@@ -258,11 +267,7 @@ def schema_of(part: Part) -> pa.Schema:
 
 def _parts_of(path: str) -> Iterator[Part]:
     metadata = _metadata(path)
-    names = Counter(metadata.schema.to_arrow_schema().names)
-    if names and max(names.values()) > 1:
-        raise InvalidInput(
-            f"{path!r} has more than one column named {names.most_common(1)[0][0]!r}; rename or drop the duplicates."
-        )
+    check_names(metadata.schema.to_arrow_schema().names, repr(path))
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
         columns = [row_group.column(k) for k in range(row_group.num_columns)]

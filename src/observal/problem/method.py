@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import Field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -126,6 +126,16 @@ class Method(ABC, Generic[StateT]):
     """Settings, all numbers, that ``begin`` does not use, so that experiments begin only once for all their values. Only read where
     ``curve_from_one_run`` is False."""
 
+    @property
+    def fit(self) -> NoReturn:
+        """Not there: it raises as soon as it is looked up, because scikit-learn looks before it calls."""
+        raise InvalidInput(
+            f"{type(self).__name__} is a method, which chooses rows to label, and not a scikit-learn estimator; use ob.BlendClassifier() in "
+            "pipelines and cross-validation, and give methods to ob.run, ob.Session or ob.Campaign."
+        )
+
+    __sklearn_clone__ = fit
+
     def summary(self) -> str:
         """Return the method as text, with the settings that do not have their default.
 
@@ -210,6 +220,7 @@ def check_method(method: object) -> Method:
     """
     if not isinstance(method, Method):
         raise InvalidInput(
-            f"method must be a method such as AutoVC(), but is {method!r}; pass an instance of a class that inherits from observal.Method."
+            f'method must be "auto", "newton" or a method such as AutoVC(), but is {method!r}; pass one of them, or an instance of a class '
+            "that inherits from observal.Method."
         )
     return method

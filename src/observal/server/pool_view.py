@@ -58,8 +58,7 @@ class PoolView:
         read: Callable[[list[int]], pa.Table] | None = None,
     ) -> None:
         self._read, self._cache = read, dict[int, dict[str, Any]]()
-        # The propensity is hidden, because what the old policy thought would sway people.
-        hidden = {settings.id, settings.label, *settings.propensities.columns}
+        hidden = {settings.id, *settings.hidden_columns}
         names = [name for name in table.column_names if name not in hidden]
         self._table = table.select(names).combine_chunks()
         self._n_rows = int(table.num_rows) if n_rows is None else n_rows

@@ -63,7 +63,7 @@ class LoadedProblem:
 
 
 def load_problem(
-    logged_tables: Sequence[TableSource],
+    logged_tables: TableSource | Sequence[TableSource],
     pool_table: TableSource,
     roles: TableRoles,
     *,
@@ -80,7 +80,7 @@ def load_problem(
 
     Parameters
     ----------
-    logged_tables : sequence of tables
+    logged_tables : table, or list of tables
         One or several logs; files or frames, whatever :func:`read_table` takes. Several logs, each with its own
         policy, become one log whose propensity is their mixture: see :func:`observal.diagnosis.propensity.mixture_propensity`.
     pool_table : table
@@ -120,7 +120,8 @@ def load_problem(
     >>> loaded.pool.propensity.tolist(), loaded.logged.classes.tolist()
     ([0.5, 0.4], ['no', 'yes'])
     """
-    *logs, pool = tables = read_tables([*logged_tables, pool_table], roles.id, roles.label)
+    sources_of_logs = logged_tables if isinstance(logged_tables, list | tuple) else [logged_tables]
+    *logs, pool = tables = read_tables([*sources_of_logs, pool_table], roles.id, roles.label)
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = [source for source in sources if isinstance(source, str) and source != ESTIMATE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from observal.checks import Ints, check_propensity, frozen
 from observal.errors import InvalidInput, one_line
 from observal.parquet import Executor, ExecutorLike, Parts, Source, executor_of
-from observal.parquet.row_groups import PARQUET, name_of
+from observal.parquet.row_groups import PARQUET, find_files, name_of
 from observal.parquet.vectors import LazyIds, pieces, read_coded_labels, read_floats
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import CodedLabels
@@ -27,7 +28,7 @@ from observal.tables.load import (
     find_doubts,
     raise_to_floor,
 )
-from observal.tables.read import SUFFIXES
+from observal.tables.read import SUFFIXES, is_several_files
 from observal.tables.roles import TableRoles
 from observal.tables.table_format import TableFormat
 
@@ -101,9 +102,12 @@ def is_parquet(source: TableSource | Sequence[TableSource]) -> bool:
 
 
 def is_large(sources: Sequence[TableSource]) -> bool:
-    """Tell whether tables are Parquet files on this machine, together large enough to stay where they are."""
-    paths = [os.fspath(source) for source in sources if isinstance(source, str | os.PathLike)]
-    if len(paths) < len(sources) or not all(os.path.isfile(p) and p.lower().endswith(PARQUET) for p in paths):
+    """Tell whether tables are Parquet files, folders or patterns on this machine, together large enough to stay where they are."""
+    given = [Path(source) for source in sources if isinstance(source, str | os.PathLike)]
+    if len(given) < len(sources):
+        return False
+    paths = [path for source in given for path in (find_files(source) if is_several_files(source) else [str(source)])]
+    if not all(os.path.isfile(path) and path.lower().endswith(PARQUET) for path in paths):
         return False
     return sum(os.path.getsize(path) for path in paths) >= LARGE
 

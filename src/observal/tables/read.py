@@ -6,7 +6,6 @@ import datetime as dt
 import math
 import numbers
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from observal.errors import InvalidInput, one_line
-from observal.parquet.row_groups import PARQUET, check_values
+from observal.parquet.row_groups import PARQUET, check_names, check_values, find_files
 from observal.problem.labels import is_missing
 from observal.problem.words import count
 from observal.tables.column_format import MISSING
@@ -70,8 +69,8 @@ def read_table(
     ----------
     source : path or frame
         A CSV (``.csv``, ``.tsv``, also ``.gz``), Excel (``.xlsx``), Parquet (``.parquet``, ``.pq``) or Arrow (``.arrow``,
-        ``.feather``, ``.ipc``) file, or a pandas, polars or pyarrow table. In a CSV, an empty cell and ``NA``, ``NaN``, ``null`` or
-        ``None`` are missing, in text columns too.
+        ``.feather``, ``.ipc``) file, a folder or pattern of Parquet files (``"log/*.parquet"``), or a pandas, polars or pyarrow
+        table. In a CSV, an empty cell and ``NA``, ``NaN``, ``null`` or ``None`` are missing, in text columns too.
     id : str, optional
         The column of row ids. In a CSV its values stay as they are written: ``007`` is text and not the number 7.
     sep, decimal, encoding : str, optional
@@ -118,6 +117,8 @@ def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Ta
 def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
     import pyarrow as pa
 
+    if is_several_files(path):
+        return replace_missing(_read_parquet_files(path), options.missing)
     name = path.name.lower()
     suffix = next((s for s in SUFFIXES if name.endswith(s)), None)
     if suffix is None:
@@ -144,6 +145,30 @@ def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
         kind = "CSV" if suffix in _CSV else "Parquet" if suffix in PARQUET else "Arrow"
         raise InvalidInput(
             f"File {str(path)!r} cannot be read as {kind} ({one_line(error, 160)}); check that it is complete and of that kind."
+        ) from None
+
+
+def is_several_files(path: Path) -> bool:
+    """Tell whether a path is a folder, or a pattern such as ``log/*.parquet``."""
+    return path.is_dir() or (not path.exists() and any(sign in str(path) for sign in "*?["))
+
+
+def _read_parquet_files(source: Path) -> pa.Table:
+    """Return the Parquet files of a folder or a pattern as one table; columns that some files lack are missing there."""
+    import pyarrow as pa
+
+    files = [Path(file) for file in find_files(source)]
+    other = next((file for file in files if not file.name.lower().endswith(PARQUET)), None)
+    if other is not None:
+        raise InvalidInput(
+            f"Several files at once must be Parquet, but {str(other)!r} is not; give one file, or a folder or pattern of Parquet files."
+        )
+    tables = [_read_file(file, None, TableFormat()) for file in files]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidInput(
+            f"The files of {str(source)!r} cannot be put together ({one_line(error)}); give each column one type everywhere."
         ) from None
 
 
@@ -354,8 +379,6 @@ def _to_float(value: float) -> float:
 
 
 def _check_names(names: list[str], what: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise InvalidInput(f"{what} has more than one column named {repeated[0]!r}; rename or drop the duplicates.")
+    check_names(names, what)
     if not names:
         raise InvalidInput(f"{what} has no columns; give one with named columns.")
