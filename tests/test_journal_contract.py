@@ -12,6 +12,7 @@ from observal.journal.answers import WrittenAnswer
 from observal.journal.events import Event, check_payload
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
+from observal.journal.status import why_nothing
 from tests.campaigns import METHOD, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 
@@ -413,6 +414,22 @@ def test_decision_stands_against_later_answers(backend):
         backend.now.decide(ids[0], "", "olga")
     with pytest.raises(UnknownRow):
         backend.now.decide(9999, truth, "olga")
+
+
+def test_people_who_disagree_get_rows_ahead_while_an_owner_has_to_decide(backend):
+    backend.make(overlap=2, label_budget=16)
+    ids = ids_of(backend.now.ask(None, "ann"))
+    backend.now.tell(ids, labels_of(ids), "ann")
+    backend.now.ask(None, "bob")
+    backend.now.tell(ids, [OTHER[truth_of(int(ids[0]))], *labels_of(ids)[1:]], "bob")
+    ledger = backend.now.engine.read()
+    assert [str(ledger.ids[row]) for row in ledger.tied_rows] == [str(ids[0])]
+    assert why_nothing(ledger, "bob").endswith("of the 1 open row, 1 needs a decision, because people disagree.")
+    ahead = ids_of(backend.now.ask(3, "bob"))
+    assert len(ahead) == 3
+    assert not set(ahead) & set(ids)
+    backend.now.decide(ids[0], truth_of(int(ids[0])), "olga")
+    assert backend.now.engine.read().tied_rows == []
 
 
 def test_open_round_opens_round_that_ask_would_open(backend, alone):

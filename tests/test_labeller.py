@@ -107,10 +107,10 @@ def test_row_can_be_read_at_a_glance(view):
     assert [text.strip() for text in page.locator("dd > span:first-child").all_text_contents()] == [
         "41", words.strip(), link, "missing", "yes", "0.123457",
     ]  # fmt: skip
-    assert page.get_by_role("img", name="higher than 82 % of the rows").is_visible()
+    assert page.get_by_role("img", name="higher than 82% of the rows").is_visible()
     assert page.locator("main a, main img, main script").count() == 0  # links are text, and nothing is HTML
     assert "uncertain" in page.locator(".why").text_content().lower()
-    assert "25 %" in page.locator(".why").text_content()
+    assert "25%" in page.locator(".why").text_content()
     wide = page.locator(".field.long").bounding_box()["width"]
     assert 400 < wide < 760  # a line that is easy to read
 

@@ -177,12 +177,26 @@ def test_rounds_follow_each_other_and_the_page_says_when_all_is_done(serve, open
         press(page, "yn"[n % 2])
     until(page, "document.querySelector('.nothing')?.textContent.includes('budget of 12 is spent')")
     assert len(stored(server)) == 12
-    page.wait_for_selector(".effort svg")
+    until(page, "document.querySelector('.effort').textContent.includes('After 12 labels the error is')")
+    said = page.locator(".effort").text_content()
+    for words in (
+        "What was reached",
+        "With the log alone it was",
+        "What next?",
+        "observal extend loans.db --budget 24",
+    ):
+        assert words in said
+    assert "narrower" not in said
+    for button, ending in (("Download the report", "html"), ("Download the model", "model")):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=button).click()
+        assert download.value.suggested_filename == f"loans.{ending}"
+        assert download.value.path().stat().st_size > 1000
     page.keyboard.press("Backspace")  # even the last one
     page.wait_for_selector(".why")
     press(page, "1")
     page.get_by_role("link", name="Progress").click()
-    until(page, "document.querySelectorAll('.chart .point').length === 3")
+    until(page, "document.querySelectorAll('.chart .whisker').length === 3")
     said = page.locator("main").text_content()
     for words in (
         "Labels12",
@@ -200,14 +214,16 @@ def test_rounds_follow_each_other_and_the_page_says_when_all_is_done(serve, open
 
 def test_owner_decides_where_people_disagree(serve, open_page):
     server = serve(6, 6, overlap=2)
-    ann, ben = open_page(server.add("ann")), open_page(server.add("ben"))
-    rows = [press(ann, "y") for _ in range(6)]
+    owner, ben = open_page(server.link), open_page(server.add("ben"))
+    rows = [press(owner, "y") for _ in range(6)]
     for n in range(6):
         press(ben, "n" if n < 2 else "y")
-    for page in (ann, ben):
+    for page in (owner, ben):
         wait_saved(page)
-    owner = open_page(server.link)
-    owner.goto(f"{server.address}/review")
+    until(ben, "document.querySelector('.nothing')?.textContent.includes('owner can decide in Review')")
+    assert "2 need a decision, because people disagree" in ben.locator(".nothing").text_content()
+    until(owner, "document.getElementById('undecided').textContent.includes('2 rows to decide')")
+    owner.get_by_role("link", name="Decide 2 rows in Review").click()  # where the rows would be
     owner.wait_for_selector(".opinions")
     assert "2 to decide" in owner.locator(".pager").text_content()
     assert [text.strip() for text in owner.locator(".opinions .label").all_text_contents()] == ["yes", "no"]
@@ -215,6 +231,7 @@ def test_owner_decides_where_people_disagree(serve, open_page):
     first = owner.locator("article").get_attribute("aria-label").removeprefix("Row ")
     owner.keyboard.press("n")
     until(owner, "document.querySelector('.pager').textContent.includes('1 to decide')")
+    assert owner.get_by_role("link", name="Review").text_content() == "Review1, 1 row to decide"
     assert stored(server)[first] == "no"
     select = owner.get_by_label(f"What row {rows[5]} counts as")
     assert select.input_value() == "yes"
@@ -222,13 +239,13 @@ def test_owner_decides_where_people_disagree(serve, open_page):
     until(owner, f"document.querySelector('[role=status]').textContent === 'Row {rows[5]} is no.'")
     assert stored(server)[rows[5]] == "no"
     history = owner.locator("table").last.text_content()
-    assert "ann" in history
+    assert "owner" in history
     assert "ben" in history
-    ann.goto(f"{server.address}/review")  # not for annotators
-    ann.wait_for_selector(".question")
-    assert ann.locator(".opinions").count() == 0
-    ann.get_by_role("link", name="Progress").click()
-    until(ann, "document.querySelector('main').textContent.includes('Agreement')")
+    ben.goto(f"{server.address}/review")  # not for annotators
+    ben.wait_for_selector(".question")
+    assert ben.locator(".opinions").count() == 0
+    ben.get_by_role("link", name="Progress").click()
+    until(ben, "document.querySelector('main').textContent.includes('Agreement')")
 
 
 def test_refused_answer_is_shown_and_never_sent_again(office, open_page):

@@ -15,7 +15,8 @@ from observal.problem.interval import Interval
 from observal.report import charts, html, sections
 from observal.report.html import ReportContent, render_report, write_report
 from observal.report.inspection import telling_pair
-from observal.report.sections import headline, interval_words
+from observal.report.sections import headline
+from observal.report.verdict import error_words
 
 NASTY = "<script>alert('x')</script> & $x^2$ \"quoted\""
 SECTIONS = ["headline", "error", "asked", "diagnosis", "weights", "rounds", "made", "reading"]
@@ -227,7 +228,7 @@ def test_unknown_error_is_not_shown_as_a_number():
     check_page(text)
     assert "50%" not in text
     assert "not known" in text
-    assert interval_words(unknown) in " ".join(headline(content))
+    assert error_words(unknown) in " ".join(headline(content))
 
 
 def test_many_rounds_are_thinned_with_a_note(monkeypatch):

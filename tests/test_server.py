@@ -23,6 +23,7 @@ from observal.errors import InvalidInput
 from observal.journal.settings import Display
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
+from observal.report.verdict import error_words, shows_estimate
 from observal.server import priority_thread
 from observal.server.pool_view import PoolView, pixel_grid
 from observal.server.priority_thread import PriorityThread
@@ -58,6 +59,7 @@ def test_two_people_label_a_campaign_to_its_end(kind, tmp_path, monkeypatch, req
         assert (me["name"], me["role"]) == ("ann", "owner")
         assert me["campaign"] == {
             "id": found.desk.id,
+            "name": found.desk.name,
             "title": "Who repays?",
             "label": "label",
             "classes": ["bad", "good"],
@@ -342,11 +344,14 @@ def test_rounds_are_measured_in_the_background_and_the_model_comes_as_a_file(her
     assert [(r["round"], r["labels"]) for r in found["rounds"]] == [(0, 0), (1, 8)]
     expected = Campaign.open(here.where).intervals(1)["error"]
     assert found["rounds"][1]["error"] == {
-        "estimate": expected.estimate,
+        "estimate": expected.estimate if shows_estimate(expected) else None,
         "low": expected.low,
         "high": expected.high,
         "confidence": expected.confidence,
+        "known": True,
+        "words": error_words(expected),
     }
+    assert (found["stopped"], found["fitting"]) == ("", False)
     assert found["stopping"]["tolerance"] == 0.002
     assert olga.get("status").json()["progress"]["model_round"] == 1
     assert {row["model_round"] for row in rows} == {1}
@@ -355,6 +360,10 @@ def test_rounds_are_measured_in_the_background_and_the_model_comes_as_a_file(her
     (tmp_path / "model.skops").write_bytes(reply.content)
     X = Campaign.open(here.where).problem.pool.X
     assert len(ob.load_model(tmp_path / "model.skops").predict(X[:5])) == 5
+    assert here.browser("ann").get("report").status_code == 403
+    reply = olga.get("report")
+    assert "attachment" in reply.headers["content-disposition"]
+    assert "<!DOCTYPE html>" in reply.text
 
 
 def test_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_path):
@@ -373,11 +382,11 @@ def test_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_pat
 
         def send(self, message):
             if message[0] == "rounds" and not any(kind == "rounds" for kind, _ in sent):
-                waiting.append(("export", str(tmp_path / "model.skops")))
+                waiting.append(("write", ("model", str(tmp_path / "model.skops"), "")))
             sent.append(message)
 
     _Process(str(tmp_path / "c.db"), Pipe()).run()
-    assert [kind for kind, _ in sent] == ["looked", "rounds", "exported", "looked", "rounds", "rounds", "rounds"]
+    assert [kind for kind, _ in sent] == ["looked", "rounds", "written", "looked", "rounds", "rounds", "rounds"]
     assert all(row["error"] for row in sent[-1][1])
     assert (tmp_path / "model.skops").exists()
 

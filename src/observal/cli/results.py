@@ -81,15 +81,14 @@ def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[s
         advice,
         baseline_sentence,
         confusion_lines,
+        error_words,
         measures_of,
         returned_sentence,
         threshold_sentence,
     )
 
     intervals, classes, objective = measures.intervals, current.classes, current.objective
-    error = intervals["error"]
-    range_ = f"between {error.low:.1%} and {error.high:.1%} ({error.confidence:.0%} interval)"
-    lines = [("error", f"{range_}, estimate {error.estimate:.1%}")]
+    lines = [("error", error_words(intervals["error"]))]
     if contradiction(intervals) is not None:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
     lines.append(("", baseline_sentence(intervals, classes, objective)))

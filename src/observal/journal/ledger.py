@@ -140,11 +140,16 @@ class Ledger:
         budget = self.settings.label_budget
         return None if budget is None else max(0, budget - self.bought - len(self.open_rows))
 
+    @property
+    def tied_rows(self) -> list[int]:
+        """Open rows that everyone who was asked has answered, without a majority: an owner decides them, or one more annotator."""
+        return [row for row in self.open_rows if len(self.responses.get(row, ())) >= self.overlap]
+
     def waits_for_others(self, annotator: str) -> bool:
-        """Return whether all that an annotator can do is to wait for rows that another annotator holds."""
+        """Return whether all that an annotator can do is to wait for rows that another annotator holds or an owner must decide."""
         if self.held_by(annotator) or self.free_for(annotator, 1):
             return False
-        return any(self.holders.get(row) for row in self.open_rows)
+        return any(self.holders.get(row) for row in self.open_rows) or bool(self.tied_rows)
 
     def held_by(self, annotator: str) -> list[int]:
         """Return the open rows that an annotator holds and has not answered."""

@@ -211,8 +211,12 @@ def why_ahead(ledger: Ledger, round_: int) -> str:
 def _describe_holders(ledger: Ledger, rows: Sequence[int]) -> str:
     counts = Counter(name for row in rows for name in ledger.holders.get(row, ()))
     parts = [f"{name} holds {n}" for name, n in sorted(counts.items())]
-    if waiting := sum(not ledger.holders.get(row) for row in rows):
-        parts.append(f"{waiting} wait for another annotator")
+    nobody = {row for row in rows if not ledger.holders.get(row)}
+    tied = nobody.intersection(ledger.tied_rows)
+    if n := len(nobody) - len(tied):
+        parts.append(f"{n} {'waits' if n == 1 else 'wait'} for another annotator")
+    if n := len(tied):
+        parts.append(f"{n} {'needs' if n == 1 else 'need'} a decision, because people disagree")
     return ", ".join(parts)
 
 

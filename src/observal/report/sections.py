@@ -19,7 +19,6 @@ from observal.intervals.error import CONFOUNDED
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
 from observal.paper.weights import plain_importance
 from observal.problem.goals import POPULATIONS
-from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -77,7 +76,7 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
         "precision": f"Precision of {classes[-1]!r}",
         COST: "Cost of a row",
     }
-    out = [] if is_known(content.error) else [("Error", "not known", "too few labels")]
+    out = [] if is_known(content.error) else [("Error", "not known yet", "too few labels")]
     for name in dict.fromkeys(("error", BASELINE, measure_of(objective), BASELINE_COST)):
         measure = measures.get(name)
         if measure is None or not is_known(measure.interval):
@@ -105,29 +104,13 @@ def headline(content: ReportContent) -> list[str]:
         f"The log has {count(len(content.logged), 'row')}, {revealed:,} of them with a label. From a pool of "
         f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
-        f"The classifier's error on {POPULATIONS[content.goals.population]} is {interval_words(error)}"
-        + (f"; the estimate is {percent(error.estimate)}." if is_known(error) else "."),
+        f"The classifier's error on {POPULATIONS[content.goals.population]} is {verdict.error_words(error)}.",
         verdict.returned_sentence(content.result.returned_round),
         _confounding_sentence(content),
         _contradiction_sentence(content),
         f"It is {stopped}." if stopped.startswith("not finished") else f"Why it stopped: {stopped}.",
     ]
     return [sentence for sentence in sentences if sentence]
-
-
-def interval_words(interval: Interval) -> str:
-    """Return an interval in words.
-
-    Examples
-    --------
-    >>> interval_words(Interval(0.031, 0.012, 0.06, 0.95, "cross-fitted"))
-    'between 1.2% and 6% (95% confidence)'
-    >>> interval_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
-    'not known, because there are too few labels'
-    """
-    if not is_known(interval):
-        return "not known, because there are too few labels"
-    return f"between {percent(interval.low)} and {percent(interval.high)} ({100 * interval.confidence:g}% confidence)"
 
 
 def _confounding_sentence(content: ReportContent) -> str:

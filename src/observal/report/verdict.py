@@ -14,6 +14,8 @@ from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of,
 from observal.problem.words import count, number, percent, points
 
 MORE_LABELS = 50  # labels that the outlook is about
+LEAST_EXCLUDED = 0.1  # of all possible values; an interval that rules out less says nothing
+MOST_FOR_ESTIMATE = 0.25  # of all possible values; inside a wider interval an estimate would only mislead
 Intervals = Mapping[str, Interval]
 Classes = Sequence[object]
 """The label values, the positive one last."""
@@ -31,7 +33,7 @@ class Measure(NamedTuple):
         return f"{x:.2f}" if self.name == AUC else number(x) if self.name in (COST, BASELINE_COST) else percent(x)
 
     def estimate(self) -> str:
-        """Return the estimate; a dash if the interval rules nothing out."""
+        """Return the estimate; a dash if the interval says nothing."""
         return self.value(self.interval.estimate) if is_known(self.interval) else "–"
 
     def ends(self) -> str:
@@ -49,13 +51,42 @@ class Measure(NamedTuple):
     def words(self) -> str:
         """Return the interval and the estimate for a sentence."""
         if not is_known(self.interval):
-            return "not known, too few labels"
+            return "not known yet: there are too few labels"
         return f"{self.between()}, estimate {self.value(self.interval.estimate)}"
 
 
 def is_known(interval: Interval) -> bool:
-    """Return whether an interval rules anything out."""
-    return interval.low > 0.0 or interval.high < interval.most
+    """Return whether an interval rules enough out to be shown at all.
+
+    Examples
+    --------
+    >>> is_known(Interval(0.2, 0.0, 0.79, 0.95, "cells")), is_known(Interval(0.002, 0.0, 1.0, 0.95, "cells"))
+    (True, False)
+    """
+    return interval.high - interval.low <= (1.0 - LEAST_EXCLUDED) * interval.most
+
+
+def shows_estimate(interval: Interval) -> bool:
+    """Return whether the error's interval is narrow enough for its estimate to be shown beside it, often in larger type."""
+    return interval.high - interval.low <= MOST_FOR_ESTIMATE * interval.most
+
+
+def error_words(error: Interval) -> str:
+    """Return what is known of the error, in words. Status, page and report all say it with these words.
+
+    Examples
+    --------
+    >>> error_words(Interval(0.031, 0.012, 0.06, 0.95, "cells"))
+    'between 1.2% and 6% (95% confidence), estimate 3.1%'
+    >>> error_words(Interval(0.009, 0.0, 0.28, 0.95, "cells"))
+    'between 0% and 28% (95% confidence)'
+    >>> error_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
+    'not known yet: there are too few labels'
+    """
+    if not is_known(error):
+        return "not known yet: there are too few labels"
+    ends = f"between {percent(error.low)} and {percent(error.high)} ({100 * error.confidence:g}% confidence)"
+    return f"{ends}, estimate {percent(error.estimate)}" if shows_estimate(error) else ends
 
 
 def measures_of(intervals: Intervals, classes: Classes, objective: str = "error") -> list[Measure]:

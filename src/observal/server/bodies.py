@@ -81,6 +81,7 @@ class About(TypedDict):
     """What the campaign is about."""
 
     id: str
+    name: str
     title: str
     label: str
     classes: list[str]
@@ -108,6 +109,7 @@ class Progress(TypedDict):
     round: int
     round_rows: int
     your_answers: int
+    to_decide: int
     labels_per_hour: float | None
     model_round: int | None
     fitting: bool
@@ -141,6 +143,7 @@ class Rows(TypedDict):
     round: int
     finished: bool
     fitting: bool
+    seconds_left: float | None
     note: str
     rows: list[Row]
     progress: Progress
@@ -199,12 +202,14 @@ class Status(TypedDict):
 
 
 class Interval(TypedDict):
-    """An estimate with its interval."""
+    """An interval, the estimate if the interval is narrow enough for one, and both in words; `known` is false if it says nothing."""
 
-    estimate: float
+    estimate: float | None
     low: float
     high: float
     confidence: float
+    known: bool
+    words: str
 
 
 class Round(TypedDict):
@@ -228,6 +233,8 @@ class Rounds(TypedDict):
 
     rounds: list[Round]
     stopping: Stopping
+    stopped: str
+    fitting: bool
 
 
 class GivenAnswer(TypedDict):
@@ -245,6 +252,7 @@ class Reviewed(TypedDict):
     fields: list[Cell]
     answers: list[GivenAnswer]
     decided: str | None
+    open: bool
 
 
 class Review(TypedDict):

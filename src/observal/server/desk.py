@@ -21,6 +21,7 @@ from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
 from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
+from observal.problem.words import listed
 from observal.server import bodies
 from observal.server.pool_view import PoolView
 from observal.server.worker import Worker
@@ -69,6 +70,7 @@ class Desk:
             self.rows = PoolView.of(transaction.connection, settings)
         self.images = images or settings.display.folder
         self.title = title or settings.label
+        self.name = Path(where).name if Path(where).is_file() else self.store.title or "campaign"
         self.id = self.engine.ledger.first_digest[:12]
         # Two campaigns on one machine must not share a cookie.
         self.cookie = f"observal_{self.id}"
@@ -118,6 +120,7 @@ class Desk:
             classes = [str(value) for value in settings.classes]
             about: bodies.About = {
                 "id": self.id,
+                "name": self.name,
                 "title": self.title,
                 "label": settings.label,
                 "classes": classes,
@@ -152,11 +155,12 @@ class Desk:
             if choosing and (not self.worker.fitting or self.worker.failure):
                 self.worker.look()
             choosing = choosing or self._choose_ahead(me.name)
-            note = "" if rows else self._why_no_rows(me.name, choosing)
+            note = "" if rows else self._why_no_rows(transaction, me, choosing)
             return {
                 "round": len(ledger.plans),
                 "finished": bool(ledger.stopped),
                 "fitting": choosing,
+                "seconds_left": self.worker.seconds_left if choosing else None,
                 "note": note,
                 "rows": self.rows.describe(self.engine.describe_rows(rows, me.name)),
                 "progress": self._progress(me.name),
@@ -192,9 +196,14 @@ class Desk:
             self.worker.look(name)
         return True
 
-    def _why_no_rows(self, name: str, choosing: bool) -> str:
+    def _why_no_rows(self, transaction: SqlTransaction, me: Person, choosing: bool) -> str:
         if not choosing:
-            return why_nothing(self.engine.ledger, name)
+            note = why_nothing(self.engine.ledger, me.name)
+            if not self.engine.ledger.tied_rows:
+                return note
+            team = people.list_people(transaction.connection)
+            owners = [person.name for person in team if person.role == "owner" and person.revoked is None]
+            return f"{note} {'You decide' if me.role == 'owner' else f'{listed(owners)} can decide'} in Review."
         failure = self.worker.failure
         return f"The next rows could not be chosen ({failure}); trying again." if failure else CHOOSING
 
@@ -292,6 +301,7 @@ class Desk:
             "round": len(ledger.plans),
             "round_rows": round_rows(ledger),
             "your_answers": ledger.answers_of(name),
+            "to_decide": len(ledger.tied_rows),
             "labels_per_hour": self._per_hour(),
             "model_round": self.worker.model_round,
             "fitting": self.worker.fitting,
@@ -341,7 +351,12 @@ class Desk:
                     f"labelling stops when that is below {100 * goals.tolerance:g} points twice in a row."
                 )
             stopping: bodies.Stopping = {"to_gain": to_gain, "tolerance": goals.tolerance, "sentence": sentence}
-            return {"rounds": self.worker.rounds, "stopping": stopping}
+            return {
+                "rounds": self.worker.rounds,
+                "stopping": stopping,
+                "stopped": self.engine.ledger.stopped,
+                "fitting": self.worker.fitting,
+            }
 
     def answered(self, cookie: str | None, every: bool, first: int = 0) -> bodies.Review:
         """Return the rows on which people disagree, undecided ones first; or all answered rows, the newest first."""
@@ -352,7 +367,7 @@ class Desk:
                 rows = [p for p in rows if ledger.responses.get(p)]
             else:
                 split = (p for p, codes in ledger.responses.items() if len(set(codes.values()) - {None}) > 1)
-                rows = sorted(split, key=lambda p: p in ledger.decisions)
+                rows = sorted(split, key=lambda p: p in ledger.labels)
             return {"rows": [self._review_row(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
 
     def _review_row(self, position: int) -> bodies.Reviewed:
@@ -366,8 +381,13 @@ class Desk:
             for name, code in ledger.responses[position].items()
         ]
         decision = label(ledger.decisions.get(position))
-        fields = self.rows.fields(position)
-        return {"id": str(ledger.ids[position]), "fields": fields, "answers": answers, "decided": decision}
+        return {
+            "id": str(ledger.ids[position]),
+            "fields": self.rows.fields(position),
+            "answers": answers,
+            "decided": decision,
+            "open": position not in ledger.labels,
+        }
 
     def entries(self, cookie: str | None) -> bodies.History:
         """Return the last entries of the journal in words, for an owner."""

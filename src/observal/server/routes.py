@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -219,13 +219,20 @@ def _add_owner(api: APIRouter, at_desk: DeskCalls) -> None:
         """Return the journal in words. For owners."""
         return await at_desk(request, desk.entries)
 
+    async def send_file(request: Request, kind: Literal["model", "report"], ending: str) -> FileResponse:
+        await at_desk(request, desk.check_owner)
+        folder = tempfile.TemporaryDirectory(prefix="observal-")
+        path = Path(folder.name) / f"campaign.{ending}"
+        await asyncio.wrap_future(desk.worker.write(kind, str(path), desk.title))
+        name = f"{desk.store.title or 'campaign'}.{ending}"
+        return FileResponse(path, filename=name, background=BackgroundTask(folder.cleanup))
+
     @api.get("/export", response_class=FileResponse)
     async def export(request: Request) -> FileResponse:
         """Return the model as a file for `observal.load_model`. For owners."""
-        await at_desk(request, desk.check_owner)
-        folder = tempfile.TemporaryDirectory(prefix="observal-")
-        path = Path(folder.name) / "export.model"
-        await asyncio.wrap_future(desk.worker.export(str(path)))
-        return FileResponse(
-            path, filename=f"{desk.store.title or 'campaign'}.model", background=BackgroundTask(folder.cleanup)
-        )
+        return await send_file(request, "model", "model")
+
+    @api.get("/report", response_class=FileResponse)
+    async def report(request: Request) -> FileResponse:
+        """Return the report as a single HTML file, to be downloaded. For owners."""
+        return await send_file(request, "report", "html")

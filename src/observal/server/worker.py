@@ -12,11 +12,13 @@ from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any
+from time import monotonic
+from typing import Any, Literal
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, ObservalError, one_line
 from observal.problem.interval import Interval
+from observal.report.verdict import error_words, is_known, shows_estimate
 from observal.server import bodies
 
 
@@ -35,7 +37,9 @@ class Worker:
         self._pipe: Connection | None = None
         self._process: SpawnProcess | None = None
         self._looks = self._seen = 0
-        self._exports: dict[str, Future[None]] = {}
+        self._files: dict[str, Future[None]] = {}  # those that the other process is writing
+        self._since: float | None = None  # when the oldest look that is not done yet was asked for
+        self._usual: float | None = None  # seconds that the last look took
         self.model_round: int | None = None
         self.rounds: list[bodies.Round] = []
         self.failure = ""
@@ -45,6 +49,13 @@ class Worker:
         """Whether the other process is still choosing rows or fitting the last closed round."""
         return self._seen < self._looks
 
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long the other process will still choose rows, by how long it took the last time; None if that is unknown."""
+        if self._since is None or self._usual is None:
+            return None
+        return max(0.0, self._usual - (monotonic() - self._since))
+
     def look(self, waiting: str | None = None) -> None:
         """Have the other process open a round if none is open, and measure what is closed; this returns at once.
 
@@ -52,13 +63,14 @@ class Worker:
         """
         with self._lock:
             self._looks += 1
+            self._since = monotonic() if self._since is None else self._since
             self._send(("look", (self._looks, waiting)))
 
-    def export(self, path: str) -> Future[None]:
-        """Have the other process write the model to a new file."""
+    def write(self, kind: Literal["model", "report"], path: str, title: str = "") -> Future[None]:
+        """Have the other process write the model or the report to a new file."""
         with self._lock:
-            future = self._exports[path] = Future()
-            self._send(("export", path))
+            future = self._files[path] = Future()
+            self._send(("write", (kind, path, title)))
         return future
 
     def stop(self) -> None:
@@ -97,25 +109,31 @@ class Worker:
                 kind, content = pipe.recv()
             except (EOFError, OSError):
                 break
-            if kind == "looked":
-                self._seen, self.failure = content, ""
-            elif kind == "failed":
-                self._seen, self.failure = content
+            if kind in ("looked", "failed"):
+                self._seen, self.failure = (content, "") if kind == "looked" else content
+                self._end_look()
             elif kind == "rounds":
                 self.rounds, self.model_round = content, content[-1]["round"]
             else:
                 path, refusal = content
-                future = self._exports.pop(path)
+                future = self._files.pop(path)
                 future.set_exception(refusal) if refusal else future.set_result(None)
         with self._lock:
             if pipe is self._pipe:
                 self._seen = self._looks
+                self._since = None
                 self.failure = self.failure or "the process that fits the model ended unexpectedly"
-            for future in self._exports.values():
+            for future in self._files.values():
                 future.set_exception(
-                    CampaignUnavailable("The model could not be written, because the process ended; try again.")
+                    CampaignUnavailable("The file could not be written, because the process ended; try again.")
                 )
-            self._exports.clear()
+            self._files.clear()
+
+    def _end_look(self) -> None:
+        """Note how long a look took, once the last one that was asked for is done."""
+        with self._lock:
+            if self._since is not None and not self.fitting:
+                self._usual, self._since = monotonic() - self._since, None
 
 
 def work(where: str, pipe: Connection) -> None:
@@ -136,21 +154,28 @@ class _Process:
             kind, content = self._pipe.recv()
             if kind == "stop":
                 return
-            if kind == "export":
-                self._export(content)
+            if kind == "write":
+                self._write(*content)
             else:
                 number, waiting = content[0], content[1] or waiting
-            # Several looks are one, and an export comes first, even if rounds are being measured.
+            # Several looks are one, and writing a file comes first, even if rounds are being measured.
             if number and not self._pipe.poll() and self._look(number, waiting):
                 number, waiting = 0, None
 
-    def _export(self, path: str) -> None:
+    def _write(self, kind: str, path: str, title: str) -> None:
         refusal = None
         try:
-            self._campaign.export(path, force=True)
+            if kind == "model":
+                self._campaign.export(path, force=True)
+            else:
+                from observal.report.campaign_report import (
+                    write_campaign_report,
+                )  # what it imports would delay the first rows
+
+                write_campaign_report(self._campaign, path, title)
         except ObservalError as error:
             refusal = error
-        self._pipe.send(("exported", (path, refusal)))
+        self._pipe.send(("written", (path, refusal)))
 
     def _look(self, number: int, waiting: str | None) -> bool:
         """Open a round if none is open, and measure what is closed; return whether all of that is done."""
@@ -183,9 +208,11 @@ def _describe_round(k: int, labels: int, error: Interval | None) -> bodies.Round
     if error is None:
         return {"round": k, "labels": labels, "error": None}
     interval: bodies.Interval = {
-        "estimate": float(error.estimate),
+        "estimate": float(error.estimate) if shows_estimate(error) else None,
         "low": float(error.low),
         "high": float(error.high),
         "confidence": float(error.confidence),
+        "known": is_known(error),
+        "words": error_words(error),
     }
     return {"round": k, "labels": labels, "error": interval}

@@ -1,7 +1,7 @@
 // The page: who is signed in, which view is shown, and moving between views without loading the page again.
 
-import labeller, { fill, h } from "./labeller.js";
-import { api, Refused, send, ServerModel } from "./outbox.js";
+import labeller, { fill, h, plural } from "./labeller.js";
+import { api, Refused, send, ServerModel, watchProgress } from "./outbox.js";
 import * as progress from "./progress.js";
 import * as review from "./review.js";
 
@@ -48,7 +48,7 @@ function labelView(me) {
   const rows = h("div");
   const below = h("section", { class: "effort card", "aria-label": "Error so far", hidden: true });
   fill(main, rows, below);
-  const stops = [labeller.render({ model, el: rows }), progress.effort(below, me.campaign.label_budget), () => model.stop()];
+  const stops = [labeller.render({ model, el: rows }), progress.effort(below, me), () => model.stop()];
   model.start();
   return () => stops.forEach((stop) => stop());
 }
@@ -57,7 +57,7 @@ function show(me) {
   const view = me.role === "owner" || viewAt(location.pathname) !== "review" ? viewAt(location.pathname) : "label";
   leave();
   fill(main);
-  for (const link of document.querySelectorAll("[data-view]")) {
+  for (const link of document.querySelectorAll("#views [data-view]")) {
     link.toggleAttribute("hidden", link.dataset.view === "review" && me.role !== "owner");
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -79,16 +79,26 @@ async function start() {
   }
   document.getElementById("views").hidden = false;
   document.getElementById("who").textContent = me.name;
-  for (const link of document.querySelectorAll("[data-view]")) {
-    link.addEventListener("click", (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-      event.preventDefault();
-      history.pushState(null, "", link.getAttribute("href"));
-      show(me);
-    });
-  }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[data-view]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    history.pushState(null, "", link.getAttribute("href"));
+    show(me);
+  });
   addEventListener("popstate", () => show(me));
+  if (me.role === "owner") showUndecided();
   show(me);
+}
+
+/** Show beside Review how many rows wait for a decision, now and after each reply that says so. */
+function showUndecided() {
+  const badge = document.getElementById("undecided");
+  watchProgress(({ to_decide: count }) => {
+    badge.hidden = !count;
+    badge.replaceChildren(h("span", { "aria-hidden": "true" }, String(count)), h("span", { class: "unseen" }, `, ${plural(count, "row")} to decide`));
+  });
+  api("status").catch(() => {}); // the view says when the server cannot be reached
 }
 
 if (location.pathname === "/login") offerSignIn();

@@ -33,7 +33,14 @@ export function fill(element, ...children) {
 }
 
 export const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+
+/** A share in percent, with no more digits than help: as observal.problem.words writes it. */
+export function percent(share) {
+  if (share > 0 && share < 0.001) return "less than 0.1%";
+  if (share > 0.999 && share < 1) return "more than 99.9%";
+  const digits = share < 0.0995 || (share > 0.99 && share < 1) ? 1 : 0;
+  return `${(100 * share).toFixed(digits).replace(/\.0$/, "")}%`;
+}
 
 /** A key that no other request has; crypto.randomUUID exists only on https and localhost. */
 export function newKey() {
@@ -101,7 +108,7 @@ export function picture(field, row) {
 /** A small line with a dot where a number stands among the rows of the pool. */
 function standingMark(field) {
   const share = Math.min(1, Math.max(0, field.standing));
-  const words = `higher than ${Math.round(100 * share)} % of the rows`;
+  const words = `higher than ${Math.round(100 * share)}% of the rows`;
   const dot = h("span", { class: "dot" });
   dot.style.left = `${100 * share}%`;
   return h("span", { class: "standing", role: "img", "aria-label": words, title: words }, dot);
@@ -168,6 +175,7 @@ class LabelView {
     this.saved = h("p", { class: "saved" });
     this.live = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
     this.away = h("p", { class: "away", role: "status" });
+    this.countdown = h("p", { class: "countdown", "aria-hidden": "true" });
     this.root = h("section", { class: "observal-labeller", "aria-label": "Label", tabindex: "-1", "data-lm-suppress-shortcuts": "true" },
       h("header", {}, this.title, this.mode), h("div", { class: "meter" }, this.bar, this.counts),
       this.stage, h("div", { class: "dock" }, this.answers, h("div", { class: "lines" }, this.saved, this.away)), this.live);
@@ -179,7 +187,7 @@ class LabelView {
     const message = (content) => this.receive(content);
     const pressed = (event) => this.pressed(event);
     const target = this.model.get("whole_page") ? document : this.root; // a notebook's own keys stay its own
-    const names = ["campaign", "rows", "progress", "pending", "note", "waiting"].map((name) => `change:${name}`);
+    const names = ["campaign", "rows", "progress", "pending", "note", "link", "seconds", "waiting"].map((name) => `change:${name}`);
     names.forEach((name) => this.model.on(name, changed));
     this.model.on("msg:custom", message);
     target.addEventListener("keydown", pressed);
@@ -355,7 +363,8 @@ class LabelView {
   }
 
   showStage(left) {
-    const ids = JSON.stringify([this.grid, this.gridSize, this.classes, this.shown.map((row) => row.id), left ? "" : this.model.get("note")]);
+    const ids = JSON.stringify([this.grid, this.gridSize, this.classes, this.shown.map((row) => row.id), left ? "" : [this.model.get("note"), this.model.get("link")]]);
+    if (!left) this.countdown.textContent = this.secondsLeft(); // apart from the note: a screen reader must not read out every second
     if (ids === this.drawn) return this.speak();
     this.drawn = ids;
     if (!this.shown.length) this.drawEmpty();
@@ -366,9 +375,16 @@ class LabelView {
 
   drawEmpty() {
     const note = this.model.get("note") || "Looking for rows…";
-    fill(this.stage, h("p", { class: "nothing" }, note));
+    const link = this.model.get("link"); // where to go on: {href, view, text}
+    fill(this.stage, h("p", { class: "nothing" }, note), link ? h("p", { class: "onward" }, h("a", { href: link.href, "data-view": link.view }, link.text)) : null, this.countdown);
     this.dock("empty", () => []);
     this.announce(note);
+  }
+
+  secondsLeft() {
+    const seconds = this.model.get("seconds");
+    if (typeof seconds !== "number") return "";
+    return seconds > 0 ? `about ${plural(seconds, "second")} left` : "a moment longer than last time";
   }
 
   drawRow(row) {
@@ -381,7 +397,7 @@ class LabelView {
   }
 
   why(row) {
-    const chance = typeof row.query_probability === "number" ? ` Its chance of being asked was ${percent(row.query_probability, row.query_probability < 0.01 ? 2 : 0)}.` : "";
+    const chance = typeof row.query_probability === "number" ? ` Its chance of being asked was ${percent(row.query_probability)}.` : "";
     const reason = (row.reason ?? "").replace(/^./, (letter) => letter.toUpperCase()).replace(/\.?$/, ".");
     return h("p", { class: "why" }, h("strong", {}, "Why this row? "), reason + chance, h("span", { class: "id" }, `Row ${row.id}`), h("span", { class: "id" }, `Model of round ${row.model_round}`));
   }

@@ -17,6 +17,14 @@ export class Refused extends Error {
   }
 }
 
+const watchers = new Set();
+
+/** Have a function called with the progress that replies bring; returns how to stop. */
+export function watchProgress(watcher) {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
 /** Call the API. Throws Refused if the server refuses, and TypeError if it cannot be reached. */
 export const api = (path, body) => send(`/api/v1/${path}`, body);
 
@@ -30,7 +38,21 @@ export async function send(address, body) {
   const response = await fetch(address, options);
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refused(response.status, reply.error ?? `The server answered ${response.status}.`);
+  if (reply.progress) for (const watcher of watchers) watcher(reply.progress);
   return reply;
+}
+
+/** Save a file that the server makes, under the name that it gives. Throws as `api` does. */
+export async function download(path) {
+  const response = await fetch(`/api/v1/${path}`, { credentials: "same-origin", cache: "no-store" });
+  if (!response.ok) throw new Refused(response.status, (await response.json().catch(() => ({}))).error ?? `The server answered ${response.status}.`);
+  const name = /filename\*=utf-8''([^;]+)|filename="([^"]+)"/i.exec(response.headers.get("content-disposition") ?? "");
+  const address = URL.createObjectURL(await response.blob());
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name ? decodeURIComponent(name[1] ?? name[2]) : path;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000); // the browser may still be reading it
 }
 
 /** A list in localStorage; in memory if the browser forbids that. */
@@ -61,8 +83,9 @@ class Stored {
 
 export class ServerModel {
   constructor(me) {
-    this.values = { campaign: me.campaign, rows: [], progress: {}, note: "Looking for rows…", waiting: "", pending: 0, whole_page: true };
+    this.values = { campaign: me.campaign, rows: [], progress: {}, note: "Looking for rows…", link: null, seconds: null, waiting: "", pending: 0, whole_page: true };
     this.listeners = new Map();
+    this.isOwner = me.role === "owner";
     this.outbox = new Stored(`observal outbox ${JSON.stringify([me.name, me.campaign.id])}`);
     this.wanted = 30;
     this.retry = 500;
@@ -123,6 +146,7 @@ export class ServerModel {
     removeEventListener("online", this.wake);
     document.removeEventListener("visibilitychange", this.wake);
     clearInterval(this.renewing);
+    clearInterval(this.counting);
     clearTimeout(this.timer);
     clearTimeout(this.retrying);
   }
@@ -236,8 +260,19 @@ export class ServerModel {
     this.all = reply.rows.length < Math.min(100, this.wanted); // the round has no more rows for this person
     this.values.note = reply.note || (reply.finished ? "Nothing is left to ask." : reply.rows.length ? "Saving…" : "Looking for rows…");
     this.values.progress = reply.progress ?? this.values.progress;
+    const undecided = reply.rows.length ? 0 : (reply.progress?.to_decide ?? 0);
+    this.values.link = undecided && this.isOwner ? { href: "/review", view: "review", text: `Decide ${plural(undecided, "row")} in Review` } : null;
+    this.countDown(reply.rows.length ? null : reply.seconds_left);
     this.set("rows", rows);
     if (reply.rows.length || reply.finished || this.stopped) return;
     this.timer = setTimeout(() => this.ask(), reply.fitting || reply.progress?.fitting ? SOON : LATER);
+  }
+
+  /** Show how long the wait will take, second by second. */
+  countDown(seconds) {
+    clearInterval(this.counting);
+    this.values.seconds = typeof seconds === "number" ? Math.ceil(seconds) : null;
+    if (this.values.seconds === null || this.stopped) return;
+    this.counting = setInterval(() => this.set("seconds", Math.max(0, this.values.seconds - 1)), 1000);
   }
 }

@@ -41,7 +41,7 @@ class Review {
     try {
       const [open, all, history] = await Promise.all([api("review"), api("review?all=1"), api("history")]);
       Object.assign(this, { rows: open.rows, all: all.rows, entries: history.entries });
-      this.at = Math.max(0, this.rows.findIndex((row) => row.decided === null));
+      this.at = Math.max(0, this.rows.findIndex((row) => row.open));
       this.draw();
     } catch (error) {
       this.failed(error);
@@ -93,7 +93,7 @@ class Review {
 
   drawDisputed() {
     const row = this.row;
-    const open = this.rows.filter((other) => other.decided === null).length;
+    const open = this.rows.filter((other) => other.open).length;
     if (!row) return fill(this.disputed, h("p", { class: "card quiet" }, "There is no row on which people disagree."));
     const turn = (text, step, off) => {
       const button = h("button", { type: "button", class: "plain", onclick: () => this.move(step) }, text);
