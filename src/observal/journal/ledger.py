@@ -143,6 +143,8 @@ class Ledger:
     @property
     def tied_rows(self) -> list[int]:
         """Open rows that everyone who was asked has answered, without a majority: an owner decides them, or one more annotator."""
+        if self.overlap == 1:  # the first answer decides
+            return []
         return [row for row in self.open_rows if len(self.responses.get(row, ())) >= self.overlap]
 
     def waits_for_others(self, annotator: str) -> bool:
