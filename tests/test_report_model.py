@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
 import observal as ob
+from observal.diagnosis.feature_values import source_of
 from observal.intervals.cells import wilson
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, confusion_key
 from observal.intervals.thresholds import ThresholdClassifier
@@ -28,7 +29,6 @@ from observal.report.inspection import (
     asked_positions,
     column_use,
     errors_by_group,
-    source_of,
 )
 from observal.report.verdict import Measure, outlook, width_after, worth
 from tests.browser import DESKTOP, PHONE

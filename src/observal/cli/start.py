@@ -278,11 +278,12 @@ def diagnose(
             _check_dask(dask, logged, pool, chances, format_, in_place=True)
             loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)
             encoder = loaded.encoder
-            subject = _Subject(loaded.logged, loaded.pool, encoder.names, encoder.dates, loaded.notes)
+            subject = _Subject(loaded.logged, loaded.pool, encoder.names, encoder.sources, encoder.dates, loaded.notes)
         diagnosis = run_diagnose(
             subject.logged,
             subject.pool,
             feature_names=subject.features,
+            sources=subject.sources,
             date_features=subject.dates,
             target_error=target_error,
             random_state=seed,
@@ -301,6 +302,7 @@ class _Subject(NamedTuple):
     logged: LoggedData
     pool: Pool
     features: Sequence[str]
+    sources: Sequence[str] | None
     dates: Collection[str]
     notes: Sequence[str]
 
@@ -330,8 +332,9 @@ def _load_tables(
 def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None] | None) -> _Subject:
     campaign = open_campaign(where, dask, progress)
     problem, settings = campaign.problem, campaign.settings
-    dates = () if settings.encoder is None else settings.encoder.dates
-    return _Subject(problem.logged, problem.pool, settings.features, dates, campaign.status().notes)
+    encoder = settings.encoder
+    sources, dates = (None, ()) if encoder is None else (encoder.sources, encoder.dates)
+    return _Subject(problem.logged, problem.pool, settings.features, sources, dates, campaign.status().notes)
 
 
 def _propensity_source(columns: list[str] | None, estimate: bool) -> str | list[str]:

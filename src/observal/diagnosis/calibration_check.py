@@ -20,7 +20,9 @@ SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred 
 CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
 MOST_NAMED = 3
 
-Status = Literal["checked", "labelled rows only", "everything revealed", "too few rows"]
+ENOUGH_ROWS = 200  # of a log that can be checked unless its propensities are close to 0 or 1
+
+Status = Literal["checked", "labelled rows only", "everything revealed", "nearly certain", "too few rows"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Calibration:
     Parameters
     ----------
     status : str
-        "checked", or why it could not be: "labelled rows only", "everything revealed", "too few rows".
+        "checked", or why it could not be: "labelled rows only", "everything revealed", "nearly certain", "too few rows".
     bins : tuple of Bin
         By propensity, lowest first.
     expected_error : float
@@ -95,6 +97,10 @@ class Calibration:
         elif self.status == "everything revealed":
             sentences.append(
                 "Every label was certain to be revealed or certain to stay hidden, so the propensities cannot be checked."
+            )
+        elif self.status == "nearly certain":
+            sentences.append(
+                "Nearly all propensities are close to 0 or 1, so whether they are right cannot be checked."
             )
         elif self.status == "too few rows":
             sentences.append("The log is too small to check whether the propensities are right.")
@@ -193,7 +199,8 @@ def check_calibration(
     lows, highs = _make_bins(q)
     rows, promised, observed, variance = _sum_bins(q, is_revealed, lows)
     if variance.min() < LEAST_BIN_VARIANCE:
-        return Calibration("too few rows", broken_promises=broken)
+        status: Status = "too few rows" if q.size < ENOUGH_ROWS else "nearly certain"
+        return Calibration(status, broken_promises=broken)
     from scipy.special import chdtrc, ndtr
 
     overall = float(2.0 * ndtr(-abs(observed.sum() - promised.sum()) / np.sqrt(variance.sum())))

@@ -92,6 +92,14 @@ class Confounding:
         sentences = [
             f"A linear classifier fitted on the log's labels errs on about {percent(self.error)} of the rows that the log "
             f"covers ({count(self.rows, 'label')}, each judged by a fit that has not seen it).",
+        ]
+        if all(percent(low) == percent(high) for _, low, high in self.ranges):
+            return (
+                *sentences,
+                "These rows were almost certain to get a label, so wrong odds would hardly move that number. It says nothing about rows "
+                "that had almost no chance of a label.",
+            )
+        sentences += [
             "If the old policy also looked at something that is not on record, its true odds of revealing a label differ "
             "from the stated ones. How far the error could then move:",
         ]

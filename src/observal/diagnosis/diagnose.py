@@ -14,8 +14,9 @@ import numpy as np
 from observal.checks import Ints, check_number, check_share, check_whole
 from observal.diagnosis.calibration_check import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
+from observal.diagnosis.decision import Decision, decision_sentence, find_decisions, repeats_decision
 from observal.diagnosis.drift import Drift, find_drift
-from observal.diagnosis.feature_values import sample_rows, standardise
+from observal.diagnosis.feature_values import sample_rows, source_of, standardise
 from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
@@ -61,6 +62,10 @@ class Diagnosis:
         How many labels of each class the log reveals.
     random_state : int
         The seed of all random draws.
+    decisions : tuple of Decision
+        Columns that tell which labels were revealed.
+    repeats_decision : bool
+        Whether the propensities only repeat such a column: everything that is computed with them then means nothing.
     """
 
     n_logged: int
@@ -76,17 +81,21 @@ class Diagnosis:
     labels_needed: LabelsNeeded
     class_counts: tuple[tuple[str, int], ...]
     random_state: int
+    decisions: tuple[Decision, ...] = ()
+    repeats_decision: bool = False
 
     @property
     def level(self) -> Level:
         """The verdict: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
-        if self.overlap.barely > LOST or self.weights.effective < FEW_EFFECTIVE:
+        if self.repeats_decision or self.overlap.barely > LOST or self.weights.effective < FEW_EFFECTIVE:
             return "buy"
         return "care" if self.warnings else "good"
 
     @property
     def verdict(self) -> str:
         """The finding in one or two sentences."""
+        if self.repeats_decision:
+            return f"{decision_sentence(self.decisions)} With it, every propensity is close to 0 or 1, and nothing can be said about the log."
         contradicted = self.calibration.cannot_be_right
         broken = " First correct the propensities: they contradict what was revealed." if contradicted else ""
         if self.overlap.barely > LOST:
@@ -109,7 +118,9 @@ class Diagnosis:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before relying on the log, most serious first."""
-        sentences: list[str] = []
+        if self.repeats_decision:
+            return (decision_sentence(self.decisions),)
+        sentences = [decision_sentence(self.decisions)] if self.decisions else []
         if self.calibration.suspicious:
             sentences += self.calibration.sentences()
         if self.overlap.barely > LOST:
@@ -142,6 +153,8 @@ class Diagnosis:
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return headings and their sentences; a sentence that starts with a dash is an item of a list: see :func:`paragraphs`."""
+        if self.repeats_decision:
+            return ()
         parts = (
             ("Coverage", self.overlap.sentences()),
             ("Weights", self.weights.sentences()),
@@ -164,7 +177,7 @@ class Diagnosis:
     def text(self) -> str:
         """Return the diagnosis as a page of plain text."""
         lines = [fill(self.summary, WIDTH), "", fill(self.verdict, WIDTH)]
-        if self.warnings:
+        if self.warnings and not self.repeats_decision:
             lines += ["", "Warnings", *map(_item, self.warnings)]
         for heading, sentences in self.sections():
             lines += ["", heading]
@@ -216,6 +229,7 @@ def diagnose(
     pool: Pool,
     *,
     feature_names: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
     date_features: Collection[str] = (),
     percent_features: Collection[str] = (),
     target_error: float | None = None,
@@ -234,6 +248,8 @@ def diagnose(
         What the old policy showed, and the rows that can be asked about.
     feature_names : sequence of str, optional
         Of the columns; ``x0``, ``x1``, … by default.
+    sources : sequence of str, optional
+        The column of the table that each feature comes from; taken from the features' names by default.
     date_features : collection of str
         The names of those that are dates, in days since 1970-01-01.
     percent_features : collection of str
@@ -285,6 +301,7 @@ def diagnose(
         drift = find_drift(problem, names, for_drift, labelled_only)
         error_range = _confound(logged, rows, X, confounding, for_fit)
         needed = labels_needed(X, codes, importance, target_error, for_curve)
+    decisions = find_decisions(logged, names, [source_of(name) for name in names] if sources is None else sources)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
         n_logged=len(logged),
@@ -304,6 +321,8 @@ def diagnose(
         labels_needed=needed,
         class_counts=_class_counts(logged),
         random_state=int(random_state),
+        decisions=decisions,
+        repeats_decision=bool(decisions) and repeats_decision(logged.propensity, logged.revealed),
     )
 
 

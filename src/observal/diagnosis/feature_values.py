@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.problem.rows import Matrix, is_sparse, to_dense
+from observal.problem.rows import Matrix, Rows, is_sparse, to_dense
 
 MOST_ROWS = 20_000  # a sample of the log's or the pool's rows, for tests and trees that look at features
+MOST_PARTS = 8  # of tables that stay in their files
 MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
 
 
@@ -23,6 +26,31 @@ def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
     if n_rows <= most:
         return np.arange(n_rows)
     return np.sort(rng.choice(n_rows, most, replace=False))
+
+
+def sample_positions(rows: Rows, most: int, positions: Ints | None = None) -> Ints:
+    """Return at most `most` of these positions, by default of all rows; if rows stay in files, from a few parts."""
+    near = rows.near(positions, MOST_PARTS)
+    return near[sample_rows(near.size, most, np.random.default_rng(0))]
+
+
+def source_of(name: str) -> str:
+    """Return the column of the table that a feature comes from, by its name.
+
+    Examples
+    --------
+    >>> source_of("job=nurse"), source_of("age is missing")
+    ('job', 'age')
+    """
+    return name.split("=", maxsplit=1)[0].removesuffix(" is missing")
+
+
+def columns_by_source(sources: Sequence[str]) -> dict[str, list[int]]:
+    """Return the features that come from each column of the table."""
+    columns: dict[str, list[int]] = {}
+    for k, source in enumerate(sources):
+        columns.setdefault(source, []).append(k)
+    return columns
 
 
 def dense(X: Matrix, columns: Ints) -> Floats:

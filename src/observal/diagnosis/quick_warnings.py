@@ -9,16 +9,16 @@ import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.diagnosis.calibration_check import check_calibration
-from observal.diagnosis.feature_values import MOST_ROWS, sample_rows
+from observal.diagnosis.decision import decision_sentence, find_decisions
+from observal.diagnosis.feature_values import MOST_ROWS, sample_positions
 from observal.intervals.measures import right_side
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
-from observal.problem.rows import Rows, column_of, to_dense
+from observal.problem.rows import column_of, to_dense
 from observal.problem.words import count
 
 LEAKY = 0.99  # AUC of one column alone; honest features are hardly ever that good
 LEAST_OF_CLASS = 5
-MOST_PARTS = 8  # of tables that stay in their files
 LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
 MOST_NAMED = 5
 
@@ -52,7 +52,9 @@ def quick_warnings(
     Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity.
     Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
+    decisions = find_decisions(logged, names, names if sources is None else sources)
     sentences = (
+        *([decision_sentence(decisions)] if decisions else []),
         *_check_propensities(logged),
         *_find_leaks(logged, names, names if sources is None else sources),
         *_find_ids(Problem(logged, pool), names, dates),
@@ -73,7 +75,7 @@ def _check_propensities(logged: LoggedData) -> list[str]:
 
 def _find_leaks(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> list[str]:
     """Return a warning for each column of the table that tells the classes apart on its own."""
-    rows = _sample(logged.rows, np.flatnonzero(logged.revealed))
+    rows = sample_positions(logged.rows, MOST_ROWS, np.flatnonzero(logged.revealed))
     codes, n_classes = logged.codes[rows], len(logged.classes)
     if len(rows) < 2 or np.sort(np.bincount(codes, minlength=2))[-2] < LEAST_OF_CLASS:
         return []
@@ -146,7 +148,7 @@ def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> l
     """Return a warning for each feature with a different whole number in every row."""
     if problem.logged.rows.is_sparse or problem.n_rows < LEAST_DISTINCT:
         return []
-    X = to_dense(problem.take(problem.positions(*(_sample(rows) for rows in problem.blocks()))))
+    X = to_dense(problem.take(problem.positions(*(sample_positions(rows, MOST_ROWS) for rows in problem.blocks()))))
     sentences = []
     for column, name in enumerate(names):
         values = X[:, column]
@@ -155,12 +157,6 @@ def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> l
                 f"Column {name!r} looks like an id: it has a different whole number in every row; leave it out with --exclude {quote(name)}."
             )
     return _shorten(sentences)
-
-
-def _sample(rows: Rows, positions: Ints | None = None) -> Ints:
-    """Return a sample of these positions, by default of all; if rows stay in files, from a few parts."""
-    near = rows.near(positions, MOST_PARTS)
-    return near[sample_rows(near.size, MOST_ROWS, np.random.default_rng(0))]
 
 
 def _shorten(sentences: list[str]) -> list[str]:

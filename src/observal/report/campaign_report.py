@@ -65,6 +65,7 @@ def write_campaign_report(
                 problem.logged,
                 problem.pool,
                 feature_names=names,
+                sources=sources,
                 date_features=dates,
                 percent_features=percents,
                 random_state=status.random_state,

@@ -9,6 +9,7 @@ from typing import Any
 
 from observal.checks import Floats, Ints
 from observal.diagnosis.diagnose import Diagnosis, check_feature_names
+from observal.diagnosis.feature_values import source_of
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
@@ -16,7 +17,6 @@ from observal.problem.problem import Problem
 from observal.problem.result import RunResult
 from observal.problem.words import day_words, number
 from observal.report.charts import FeatureKind
-from observal.report.inspection import source_of
 from observal.report.verdict import Measure, measures_of
 
 

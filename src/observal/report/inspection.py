@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import choose_columns, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import choose_columns, columns_by_source, dense, rank_columns, sample_rows
 from observal.errors import InvalidInput
 from observal.intervals.cells import wilson
 from observal.intervals.stopping import chances_of
@@ -23,25 +23,6 @@ LEAST_OF_GROUP, MOST_OF_COLUMN = 5, 12
 MOST_PER_SIDE = 4000  # rows asked about, and other rows, that trees look at
 CANDIDATES = 8
 PAIR_TREE_DEPTH = 4
-
-
-def source_of(name: str) -> str:
-    """Return the column of the table that a feature comes from, by its name.
-
-    Examples
-    --------
-    >>> source_of("job=nurse"), source_of("age is missing")
-    ('job', 'age')
-    """
-    return name.split("=", maxsplit=1)[0].removesuffix(" is missing")
-
-
-def columns_by_source(sources: Sequence[str]) -> dict[str, list[int]]:
-    """Return the features that come from each column of the table."""
-    columns: dict[str, list[int]] = {}
-    for k, source in enumerate(sources):
-        columns.setdefault(source, []).append(k)
-    return columns
 
 
 def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list[tuple[str, float]]:
