@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import json
 import socket
@@ -16,17 +17,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 import observal as ob
 from observal.campaign import Campaign
-from observal.errors import InvalidInput
+from observal.errors import CampaignUnavailable, InvalidInput
+from observal.journal.answers import WrittenAnswer
 from observal.journal.settings import Display
 from observal.journal.sql import people
 from observal.journal.sql.store import open_store
 from observal.report.verdict import error_words, shows_estimate
-from observal.server import priority_thread
+from observal.server.desk import Refused
+from observal.server.desk_thread import DeskThread
 from observal.server.pool_view import PoolView, pixel_grid
-from observal.server.priority_thread import PriorityThread
 from observal.server.serving import check_host, listen, owner_link
 from observal.server.worker import _Process
 from observal.tables.more_rows import PropensityOrigin
@@ -289,10 +292,29 @@ def test_waiting_annotator_gets_rows_of_people_who_left_then_rows_chosen_ahead(h
     assert {row["id"] for row in bob.ask(5)["rows"]} <= held  # ann has left
 
 
+def test_next_round_is_chosen_before_the_last_rows_are_gone(here, monkeypatch):
+    ann, bob = here.browser("ann"), here.browser("bob")
+    rows = ann.ask(4)["rows"]
+    here.desk.worker.seconds = 8.0  # two people would wait 16 seconds together: a newer model is worth that
+    ann.tell(truths(rows[:1]))
+    assert not here.desk.worker.fitting
+    here.desk.worker.seconds = 40.0
+    ann.tell(truths(rows[1:2]))
+    deadline = time.monotonic() + 60
+    while Campaign.open(here.where).status().round == 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    status = Campaign.open(here.where).status()
+    assert (status.round, status.open_rounds, status.open_rows) == (2, 2, 14)
+    assert {row["round"] for row in bob.ask(100)["rows"]} == {1, 2}
+    ann.tell(truths(rows[2:3]))  # one round ahead is enough
+    assert Campaign.open(here.where).status().round == 2
+
+
 def test_method_without_rows_to_choose_ahead_is_asked_once(here, monkeypatch, clock):
     looks = []
     look = type(here.desk.worker).look
-    monkeypatch.setattr(type(here.desk.worker), "look", lambda worker, *name: looks.append(name) or look(worker, *name))
+    monkeypatch.setattr(type(here.desk.worker), "look", lambda worker, *what: looks.append(what) or look(worker, *what))
     here.browser("ann").ask(100)
     monkeypatch.setattr("observal.journal.replay.Replay.next_plan", lambda *_: ob.Stop("enough"))
     looks.clear()
@@ -302,7 +324,7 @@ def test_method_without_rows_to_choose_ahead_is_asked_once(here, monkeypatch, cl
         assert reply["rows"] == []
         assert "ann holds 8" in reply["note"]
         clock(seconds=11)
-    assert looks == [("bob",)]
+    assert looks == [("bob", 0)]
     assert not Campaign.open(here.where).finished
 
 
@@ -371,7 +393,7 @@ def test_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_pat
     for _ in range(2):
         query = campaign.ask()
         campaign.tell(query.ids, [truth_of(int(i)) for i in query.ids])
-    sent, waiting = [], [("look", (1, None))]
+    sent, waiting = [], [("look", (1, None, 0))]
 
     class Pipe:
         def recv(self):
@@ -601,16 +623,99 @@ def test_init_takes_images_and_pixels(tmp_path):
     assert show == Display(str(tmp_path), "photo", (1, 2))
 
 
-def test_no_request_starves_behind_a_stream_of_answers(monkeypatch):
-    clock = iter([0.0, 1.0, 1.1, 1.3, 2.5])
-    monkeypatch.setattr(priority_thread, "monotonic", lambda: next(clock))
-    thread, begin, order = PriorityThread(), threading.Event(), []
-    thread.submit(begin.wait)  # what is submitted meanwhile has to queue
-    for name, patience in (("ask", 0.2), ("tell", 0.0), ("late tell", 0.0), ("read", 1.0)):
-        thread.submit(lambda name=name: order.append(name), patience)
+class Transactions:
+    """Transactions that only write down what happens in them."""
+
+    def __init__(self):
+        self.seen, self.failure = [], None
+
+    @contextlib.contextmanager
+    def __call__(self, write):
+        self.seen.append("writing" if write else "reading")
+        yield
+        self.seen.append("stored")
+        if self.failure:
+            raise self.failure
+
+
+def hold(thread):
+    """Keep a desk's thread busy until the event that is returned; what is submitted meanwhile has to queue."""
+    started, end = threading.Event(), threading.Event()
+    thread.submit(lambda: started.set() or end.wait())
+    started.wait()
+    return end
+
+
+def test_requests_that_wait_share_a_transaction_and_all_answers_come_first():
+    transactions = Transactions()
+    thread, seen = DeskThread(transactions), transactions.seen
+    begin = hold(thread)
+    for name, write in (("read", False), ("tell", True), ("ask", True), ("read again", False)):
+        thread.submit(lambda name=name: seen.append(name), write)
     begin.set()
     thread.shutdown()
-    assert order == ["tell", "ask", "late tell", "read"]
+    assert seen == ["reading", "stored", "writing", "tell", "ask", "stored", "reading", "read", "read again", "stored"]
+
+
+def test_nobody_hears_of_an_answer_before_it_is_stored_and_a_refusal_is_only_ones_own():
+    transactions = Transactions()
+    thread = DeskThread(transactions)
+    begin = hold(thread)
+    first = thread.submit(lambda: list(transactions.seen), write=True)
+    refused = thread.submit(lambda: 1 / 0, write=True)
+    last = thread.submit(first.done, write=True)
+    begin.set()
+    thread.submit(lambda: None).result()
+    assert (last.result(), first.result()[-1]) == (False, "writing")
+    with pytest.raises(ZeroDivisionError):
+        refused.result()
+    transactions.failure = CampaignUnavailable("The disk is full.")
+    with pytest.raises(CampaignUnavailable):
+        thread.submit(lambda: "stored", write=True).result()
+    thread.shutdown()
+
+
+def test_refused_request_takes_nothing_of_its_neighbours_along(here):
+    ann, bob = here.browser("ann"), here.browser("bob")
+    row, other = ann.ask(2)["rows"][:2]
+
+    def write_and_fail(transaction, me):
+        here.desk.engine.tell_own(transaction, [WrittenAnswer(other["id"], "good", "here")], me.name)
+        return 1 / 0
+
+    cookie, wrong = (browser.client.cookies[here.desk.cookie] for browser in (ann, bob))
+    with here.desk.transaction(write=True):
+        here.desk.answer(cookie, "one", truths([row]))
+        with pytest.raises(Refused, match="never given to you"):
+            here.desk.answer(wrong, "two", truths([other]))
+        with pytest.raises(ZeroDivisionError):
+            here.desk._once(cookie, "broken", ["tell"], write_and_fail)
+        here.desk.answer(cookie, "three", truths([row]))
+    stored = Campaign.open(here.where)
+    assert stored.status().labels == 1
+    assert stored.check().labels == 1
+
+
+def test_error_of_the_database_fails_all_requests_of_the_transaction(here):
+    ann = here.browser("ann")
+    row = ann.ask(2)["rows"][0]
+    cookie = ann.client.cookies[here.desk.cookie]
+
+    def fail(transaction, me):
+        transaction.connection.execute(sa.text("SELECT * FROM nowhere"))
+
+    def answer_thrice():
+        with here.desk.transaction(write=True):
+            here.desk.answer(cookie, "one", truths([row]))
+            with pytest.raises(sa.exc.OperationalError):
+                here.desk._once(cookie, "two", ["tell"], fail)
+            with pytest.raises(sa.exc.OperationalError):
+                here.desk.answer(cookie, "three", truths([row]))
+
+    with pytest.raises(CampaignUnavailable, match="nothing was stored"):
+        answer_thrice()
+    assert Campaign.open(here.where).status().labels == 0
+    assert ann.tell(truths([row])).json()["labels"] == 1  # and the server goes on
 
 
 def test_replies_are_sent_at_once():

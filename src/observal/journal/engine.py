@@ -54,6 +54,10 @@ class Transaction(Protocol):
         """Add an event and return it; it counts once the block has ended."""
         ...
 
+    def part(self) -> AbstractContextManager[None]:
+        """Return a block within this transaction; if it raises, what it wrote is removed, and the rest stays."""
+        ...
+
     def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
         """Return log and pool; without ids, rows may be numbered instead."""
         ...
@@ -127,6 +131,20 @@ class Engine(Generic[T]):
                 self.ledger = Ledger()  # it followed events that were then not stored
             raise
 
+    @contextmanager
+    def part(self, transaction: T) -> Iterator[None]:
+        """Make a block a part of a transaction: if it raises, nothing of it is stored, and other parts are."""
+        if not self.ledger.started:  # an earlier part was removed
+            self._follow(transaction)
+        before = self.ledger.sequence
+        try:
+            with transaction.part():
+                yield
+        except BaseException:
+            if self.ledger.sequence != before:
+                self.ledger = Ledger()  # it followed events that were then removed
+            raise
+
     def append(self, transaction: T, actor: str, kind: str, payload: Mapping[str, Any]) -> None:
         """Write an event; the ledger follows it without reading it back."""
         self.ledger.follow([transaction.append(actor, kind, payload)])
@@ -146,34 +164,42 @@ class Engine(Generic[T]):
 
     # -- opening rounds -----------------------------------------------------------------------------------------
 
-    def open_round(self, annotator: str | None = None) -> bool:
-        """Open the next round in transactions of its own: see :meth:`observal.Session.open_round`."""
+    def open_round(self, annotator: str | None = None, rounds: int = 0) -> bool:
+        """Open the next round in transactions of its own: see :meth:`observal.Session.open_round`.
+
+        Until there are so many `rounds`, the next one is chosen ahead even if rows of the last one are left.
+        """
         while True:
             # Rows are chosen while others can write, and chosen again if an answer that they depend on changed meanwhile.
             with self.reading() as reading:
                 ledger = self.ledger
-                if ledger.stop_reason or (ledger.open_rows and not self.may_plan_ahead(annotator)):
+                if ledger.stop_reason or not self._needs_round(annotator, rounds):
                     return not ledger.stop_reason
                 inputs = self._plan_inputs()
                 kind, payload = self.next_event(reading)
                 if ledger.open_rows and kind != "round":
                     return True
             with self.writing() as writing:
-                needed = not self.ledger.open_rows or self.may_plan_ahead(annotator)
-                if needed and self._plan_inputs() == inputs:
+                if self._needs_round(annotator, rounds) and self._plan_inputs() == inputs:
                     self.append(writing, OBSERVAL, kind, payload)
 
-    def may_plan_ahead(self, annotator: str | None) -> bool:
-        """Return whether more rows can be chosen for an annotator who has to wait for others.
+    def _needs_round(self, annotator: str | None, rounds: int) -> bool:
+        ledger = self.ledger
+        ahead = self.may_plan_ahead(annotator) or (len(ledger.plans) < rounds and self.can_plan_ahead())
+        return not ledger.open_rows or ahead
+
+    def can_plan_ahead(self) -> bool:
+        """Return whether more rows can be chosen while a round is open.
 
         Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
         """
         ledger = self.ledger
         rows_left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings.pool_rows
-        able = rows_left and ledger.settings.method.plans_ahead
-        return bool(
-            able and annotator is not None and ledger.waits_for_others(annotator) and ledger.closed >= ledger.base
-        )
+        return bool(rows_left and ledger.settings.method.plans_ahead and ledger.closed >= ledger.base)
+
+    def may_plan_ahead(self, annotator: str | None) -> bool:
+        """Return whether more rows can be chosen for an annotator who has to wait for others."""
+        return annotator is not None and self.ledger.waits_for_others(annotator) and self.can_plan_ahead()
 
     def _model_inputs(self) -> tuple[int, int, int, dict[int, int | None]]:
         """Return what the models of all rounds depend on: the pool, the plans, and the labels of closed rounds."""

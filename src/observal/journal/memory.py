@@ -49,6 +49,12 @@ class MemoryJournal:
             del self._events[before:]
             raise
 
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Make a block a part of the transaction: if it raises, what it wrote is removed."""
+        with self.writing():
+            yield
+
     def events(self, ledger: Ledger) -> list[Event]:
         """Return the events that a ledger has not followed yet."""
         return self._events[ledger.sequence :]

@@ -1,13 +1,14 @@
-"""The requests of the labelling page, over a campaign: each is one transaction, which also checks who sent it.
+"""The requests of the labelling page, over a campaign. Each stores all it has to store or nothing, and checks who sent it.
 
-All of it runs in one thread, so nothing here needs a lock. Fitting happens in another process (:mod:`observal.server.worker`).
+Requests that came together share a transaction (:meth:`Desk.transaction`). All of it runs in one thread, so nothing here needs a lock. Fitting
+happens in another process (:mod:`observal.server.worker`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
@@ -27,7 +28,9 @@ from observal.server.pool_view import PoolView
 from observal.server.worker import Worker
 
 HOUR = timedelta(hours=1)
+LATELY = timedelta(seconds=10)  # in which the pace of answers is measured
 PATIENCE = timedelta(seconds=10)  # before rows are chosen ahead: once the others have answered, a newer model chooses
+WORTH_WAITING = 30.0  # seconds, of all people together: for as long they wait until a newer model has chosen rows
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
 _WRONG_LINK = "This link is wrong, too old or was already used; ask for a new one."
@@ -64,7 +67,13 @@ class Desk:
         self._renewed: dict[str, datetime] = {}  # when each lease was last renewed
         self._waiting: dict[str, datetime] = {}  # since when an annotator waits for others
         self._tried = 0  # the journal's last entry when rows were last to be chosen ahead
+        self._tried_early = (
+            0,
+            0,
+        )  # how many rounds there were and how many were closed when one was last to be chosen early
         self.worker = Worker(where)
+        self._transaction: SqlTransaction | None = None
+        self._looks: list[tuple[str | None, int]] = []  # what the other process is to do once the transaction has ended
         with self.engine.reading() as transaction:
             settings = self.engine.ledger.settings
             self.rows = PoolView.of(transaction.connection, settings)
@@ -81,18 +90,37 @@ class Desk:
         self.worker.stop()
         self.store.close()
 
+    @contextmanager
+    def transaction(self, write: bool) -> Iterator[None]:
+        """Have all requests of a block share one transaction; what they store is on disk when the block has ended."""
+        try:
+            with self.engine.writing() if write else self.engine.reading() as self._transaction:
+                yield
+        finally:
+            self._transaction = None
+            looks, self._looks = self._looks, []
+        if looks:
+            self.worker.look(next((name for name, _ in looks if name), None), max(rounds for _, rounds in looks))
+
+    @contextmanager
+    def _request(self, write: bool) -> Iterator[SqlTransaction]:
+        """Yield the transaction for one request, which stores all or nothing of its own."""
+        assert self._transaction is not None
+        with self.engine.part(self._transaction) if write else nullcontext():
+            yield self._transaction
+
     # -- people -------------------------------------------------------------------------------------------------
 
     def check_link(self, token: str) -> None:
         """Refuse the token of a link that does not sign in; the link is not used up."""
-        with self.store.reading() as connection:
-            if people.find_person(connection, token, "link") is None:
+        with self._request(write=False) as transaction:
+            if people.find_person(transaction.connection, token, "link") is None:
                 raise Refused(401, _WRONG_LINK)
 
     def sign_in(self, token: str) -> str:
         """Swap a link's token for a cookie's."""
-        with self.store.writing() as connection:
-            cookie = people.sign_in(connection, token)
+        with self._request(write=True) as transaction:
+            cookie = people.sign_in(transaction.connection, token)
         if cookie is None:
             raise Refused(401, _WRONG_LINK)
         return cookie
@@ -101,8 +129,8 @@ class Desk:
     def _as(
         self, cookie: str | None, owner: bool = False, write: bool = False
     ) -> Iterator[tuple[SqlTransaction, Person]]:
-        """Yield a transaction and the person whose cookie it is."""
-        with self.engine.writing() if write else self.engine.reading() as transaction:
+        """Yield the transaction and the person whose cookie it is."""
+        with self._request(write) as transaction:
             me = people.find_person(transaction.connection, cookie) if cookie else None
             if me is None:
                 raise Refused(401, "You are not signed in; open the link that you were given, or ask for a new one.")
@@ -153,8 +181,9 @@ class Desk:
             rows = ledger.held_by(me.name)[:n]
             choosing = not ledger.open_rows and not ledger.stopped
             if choosing and (not self.worker.fitting or self.worker.failure):
-                self.worker.look()
+                self._looks.append((None, 0))
             choosing = choosing or self._choose_ahead(me.name)
+            self._choose_early()
             note = "" if rows else self._why_no_rows(transaction, me, choosing)
             return {
                 "round": len(ledger.plans),
@@ -193,8 +222,21 @@ class Desk:
             if self._tried == self.engine.ledger.sequence and not self.worker.failure:
                 return False
             self._tried = self.engine.ledger.sequence
-            self.worker.look(name)
+            self._looks.append((name, 0))
         return True
+
+    def _choose_early(self) -> None:
+        """Have the next round chosen while rows are left, if the wait for it would cost many people together too much time."""
+        ledger, seconds = self.engine.ledger, self.worker.seconds
+        now = (len(ledger.plans), ledger.closed)
+        if seconds is None or self._tried_early == now or self.worker.fitting:
+            return
+        pace = self._count_answers(LATELY) / LATELY.total_seconds()
+        # Twice: choosing may take longer this time, and people who have just come are not all in the pace.
+        runs_out = len(ledger.open_rows) * ledger.overlap < 2 * seconds * pace
+        if runs_out and seconds * len(ledger.held()) > WORTH_WAITING and self.engine.can_plan_ahead():
+            self._tried_early = now
+            self._looks.append((None, len(ledger.plans) + 1))
 
     def _why_no_rows(self, transaction: SqlTransaction, me: Person, choosing: bool) -> str:
         if not choosing:
@@ -285,9 +327,10 @@ class Desk:
             self._renew(transaction, me.name)
             reply = work(transaction, me)
             people.store_reply(transaction.connection, me.name, key, request, reply)
+        self._choose_early()
         closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
         if closed or none_open or request[0] != "tell" or reply["corrected"]:
-            self.worker.look()  # a round closed, or an answer of a closed one changed
+            self._looks.append((None, 0))  # a round closed, or an answer of a closed one changed
         return reply
 
     # -- progress -----------------------------------------------------------------------------------------------
@@ -309,12 +352,16 @@ class Desk:
 
     def _per_hour(self) -> float | None:
         """Return how many answers an hour come in, from those of the last hour."""
-        times = self.engine.ledger.answer_times
-        recent = len(times) - bisect_left(times, people.stamp(-HOUR))
+        times, recent = self.engine.ledger.answer_times, self._count_answers(HOUR)
         if recent < 2:
             return None
         since = max((people.now() - datetime.fromisoformat(times[-recent])).total_seconds(), 60.0)
         return round(recent * 3600.0 / since, 1)
+
+    def _count_answers(self, time: timedelta) -> int:
+        """Return how many answers came in lately."""
+        times = self.engine.ledger.answer_times
+        return len(times) - bisect_left(times, people.stamp(-time))
 
     def progress(self, cookie: str | None) -> bodies.Status:
         """Return how far the campaign is, and who did what."""

@@ -22,16 +22,11 @@ from observal import __version__
 from observal.errors import CampaignUnavailable, ConflictingAnswer, InvalidInput, ObservalError, UnknownRow
 from observal.server import bodies
 from observal.server.desk import Desk, Refused
+from observal.server.desk_thread import DeskThread
 from observal.server.images import load_image
-from observal.server.priority_thread import PriorityThread
 
 STATIC = Path(__file__).parent / "static"
 DAY = 86_400
-TELLING, ASKING, READING = (
-    0.0,
-    0.2,
-    1.0,
-)  # seconds that a request lets later answers go first, so that none waits for ever
 _STATUS = {UnknownRow: 404, ConflictingAnswer: 409, InvalidInput: 422, CampaignUnavailable: 503}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": bodies.Problem} for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 503)
@@ -44,12 +39,12 @@ class DeskCalls:
     """Calls of the desk in its one thread, each with the cookie of the request it is for."""
 
     desk: Desk
-    thread: PriorityThread
+    thread: DeskThread
 
-    async def __call__(self, request: Request, work: Callable[[str | None], T], patience: float = READING) -> T:
-        """Do some work at the desk; the less patience, the sooner its turn comes."""
+    async def __call__(self, request: Request, work: Callable[[str | None], T], write: bool = False) -> T:
+        """Do some work at the desk; what it writes is on disk when this returns."""
         cookie = request.cookies.get(self.desk.cookie)
-        return await asyncio.wrap_future(self.thread.submit(lambda: work(cookie), patience))
+        return await asyncio.wrap_future(self.thread.submit(lambda: work(cookie), write))
 
 
 def create_app(desk: Desk) -> FastAPI:
@@ -60,7 +55,7 @@ def create_app(desk: Desk) -> FastAPI:
     desk : Desk
         The campaign.
     """
-    thread = PriorityThread()
+    thread = DeskThread(desk.transaction)
     at_desk = DeskCalls(desk, thread)
 
     @asynccontextmanager
@@ -134,7 +129,7 @@ def _add_page(app: FastAPI, at_desk: DeskCalls) -> None:
 
     @app.post("/login", include_in_schema=False)
     async def login(request: Request, body: bodies.SignIn) -> Response:
-        secret = await at_desk(request, lambda _: at_desk.desk.sign_in(body.token))
+        secret = await at_desk(request, lambda _: at_desk.desk.sign_in(body.token), write=True)
         reply = Response(status_code=204)
         secure = request.url.scheme == "https"
         reply.set_cookie(at_desk.desk.cookie, secret, 30 * DAY, httponly=True, samesite="strict", secure=secure)
@@ -152,23 +147,23 @@ def _add_labelling(api: APIRouter, at_desk: DeskCalls) -> None:
     @api.post("/ask")
     async def ask(request: Request, body: bodies.Ask) -> bodies.Rows:
         """Rows to label now; asking again gives the same rows. It never waits for a fit."""
-        return await at_desk(request, lambda cookie: desk.next_rows(cookie, body.n), patience=ASKING)
+        return await at_desk(request, lambda cookie: desk.next_rows(cookie, body.n), write=True)
 
     @api.post("/tell")
     async def tell(request: Request, body: bodies.Tell) -> bodies.Told:
         """Store answers: all or none, and once for each key."""
         answers = [(answer.id, answer.label) for answer in body.answers]
-        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, answers), patience=TELLING)
+        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, answers), write=True)
 
     @api.post("/skip")
     async def skip(request: Request, body: bodies.Skip) -> bodies.Told:
         """Skip a row."""
-        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, [(body.id, None)]), patience=TELLING)
+        return await at_desk(request, lambda cookie: desk.answer(cookie, body.key, [(body.id, None)]), write=True)
 
     @api.post("/undo")
     async def undo(request: Request, body: bodies.Undo) -> bodies.Undone:
         """Take back your latest answer or skip; the row is yours again."""
-        return await at_desk(request, lambda cookie: desk.take_back(cookie, body.key), patience=TELLING)
+        return await at_desk(request, lambda cookie: desk.take_back(cookie, body.key), write=True)
 
     @api.get("/image/{position}/{number}", response_class=Response)
     async def image(request: Request, position: int, number: int) -> Response:
@@ -212,7 +207,7 @@ def _add_owner(api: APIRouter, at_desk: DeskCalls) -> None:
     @api.post("/review")
     async def decide(request: Request, body: bodies.Decision) -> bodies.Decided:
         """Decide a row, whatever others answered. For owners."""
-        return await at_desk(request, lambda cookie: desk.settle(cookie, body.key, body.id, body.label))
+        return await at_desk(request, lambda cookie: desk.settle(cookie, body.key, body.id, body.label), write=True)
 
     @api.get("/history")
     async def history(request: Request) -> bodies.History:

@@ -39,7 +39,7 @@ class Worker:
         self._looks = self._seen = 0
         self._files: dict[str, Future[None]] = {}  # those that the other process is writing
         self._since: float | None = None  # when the oldest look that is not done yet was asked for
-        self._usual: float | None = None  # seconds that the last look took
+        self.seconds: float | None = None  # from asking for a round to having it, the last time
         self.model_round: int | None = None
         self.rounds: list[bodies.Round] = []
         self.failure = ""
@@ -52,19 +52,19 @@ class Worker:
     @property
     def seconds_left(self) -> float | None:
         """About how long the other process will still choose rows, by how long it took the last time; None if that is unknown."""
-        if self._since is None or self._usual is None:
+        if self._since is None or self.seconds is None:
             return None
-        return max(0.0, self._usual - (monotonic() - self._since))
+        return max(0.0, self.seconds - (monotonic() - self._since))
 
-    def look(self, waiting: str | None = None) -> None:
+    def look(self, waiting: str | None = None, rounds: int = 0) -> None:
         """Have the other process open a round if none is open, and measure what is closed; this returns at once.
 
-        `waiting` is an annotator for whom a round is to be chosen ahead.
+        `waiting` is an annotator for whom a round is to be chosen ahead, and `rounds` how many there are to be in any case.
         """
         with self._lock:
             self._looks += 1
             self._since = monotonic() if self._since is None else self._since
-            self._send(("look", (self._looks, waiting)))
+            self._send(("look", (self._looks, waiting, rounds)))
 
     def write(self, kind: Literal["model", "report"], path: str, title: str = "") -> Future[None]:
         """Have the other process write the model or the report to a new file."""
@@ -109,9 +109,11 @@ class Worker:
                 kind, content = pipe.recv()
             except (EOFError, OSError):
                 break
-            if kind in ("looked", "failed"):
-                self._seen, self.failure = (content, "") if kind == "looked" else content
-                self._end_look()
+            if kind == "looked":
+                self._end_look(*content)
+            elif kind == "failed":
+                number, failure = content
+                self._end_look(number, opened=False, failure=failure)
             elif kind == "rounds":
                 self.rounds, self.model_round = content, content[-1]["round"]
             else:
@@ -120,8 +122,7 @@ class Worker:
                 future.set_exception(refusal) if refusal else future.set_result(None)
         with self._lock:
             if pipe is self._pipe:
-                self._seen = self._looks
-                self._since = None
+                self._seen, self._since = self._looks, None
                 self.failure = self.failure or "the process that fits the model ended unexpectedly"
             for future in self._files.values():
                 future.set_exception(
@@ -129,11 +130,13 @@ class Worker:
                 )
             self._files.clear()
 
-    def _end_look(self) -> None:
-        """Note how long a look took, once the last one that was asked for is done."""
+    def _end_look(self, number: int, opened: bool, failure: str = "") -> None:
+        """Note that a look is done, and how long it took if it opened a round."""
         with self._lock:
-            if self._since is not None and not self.fitting:
-                self._usual, self._since = monotonic() - self._since, None
+            if opened and self._since is not None:
+                self.seconds = monotonic() - self._since
+            self._seen, self.failure = number, failure
+            self._since = monotonic() if self.fitting else None
 
 
 def work(where: str, pipe: Connection) -> None:
@@ -149,7 +152,7 @@ class _Process:
         self._pipe = pipe
 
     def run(self) -> None:
-        number, waiting = 0, None  # of the latest look that is not done yet
+        number, waiting, rounds = 0, None, 0  # of the latest look that is not done yet
         while True:
             kind, content = self._pipe.recv()
             if kind == "stop":
@@ -157,10 +160,10 @@ class _Process:
             if kind == "write":
                 self._write(*content)
             else:
-                number, waiting = content[0], content[1] or waiting
+                number, waiting, rounds = content[0], content[1] or waiting, max(content[2], rounds)
             # Several looks are one, and writing a file comes first, even if rounds are being measured.
-            if number and not self._pipe.poll() and self._look(number, waiting):
-                number, waiting = 0, None
+            if number and not self._pipe.poll() and self._look(number, waiting, rounds):
+                number, waiting, rounds = 0, None, 0
 
     def _write(self, kind: str, path: str, title: str) -> None:
         refusal = None
@@ -177,11 +180,13 @@ class _Process:
             refusal = error
         self._pipe.send(("written", (path, refusal)))
 
-    def _look(self, number: int, waiting: str | None) -> bool:
+    def _look(self, number: int, waiting: str | None, rounds: int) -> bool:
         """Open a round if none is open, and measure what is closed; return whether all of that is done."""
+        engine = self._campaign.engine
         try:
-            self._campaign.open_round(waiting)
-            self._pipe.send(("looked", number))
+            before = len(engine.read().plans)
+            engine.open_round(waiting, rounds)
+            self._pipe.send(("looked", (number, len(engine.ledger.plans) > before)))
             return self._measure()
         except ObservalError as error:
             self._pipe.send(("failed", (number, str(error))))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from observal.checks import Ints
@@ -43,7 +44,9 @@ class SqlJournal:
     def writing(self) -> Iterator[SqlTransaction]:
         """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
         with self._store.writing() as connection:
-            yield SqlTransaction(connection)
+            transaction = SqlTransaction(connection)
+            yield transaction
+            transaction.check()
 
 
 class SqlTransaction:
@@ -53,6 +56,26 @@ class SqlTransaction:
 
     def __init__(self, connection: StoreConnection) -> None:
         self.connection = connection
+        self._failure: sa.exc.DBAPIError | None = None
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Make a block a part of this transaction: if it raises, what it wrote is removed, and the rest stays.
+
+        After an error of the database all of the transaction fails: SQLite itself takes everything back when a disk is full.
+        """
+        self.check()
+        try:
+            with self.connection.database.begin_nested():
+                yield
+        except sa.exc.DBAPIError as error:
+            self._failure = error
+            raise
+
+    def check(self) -> None:
+        """Raise the error of the database that a part met."""
+        if self._failure is not None:
+            raise self._failure
 
     def events(self, ledger: Ledger) -> list[Event]:
         """Return the events that a ledger has not followed yet; one that observal cannot have written raises NotACampaign."""
