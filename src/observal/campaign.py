@@ -154,7 +154,7 @@ class Campaign(Labelling[SqlTransaction]):
             options.progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
         features = None if options.features is None else tuple(options.features)
-        roles = TableRoles(label, None, id, options.cost, features, tuple(options.exclude))
+        roles = TableRoles(label, None, id, options.cost, features, tuple(options.exclude), options.group)
         loaded = load_tables(logs, pool, roles, propensity, options, random_state)
         settings = make_settings(
             loaded.problem,
@@ -422,7 +422,7 @@ class Campaign(Labelling[SqlTransaction]):
                 source = replace(source, columns=(propensity,))
             elif propensity is not None:
                 source = replace(source, columns=(), number=propensity)
-            roles = TableRoles(settings.label, None, settings.id, settings.cost)
+            roles = TableRoles(settings.label, None, settings.id, settings.cost, group=settings.group)
             raw = reading.pool_rows([])
             return read_more_rows(pool, roles, settings.encoder, source, problem, raw, settings.random_state)
         if not isinstance(pool, Pool) or pool.rows.is_sparse or pool.rows.in_files:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
+from datetime import datetime, time
 from numbers import Real
 from typing import Any
 
@@ -18,6 +20,8 @@ Bools = NDArray[np.bool_]
 Signs = NDArray[np.int8]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
 """What users may give as ``random_state``."""
+ALONE = np.iinfo(np.int64).min
+"""The group of rows that have none: each of them stands alone."""
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -307,3 +311,63 @@ def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
             "divide the costs by the largest one."
         )
     return frozen(values)
+
+
+def check_groups(groups: ArrayLike | None, n_rows: int, what: str) -> Ints | None:
+    """Return the number of each row's group, or None if rows are not related."""
+    if groups is None:
+        return None
+    if isinstance(groups, list | tuple):  # not as an array: its items may be tuples
+        array = np.fromiter(groups, dtype=object, count=len(groups))
+    else:
+        array = np.asarray(groups)
+    if array.shape != (n_rows,):
+        raise InvalidInput(
+            f"{what} needs one group for each of its {n_rows} rows, but got shape {array.shape}; a group is what related rows share, "
+            "such as a customer."
+        )
+    return array if array.dtype == np.int64 and is_sealed(array) else sealed(number_groups(array, what))
+
+
+def number_groups(groups: NDArray[Any], what: str) -> Ints:
+    """Return a number for each group: a whole number stays as it is, and anything else becomes 8 bytes of its text's digest.
+
+    So the groups of log and pool, and of rows that come later, can be compared, and 7, 7.0 and "7" are the same group. A missing group
+    is :data:`ALONE`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> groups = np.array([7, "7", 7.0, "Ann", " Ann", None, np.nan], dtype=object)
+    >>> numbers = number_groups(groups, "The log").tolist()
+    >>> numbers[:3], numbers[3] == numbers[4], numbers[5] == numbers[6] == ALONE
+    ([7, 7, 7], True, True)
+    """
+    if groups.dtype.kind in "iu" and (groups.size == 0 or groups.max() < 2**63):
+        return groups.astype(np.int64)
+    values = (groups.astype("datetime64[us]") if groups.dtype.kind == "M" else groups).tolist()
+    try:
+        number_of = {value: _group_number(value) for value in set(values)}
+    except TypeError:
+        raise InvalidInput(
+            f"{what} must have numbers, text or dates as groups, but some are lists or the like."
+        ) from None
+    return np.array([number_of[value] for value in values], dtype=np.int64)
+
+
+def _group_number(value: object) -> int:
+    value = _plain(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, datetime) and value.time() == time(0) and value.tzinfo is None:
+        value = value.date()
+    text = str(value).strip()
+    if value is None or text in ("", "nan", "NaT", "<NA>"):
+        return int(ALONE)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 2**63
+    if -(2**63) < number < 2**63 and str(number) == text:
+        return number
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), signed=True)

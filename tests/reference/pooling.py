@@ -191,6 +191,24 @@ def cell_ratio(share, of_label, weight, top, bottom):
     return sums[0] / sums[1]
 
 
+def merged(cell, group, weight, value):
+    """Rows of a group in a cell as one: {(cell, group): (weight, weighted mean)}."""
+    parts = {}
+    for c, g, w, v in zip(cell, group, weight, value, strict=True):
+        total, top = parts.get((c, g), (0.0, 0.0))
+        parts[c, g] = (total + w, top + w * v)
+    return {key: (total, top / total) for key, (total, top) in sorted(parts.items())}
+
+
+def spread_across(influence, group):
+    """How much larger a variance is if what a group's rows do is added before it is squared; at least 1."""
+    sums = {}
+    for u, g in zip(influence, group, strict=True):
+        sums[g] = sums.get(g, 0.0) + u
+    alone = sum(u * u for u in influence)
+    return max(1.0, sum(s * s for s in sums.values()) / alone) if alone > 0 else 1.0
+
+
 def would_take(rounds, propensity, row):
     """Whether one of the rounds would have taken a row.
 

@@ -46,6 +46,10 @@ Features = Annotated[
     option("Feature columns, as A,B,C; by default all columns without another role.", "COLUMNS", TABLES),
 ]
 Exclude = Annotated[list[str] | None, option("Columns not to use, as A,B,C.", "COLUMNS")]
+Group = Annotated[
+    str | None,
+    option("Column that related rows share, such as a customer or a day; they count as one.", "COLUMN", TABLES),
+]
 Separator = Annotated[
     str | None, option("What separates columns in CSV files; detected by default.", "SIGN", TABLES, names=["--sep"])
 ]

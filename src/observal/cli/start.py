@@ -21,6 +21,7 @@ from observal.cli.options import (
     EstimateChances,
     Exclude,
     Features,
+    Group,
     Json,
     Missing,
     Seed,
@@ -65,6 +66,7 @@ def init(
     cost: Annotated[
         str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", TABLES)
     ] = None,
+    group: Group = None,
     propensity_floor: Annotated[
         float | None, option("Raise smaller propensities to this number.", "CHANCE", TABLES)
     ] = None,
@@ -185,6 +187,7 @@ def init(
             features=split_list(features),
             exclude=split_list(exclude) or (),
             cost=cost,
+            group=group,
             classes=None if values is None else [_as_number(text) for text in values],
             positive=positive or (partial(ask_positive, progress) if sys.stdin.isatty() and not as_json else None),
             propensity_floor=propensity_floor,
@@ -238,6 +241,7 @@ def diagnose(
     seed: Seed = 0,
     as_json: Json = False,
     features: Features = None,
+    group: Group = None,
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
@@ -273,6 +277,7 @@ def diagnose(
                 id=id,
                 features=None if names is None else tuple(names),
                 exclude=tuple(split_list(exclude) or ()),
+                group=group,
             )
             format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
             _check_dask(dask, logged, pool, chances, format_, in_place=True)

@@ -152,6 +152,8 @@ def _append_pool_rows(labelled: LoggedData, pool: Pool, positions: Ints) -> Logg
     labels[: len(labelled)] = labelled.y.tolist()
     if (labelled.cost is None) != (pool.cost is None):
         raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
+    if (labelled.groups is None) != (pool.groups is None):
+        raise InvalidInput("Groups must be given for both log and pool, but only one of them has groups; give both.")
     return LoggedData(
         stack_rows(labelled.rows.to_matrix(), pool.rows.take(positions)),
         labels,
@@ -160,6 +162,7 @@ def _append_pool_rows(labelled: LoggedData, pool: Pool, positions: Ints) -> Logg
         labelled.classes,
         None if labelled.cost is None else np.concatenate([labelled.cost, pool.cost[positions]]),
         labelled.column_groups,
+        None if labelled.groups is None else np.concatenate([labelled.groups, pool.groups[positions]]),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.intervals.related import merge_groups, spread_across
 from observal.intervals.state import stratum_cuts
 from observal.intervals.trend import borrow, trend_of
 from observal.problem.interval import CONFIDENCE, Interval
@@ -54,6 +55,8 @@ class Cells:
         How much larger the standard error is than that of independent mistakes.
     off_trend : float
         τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
+    groups : int array, optional
+        The group of each labelled row, where rows are related: see :mod:`observal.intervals.related`.
     """
 
     share: Floats
@@ -67,6 +70,7 @@ class Cells:
     counts: Floats | None = None
     off_trend: float = 0.0
     correlated: float = CORRELATED
+    groups: Ints | None = None
 
     @property
     def counting(self) -> Floats:
@@ -83,14 +87,22 @@ class Cells:
         """
         if self.trend is None or not self.share.any():
             return self
-        used = self.of_label >= 0
-        cell, weight = self.of_label[used], self.weight[used]
+        cell, weight, value, _ = self._counted(mistakes[self.of_label >= 0])
         total, squares, wrong = (
             np.bincount(cell, weights=values, minlength=self.share.size)
-            for values in (weight, weight**2, weight * mistakes[used])
+            for values in (weight, weight**2, weight * value)
         )
         counts, off_trend = borrow(self.share, self.trend, total**2 / squares, wrong / total)
         return replace(self, counts=counts, off_trend=off_trend)
+
+    def _counted(self, values: Floats) -> tuple[Ints, Floats, Floats, Ints | None]:
+        """Return cell, weight, value and group of what counts as one: labelled rows in a cell, or those of a group together."""
+        used = self.of_label >= 0
+        cell, weight = self.of_label[used], self.weight[used]
+        if self.groups is None:
+            return cell, weight, values, None
+        merged = merge_groups(cell, self.groups[used], weight, values)
+        return merged.cell, merged.weight, merged.value, merged.group
 
     def confounded(self, mistakes: Floats, error: Interval) -> Interval:
         """Return the interval for the error, moved out by as far as a hidden cause of labelling may move the estimate.
@@ -170,8 +182,7 @@ class Cells:
 
         `involved` is the share of rows that the estimate is about. Of the pseudo-rows, a share that is `RARE` times as large counts.
         """
-        used = self.of_label >= 0
-        cell, weight = self.of_label[used], self.weight[used]
+        cell, weight, rest, group = self._counted(rest)
 
         def sums(values: Floats) -> Floats:
             return np.asarray(np.bincount(cell, weights=values, minlength=self.share.size), dtype=np.float64)
@@ -190,9 +201,13 @@ class Cells:
         away = pseudo @ (extremes[:, None] - centre) ** 2
         spread = (n * (spread + (means - centre) ** 2) + away) / more
         parts = self.counting**2 * spread / more
+        if group is not None:
+            parts *= spread_across((self.counting / total)[cell] * weight * (rest - means[cell]), group)
         # How far cells may be off the trend counts as known: it adds to the variance and not to what makes that uncertain.
         off = self.off_trend * float(self.share @ (spread + means**2)) * ((self.share - self.counting) ** 2).sum()
         freedom = float((parts.sum() + off) ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
+        if group is not None:
+            freedom = min(freedom, float(np.unique(group).size))
         variance = float(self.correlated**2 * (parts.sum() + off) + self.share @ means**2 / self.n_rows) / whole**2
         low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)

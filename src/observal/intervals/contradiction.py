@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.intervals.related import merge_groups
 from observal.problem.interval import Interval
 
 COMPARED = {"prevalence": "random rows minus log, last class", "error": "random rows minus log, mistakes"}
@@ -21,7 +22,7 @@ LEAST_PICKED = 20  # rows picked at random that a comparison needs
 CONTRADICTION_CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is reported as contradicting its log
 
 
-def random_minus_log(cell: Ints, picked: Bools, outcome: Floats) -> Interval | None:
+def random_minus_log(cell: Ints, picked: Bools, outcome: Floats, groups: Ints | None = None) -> Interval | None:
     r"""Return the difference between rows picked at random and rows of the log like them; None where too few can be compared.
 
     With n and m the two numbers of labels of a cell, and d the difference of their mean outcomes, the estimate is
@@ -35,6 +36,8 @@ def random_minus_log(cell: Ints, picked: Bools, outcome: Floats) -> Interval | N
         Whether it was picked at random; else it is from the log.
     outcome : array
         1 or 0: whether it is of the positive class, or a mistake.
+    groups : int array, optional
+        The group of each row, where rows are related: those of a cell and group count as one, the log's apart from the others.
 
     Examples
     --------
@@ -45,6 +48,10 @@ def random_minus_log(cell: Ints, picked: Bools, outcome: Floats) -> Interval | N
     (0.3, True)
     """
     from scipy.special import ndtri
+
+    if groups is not None:
+        merged = merge_groups(2 * cell + picked, groups, np.ones(cell.size), outcome)
+        cell, picked, outcome = merged.cell // 2, merged.cell % 2 == 1, merged.value
 
     def counted(weights: Floats) -> Floats:
         return np.bincount(cell, weights=weights, minlength=int(cell.max(initial=-1)) + 1).astype(np.float64)

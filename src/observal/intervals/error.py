@@ -45,6 +45,7 @@ from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import CORRELATED, METHOD, Cells, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
 from observal.intervals.measures import BASELINE, measure_all
+from observal.intervals.related import effective_number
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.interval import CONFIDENCE, Interval
@@ -53,7 +54,7 @@ from observal.problem.problem import Problem
 
 # If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
 STILL = 0.5
-LEAST_LABELLED = 20  # labelled rows without which there is no interval
+LEAST_LABELLED = 20  # labelled rows, or groups of them, without which there is no interval
 INTERVAL_ROWS = 100_000  # rows of log and pool that are sorted into cells
 CONFOUNDED = "confounded error"
 
@@ -173,9 +174,11 @@ def judge_labels(
         How much larger the standard error is than that of independent mistakes.
     """
     rows, codes = state.labelled(problem)
-    if np.unique(codes).size < 2 or codes.size < LEAST_LABELLED:
+    groups = problem.groups_of(rows)
+    n_counted = codes.size if groups is None else np.unique(groups).size
+    if np.unique(codes).size < 2 or n_counted < LEAST_LABELLED:
         return None
-    out_scores, predicted = left_out(codes, out_of_fold, folds) if callable(out_of_fold) else out_of_fold
+    out_scores, predicted = left_out(codes, out_of_fold, folds, groups) if callable(out_of_fold) else out_of_fold
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, INTERVAL_ROWS)
     scores, _ = scores_of(frame)
     scores[where] = out_scores
@@ -185,7 +188,10 @@ def judge_labels(
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
-    cells = replace(make_cells(*sorting), correlated=correlated).borrowing((predicted != codes).astype(np.float64))
+    cells = make_cells(*sorting)
+    n_rows = effective_number(problem.groups_of(frame[counted & target]), cells.n_rows)
+    cells = replace(cells, correlated=correlated, groups=groups, n_rows=n_rows)
+    cells = cells.borrowing((predicted != codes).astype(np.float64))
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
 
 
@@ -194,7 +200,9 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
     if judged is None:
         codes = state.labelled(problem)[1]
-        reason = f"{METHOD}: {codes.size} labels of {np.unique(codes).size} classes are too few"
+        groups = problem.groups_of(state.labelled(problem)[0])
+        in_groups = "" if groups is None else f" in {np.unique(groups).size} groups"
+        reason = f"{METHOD}: {codes.size} labels{in_groups} of {np.unique(codes).size} classes are too few"
         return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
     values, classes = _values(codes, predicted), problem.logged.classes.tolist()
@@ -205,18 +213,21 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged
+    groups = None if cells.groups is None else cells.groups[compared]
     for name, key in COMPARED.items():
         if name in names and (
-            difference := random_minus_log(cells.of_label[compared], picked, values[name][0][compared])
+            difference := random_minus_log(cells.of_label[compared], picked, values[name][0][compared], groups)
         ):
             intervals[key] = difference
     return intervals
 
 
-def left_out(codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int) -> Scores:
-    """Return score and predicted class of each labelled row by a fit that has not seen it."""
+def left_out(
+    codes: Ints, out_of_fold: Callable[[Ints, Ints], Scores], folds: int, groups: Ints | None = None
+) -> Scores:
+    """Return score and predicted class of each labelled row by a fit that has not seen it, nor any of its group."""
     scores, predicted = np.empty(codes.size), np.empty(codes.size, dtype=np.int64)
-    fold_of = dealt_folds(codes, folds)
+    fold_of = dealt_folds(codes, folds, groups)
     for fold in np.unique(fold_of):
         test = np.flatnonzero(fold_of == fold)
         scores[test], predicted[test] = out_of_fold(np.flatnonzero(fold_of != fold), test)

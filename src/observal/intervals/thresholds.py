@@ -10,7 +10,7 @@ earlier round.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,8 @@ def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], 
     of_pool = frame - problem.n_logged
     for_gap, bought, skipped = (np.isin(of_pool, part) for part in (taken_rows(state), state.bought, state.skipped))
     target = problem.counts(frame)
-    return make_cells(problem.propensity[frame], for_gap, scores, where, bought, skipped, of_pool >= 0, counted, target)
+    sorting = (problem.propensity[frame], for_gap, scores, where, bought, skipped, of_pool >= 0, counted, target)
+    return replace(make_cells(*sorting), groups=problem.groups_of(rows))
 
 
 def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: str, otherwise: float) -> float:
@@ -115,7 +116,13 @@ def _between(values: Floats, k: int) -> float:
 
 
 def judged_by_others(
-    scores: Floats, codes: Ints, weights: Floats, objective: str, threshold: float, otherwise: float
+    scores: Floats,
+    codes: Ints,
+    weights: Floats,
+    objective: str,
+    threshold: float,
+    otherwise: float,
+    groups: Ints | None = None,
 ) -> Ints:
     """Return the predicted class of each labelled row, by `threshold` or by one that was chosen without the row.
 
@@ -128,11 +135,13 @@ def judged_by_others(
         As for :func:`choose_threshold`.
     threshold : float
         Chosen from all labels.
+    groups : int array, optional
+        The group of each row: a row is judged without any of its group.
     """
     predicted = (scores >= threshold).astype(np.int64)
     rarer = np.flatnonzero(codes == int(np.argmin(np.bincount(codes, minlength=2))))
     fold_of = np.full(codes.size, -1)
-    fold_of[rarer] = dealt_folds(codes[rarer], FINE_FOLDS)
+    fold_of[rarer] = dealt_folds(codes[rarer], FINE_FOLDS, None if groups is None else groups[rarer])
     for fold in range(min(FINE_FOLDS, rarer.size)):
         rest, fold_rows = fold_of != fold, fold_of == fold
         predicted[fold_rows] = scores[fold_rows] >= choose_threshold(

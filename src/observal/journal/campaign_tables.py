@@ -33,6 +33,8 @@ class TableOptions:
         The columns to use, by default all that every table has; and columns not to use.
     cost : str, optional
         The column of what a mistake on the row costs, in [0, 1].
+    group : str, optional
+        The column of what related rows share, such as a customer, a household or a day: rows of a group count as one in intervals.
     classes : sequence, optional
         The label values, the negative one of two first; needed if the log does not show them all.
     positive : optional
@@ -68,6 +70,7 @@ class TableOptions:
     features: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     cost: str | None = None
+    group: str | None = None
     classes: Sequence[Label] | None = None
     positive: Positive = None
     propensity_floor: float | None = None
@@ -97,6 +100,7 @@ class CampaignTables(NamedTuple):
     files: tuple[str, ...]
     propensities: PropensityOrigin
     cost: str | None
+    group: str | None
     display: Display
 
 
@@ -216,6 +220,7 @@ def _describe(
         tuple(source_name(table) for table in tables),
         source,
         roles.cost,
+        roles.group,
         display,
     )
 

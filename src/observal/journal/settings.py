@@ -116,6 +116,8 @@ class Settings:
         Where the pool's propensities came from, if it was made from tables.
     cost : str, optional
         The column of what mistakes cost.
+    group : str, optional
+        The column of what related rows share.
     files : tuple of str
         Names of the files that it was made from.
     in_place : bool
@@ -151,6 +153,7 @@ class Settings:
     encoder: TableEncoder | None = None
     propensities: PropensityOrigin = field(default_factory=PropensityOrigin)
     cost: str | None = None
+    group: str | None = None
     files: tuple[str, ...] = ()
     in_place: bool = False
     display: Display = field(default_factory=Display)
@@ -259,6 +262,7 @@ def make_settings(
         encoder=tables.encoder,
         propensities=tables.propensities,
         cost=tables.cost,
+        group=tables.group,
         files=tables.files,
         in_place=tables.rows is None,
         display=tables.display,

@@ -266,6 +266,7 @@ def fit_blend(
     classes: NDArray[Any],
     learners: Sequence[Any] = LEARNERS,
     choices: BlendChoices | None = None,
+    groups: Ints | None = None,
 ) -> BlendFit:
     """Fit the learners and blend them.
 
@@ -285,6 +286,8 @@ def fit_blend(
         Names, or pairs of a name and a scikit-learn classifier. On sparse rows only the linear learner is used.
     choices : BlendChoices, optional
         Weights and settings to keep; without them they are chosen.
+    groups : int array, optional
+        The group of each row, where rows are related: those of a group share a fold.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
     out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)
@@ -296,7 +299,7 @@ def fit_blend(
         codes[used],
         w / w.mean(),
         classes.size,
-        spread_folds(codes[used], COARSE_FOLDS),
+        spread_folds(codes[used], COARSE_FOLDS, groups=None if groups is None else groups[used]),
     )
     fitters = _fitters(population, learners, choices)
     with one_thread():

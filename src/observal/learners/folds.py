@@ -8,10 +8,13 @@ There are four ways to build folds, and each is part of results that must not ch
 - :func:`dealt_folds` for intervals and thresholds, which have more folds than some classes have rows: dealing goes on from one class to
   the next. Nothing is drawn, because estimates from the same labels must agree.
 - :func:`sklearn_folds` where scikit-learn does the cross-validation.
+
+With the first three, rows of a group share a fold: :func:`keep_together` gives folds to groups instead of rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,7 +47,29 @@ def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
     return out
 
 
-def random_folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
+def keep_together(codes: Ints, groups: Ints, folds_of: Callable[[Ints], Ints]) -> Ints:
+    """Return a fold for each row, the same for the rows of a group; a group counts as of the class of its first row.
+
+    Parameters
+    ----------
+    codes : int array
+        The class of each row.
+    groups : int array
+        The group of each row.
+    folds_of : callable
+        From classes to folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> keep_together(np.array([0, 0, 1, 0]), np.array([0, 1, 0, 1]), lambda codes: np.arange(codes.size)).tolist()
+    [0, 1, 0, 1]
+    """
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    return folds_of(codes[first])[group]
+
+
+def random_folds(codes: Ints, n_folds: int, rng: np.random.Generator, groups: Ints | None = None) -> Ints:
     """Return a fold for each row; each class begins with fold 0, in random order.
 
     Examples
@@ -53,10 +78,12 @@ def random_folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
     >>> sorted(random_folds(np.array([1, 1, 1, 1, -1, -1]), 2, np.random.default_rng(0)).tolist())
     [0, 0, 0, 1, 1, 1]
     """
+    if groups is not None:
+        return keep_together(codes, groups, lambda codes: random_folds(codes, n_folds, rng))
     return random_ranks(codes, rng) % n_folds
 
 
-def spread_folds(codes: Ints, n_folds: int, seed: int = 0) -> Ints:
+def spread_folds(codes: Ints, n_folds: int, seed: int = 0, groups: Ints | None = None) -> Ints:
     """Return a fold for each row; which fold a class begins with is drawn.
 
     Examples
@@ -65,6 +92,8 @@ def spread_folds(codes: Ints, n_folds: int, seed: int = 0) -> Ints:
     >>> np.bincount(spread_folds(np.zeros(8, dtype=np.int64), 4)).tolist()
     [2, 2, 2, 2]
     """
+    if groups is not None:
+        return keep_together(codes, groups, lambda codes: spread_folds(codes, n_folds, seed))
     rng, out = np.random.default_rng(seed), np.zeros(codes.size, dtype=np.int64)
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
@@ -72,7 +101,7 @@ def spread_folds(codes: Ints, n_folds: int, seed: int = 0) -> Ints:
     return out
 
 
-def dealt_folds(codes: Ints, n_folds: int) -> Ints:
+def dealt_folds(codes: Ints, n_folds: int, groups: Ints | None = None) -> Ints:
     """Return a fold for each row: not random, and dealt on across classes, so that many folds of few rows stay even.
 
     Examples
@@ -81,6 +110,8 @@ def dealt_folds(codes: Ints, n_folds: int) -> Ints:
     >>> dealt_folds(np.array([1, 0, 1, 0]), 3).tolist()
     [2, 0, 0, 1]
     """
+    if groups is not None:
+        return keep_together(codes, groups, lambda codes: dealt_folds(codes, n_folds))
     fold_of = np.empty(codes.size, dtype=np.int64)
     fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % n_folds
     return fold_of

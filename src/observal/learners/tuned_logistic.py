@@ -164,7 +164,12 @@ def near_boundary(
 
 
 def tune(
-    X: Matrix, signs: Ints, weights: Floats, ridges: tuple[float, ...] = RIDGES, penalty: float = 0.0
+    X: Matrix,
+    signs: Ints,
+    weights: Floats,
+    ridges: tuple[float, ...] = RIDGES,
+    penalty: float = 0.0,
+    groups: Ints | None = None,
 ) -> TunedRidge:
     """Return the ridge with the fewest weighted mistakes out of fold among those whose log loss is about the least.
 
@@ -177,6 +182,8 @@ def tune(
         As for :func:`fit_logistic`.
     ridges : tuple of float
         To choose from; each fit starts from that of the next larger ridge.
+    groups : int array, optional
+        The group of each row, where rows are related: those of a group share a fold.
 
     Examples
     --------
@@ -189,7 +196,7 @@ def tune(
     """
     order = np.argsort(ridges)[::-1]
     margins = np.zeros((len(ridges), signs.size))
-    folds = random_folds(signs, RIDGE_FOLDS, np.random.default_rng(0))
+    folds = random_folds(signs, RIDGE_FOLDS, np.random.default_rng(0), groups)
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
         for i, fit in fit_ridges(X[inside], signs[inside], weights[inside], ridges, penalty, tol=1e-5):

@@ -323,7 +323,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
         choices: BlendChoices | None = None if self.anchor is None else self.anchor.model.choices
         labels = self._labels(state)
         X, weights = self.problem.take(labels.rows), labels.weights(self.method.tempering)
-        blend, out_of_fold, new_choices = self._fit(X, labels.codes, weights, choices)
+        blend, out_of_fold, new_choices = self._fit(X, labels.codes, weights, choices, labels.groups)
         return AutoModel(
             self.problem, self.method, blend, new_choices, out_of_fold, labels.clip, state, self.judge_pool
         )
@@ -336,17 +336,23 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
         labels = self._labels(state)
         X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
         choices: BlendChoices | None = state.model.choices
-        fold_of, chances = dealt_folds(codes, INTERVAL_FOLDS), np.empty((codes.size, self.problem.logged.classes.size))
+        fold_of = dealt_folds(codes, INTERVAL_FOLDS, labels.groups)
+        chances = np.empty((codes.size, self.problem.logged.classes.size))
         for fold in np.unique(fold_of):
             train, test = fold_of != fold, fold_of == fold
-            chances[test] = self._fit(X[train], codes[train], weights[train], choices).blend.predict_proba(X[test])
+            groups = None if labels.groups is None else labels.groups[train]
+            fit = self._fit(X[train], codes[train], weights[train], choices, groups)
+            chances[test] = fit.blend.predict_proba(X[test])
         return chances
 
     def _labels(self, state: PoolState) -> WeightedLabels:
         return WeightedLabels.of(self.problem, state, self.method.clip_constant if self.method.clip else None)
 
-    def _fit(self, X: Matrix, codes: Ints, weights: Floats, choices: BlendChoices | None) -> BlendFit:
-        return fit_blend(self.population, X, codes, weights, self.problem.logged.classes, self.method.learners, choices)
+    def _fit(
+        self, X: Matrix, codes: Ints, weights: Floats, choices: BlendChoices | None, groups: Ints | None
+    ) -> BlendFit:
+        classes, learners = self.problem.logged.classes, self.method.learners
+        return fit_blend(self.population, X, codes, weights, classes, learners, choices, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,8 +447,9 @@ class AutoModel:
         scores, codes = signed_leads(*lead(shift_odds(left_out, self.odds)), self.blend.classes_.size)
         if not self.follows:
             return scores, codes
-        labels = self.state.labelled(self.problem)[1]
-        return scores, judged_by_others(scores, labels, self.label_weights, self.problem.goals.objective, 0.0, 0.0)
+        rows, labels = self.state.labelled(self.problem)
+        weights, objective, groups = self.label_weights, self.problem.goals.objective, self.problem.groups_of(rows)
+        return scores, judged_by_others(scores, labels, weights, objective, 0.0, 0.0, groups)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:

@@ -240,7 +240,7 @@ class CommitteeModel:
         )
         if labels is None:
             return None
-        _, fewer = left_out(labels.codes, out_of_fold, COARSE_FOLDS)
+        _, fewer = left_out(labels.codes, out_of_fold, COARSE_FOLDS, labels.cells.groups)
         wrong, now = fewer != labels.codes, labels.predicted != labels.codes
         return labels.allowing_for(STILL * (wrong.astype(np.float64) - now))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Generic, Self, TypeVar
 
 from observal.checks import Floats, Ints
@@ -43,6 +43,11 @@ class WeightedLabels:
         """Return the labels of a state; weights are clipped as :meth:`PoolState.importance` says."""
         rows, codes = state.labelled(problem)
         return cls(problem, rows, codes, *state.importance(problem, rows, clip_constant))
+
+    @cached_property
+    def groups(self) -> Ints | None:
+        """The group of each row, where rows are related."""
+        return self.problem.groups_of(self.rows)
 
     @property
     def signs(self) -> Ints:

@@ -28,6 +28,7 @@ from observal.checks import Bools, Floats, Ints, check_flag, check_number, keep
 from observal.errors import InvalidInput
 from observal.intervals.cells import Cells
 from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_labels, left_out
+from observal.intervals.related import merge_groups
 from observal.intervals.state import PoolState
 from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others, label_cells
 from observal.learners.blend_settings import LEAST_LEFT, TUNING_ROWS, TYPICAL_ROWS
@@ -346,12 +347,13 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
         some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         rows = self.problem.take(labels.rows)
+        groups = None if labels.groups is None else labels.groups[some]
         inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
 
         def best(tempering: float) -> tuple[NewtonChoices, TunedRidge]:
             weights = labels.weights(tempering)[some]
             tuned = {
-                name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty)
+                name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty, groups)
                 for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
@@ -408,7 +410,8 @@ class NewtonModel:
         if not self.follows:
             return self.out_of_fold
         codes, scores = self.labels.codes, self.left_out_scores - self.threshold
-        return scores, judged_by_others(scores, codes, self._label_weights, self.problem.goals.objective, 0.0, 0.0)
+        weights, objective = self._label_weights, self.problem.goals.objective
+        return scores, judged_by_others(scores, codes, weights, objective, 0.0, 0.0, self.labels.groups)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
@@ -439,7 +442,7 @@ class NewtonModel:
     def left_out_scores(self) -> Floats:
         """The margin of each labelled row by a fit that has not seen it."""
         with one_thread():
-            return left_out(self.labels.codes, self.out_of_fold, FINE_FOLDS)[0]
+            return left_out(self.labels.codes, self.out_of_fold, FINE_FOLDS, self.labels.groups)[0]
 
     @cached_property
     def label_cells(self) -> Cells:
@@ -630,6 +633,8 @@ def paired_difference(cells: Cells, different: Floats) -> tuple[float, float]:
     """
     used = cells.of_label >= 0
     cell, weight, value = cells.of_label[used], cells.row_weight[used], different[used]
+    if cells.groups is not None:
+        cell, _, weight, value = merge_groups(cell, cells.groups[used], weight, value)
     count = np.bincount(cell, minlength=cells.share.size)[cell]
     mean = (np.bincount(cell, weights=weight * value) / np.maximum(np.bincount(cell, weights=weight), 1e-300))[cell]
     more = float(weight @ value)

@@ -7,7 +7,7 @@ for each row, ``executors.py`` and ``cluster.py`` what computes.
 from observal.parquet.executors import Executor, ExecutorLike, Processes, Serial, Threads, executor_of
 from observal.parquet.parts import Parts
 from observal.parquet.row_groups import Source
-from observal.parquet.vectors import LazyIds, StackedVectors, read_coded_labels, read_floats
+from observal.parquet.vectors import LazyIds, StackedVectors, read_coded_labels, read_floats, read_groups
 
 __all__ = [
     "Executor",
@@ -22,4 +22,5 @@ __all__ = [
     "executor_of",
     "read_coded_labels",
     "read_floats",
+    "read_groups",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from observal.checks import Floats, Ints, frozen, sealed
+from observal.checks import Floats, Ints, frozen, number_groups, sealed
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parquet.parts import PAUSE, Parts, RowIndex, give_back
 from observal.problem.labels import (
@@ -153,6 +153,19 @@ def _floats(column: pa.ChunkedArray, name: str, role: str, what: str) -> Floats:
             f"{what} needs a number in every row of the {role} column {name!r}, but some are missing; fill them in."
         )
     return values
+
+
+def read_groups(rows: Parts, name: str, what: str) -> Ints:
+    """Return the number of each row's group: see :func:`observal.checks.number_groups`."""
+    return sealed(read_column(rows, name, partial(_group_numbers, what=what)))
+
+
+def _group_numbers(column: pa.ChunkedArray, what: str) -> Ints:
+    import pyarrow as pa
+
+    if pa.types.is_signed_integer(column.type) and not column.null_count:
+        return np.asarray(column.to_numpy()).astype(np.int64)
+    return number_groups(np.fromiter(column.to_pylist(), dtype=object, count=len(column)), what)
 
 
 def read_coded_labels(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Ints, check_cost, check_ids, check_possible, check_propensity, keep
+from observal.checks import Bools, Ints, check_cost, check_groups, check_ids, check_possible, check_propensity, keep
 from observal.errors import InvalidInput
-from observal.parquet import ExecutorLike, LazyIds, Parts, Source, read_coded_labels, read_floats
+from observal.parquet import ExecutorLike, LazyIds, Parts, Source, read_coded_labels, read_floats, read_groups
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.frames import Frame, read_features, read_frame
 from observal.problem.labels import read_labels
@@ -43,6 +43,10 @@ class LoggedData:
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
         Which columns came from one column of a table; :func:`observal.load_problem` says so, and boosted trees use it.
+    groups : array of shape (rows,), optional
+        What related rows share, such as a customer, a household or a day: numbers, text or dates. Rows of a group, in log and pool, are never
+        on both sides of a cross-validation, and count as one in intervals. A row whose group is missing stands alone. Kept as a number
+        for each group; whole numbers stay as they are.
 
     Examples
     --------
@@ -58,6 +62,7 @@ class LoggedData:
     classes: Any = None
     cost: Any = None
     column_groups: ColumnGroups | None = None
+    groups: Any = None
     revealed: Bools = field(init=False)
     codes: Ints = field(init=False)
     frame: Frame | None = field(init=False)
@@ -79,6 +84,7 @@ class LoggedData:
             ids=_check_ids(self.ids, n_rows, "The log"),
             classes=labels.classes,
             cost=check_cost(self.cost, n_rows, "The log"),
+            groups=check_groups(self.groups, n_rows, "The log"),
             revealed=labels.revealed,
             codes=labels.codes,
         )
@@ -99,6 +105,7 @@ class LoggedData:
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
         cost: str | None = None,
+        group: str | None = None,
         executor: ExecutorLike = None,
     ) -> LoggedData:
         """Make a log over Parquet that need not fit into memory: features and ids stay in the files.
@@ -107,7 +114,7 @@ class LoggedData:
         ----------
         source : path, glob, URL or list of them
             A Parquet file, a folder of them, a pattern such as ``"log/*.parquet"``, or an address that fsspec knows.
-        label, propensity, id, cost : str
+        label, propensity, id, cost, group : str
             The columns.
         features : sequence of str, optional
             Columns of numbers; all others by default.
@@ -124,10 +131,12 @@ class LoggedData:
         >>> ob.LoggedData.from_parquet(path, label="y", propensity="q0")
         LoggedData(3 rows × 1 features, 2 revealed, classes [0, 1])
         """
-        rows, ids = _rows_in_parts(source, features, (label, propensity, id, cost), id, "The log", executor)
+        rows, ids = _rows_in_parts(source, features, (label, propensity, id, cost, group), id, "The log", executor)
         labels = read_coded_labels(rows, label, classes)
         costs = None if cost is None else read_floats(rows, cost, "cost", "The log")
-        return cls(rows, labels, read_floats(rows, propensity, "propensity", "The log"), ids, None, costs)
+        groups = None if group is None else read_groups(rows, group, "The log")
+        chances = read_floats(rows, propensity, "propensity", "The log")
+        return cls(rows, labels, chances, ids, None, costs, groups=groups)
 
     @classmethod
     def from_frame(
@@ -140,11 +149,20 @@ class LoggedData:
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
         cost: str | None = None,
+        group: str | None = None,
     ) -> LoggedData:
         """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
-        roles = {"label": label, "propensity": propensity, "id": id, "cost": cost}
+        roles = {"label": label, "propensity": propensity, "id": id, "cost": cost, "group": group}
         columns, X, own = read_frame(frame, "The log's features", features, **roles)
-        logged = cls(X, columns[label], columns[propensity], columns.get(id), classes, columns.get(cost))
+        logged = cls(
+            X,
+            columns[label],
+            columns[propensity],
+            columns.get(id),
+            classes,
+            columns.get(cost),
+            groups=columns.get(group),
+        )
         keep(logged, frame=own)
         return logged
 
@@ -174,6 +192,8 @@ class Pool:
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
         Which columns came from one column of a table; :func:`observal.load_problem` says so, and boosted trees use it.
+    groups : array of shape (rows,), optional
+        As for the log; a row may be of a group of the log.
 
     Examples
     --------
@@ -187,6 +207,7 @@ class Pool:
     ids: Any = None
     cost: Any = None
     column_groups: ColumnGroups | None = None
+    groups: Any = None
     frame: Frame | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -201,6 +222,7 @@ class Pool:
             propensity=check_propensity(self.propensity, n_rows, "The pool"),
             ids=_check_ids(self.ids, n_rows, "The pool"),
             cost=check_cost(self.cost, n_rows, "The pool"),
+            groups=check_groups(self.groups, n_rows, "The pool"),
         )
 
     @property
@@ -217,6 +239,7 @@ class Pool:
         id: str | None = None,
         features: Sequence[str] | None = None,
         cost: str | None = None,
+        group: str | None = None,
         executor: ExecutorLike = None,
     ) -> Pool:
         """Make a pool over Parquet that need not fit into memory; the parameters are those of :meth:`LoggedData.from_parquet`.
@@ -229,9 +252,10 @@ class Pool:
         >>> ob.Pool.from_parquet(path, propensity="q0")
         Pool(2 rows × 1 features)
         """
-        rows, ids = _rows_in_parts(source, features, (propensity, id, cost), id, "The pool", executor)
+        rows, ids = _rows_in_parts(source, features, (propensity, id, cost, group), id, "The pool", executor)
         costs = None if cost is None else read_floats(rows, cost, "cost", "The pool")
-        return cls(rows, read_floats(rows, propensity, "propensity", "The pool"), ids, costs)
+        groups = None if group is None else read_groups(rows, group, "The pool")
+        return cls(rows, read_floats(rows, propensity, "propensity", "The pool"), ids, costs, groups=groups)
 
     @classmethod
     def from_frame(
@@ -242,11 +266,12 @@ class Pool:
         id: str | None = None,
         features: Sequence[str] | None = None,
         cost: str | None = None,
+        group: str | None = None,
     ) -> Pool:
         """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
-        roles = {"propensity": propensity, "id": id, "cost": cost}
+        roles = {"propensity": propensity, "id": id, "cost": cost, "group": group}
         columns, X, own = read_frame(frame, "The pool's features", features, **roles)
-        pool = cls(X, columns[propensity], columns.get(id), columns.get(cost))
+        pool = cls(X, columns[propensity], columns.get(id), columns.get(cost), groups=columns.get(group))
         keep(pool, frame=own)
         return pool
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from observal.checks import Bools, Floats, Ints, frozen
+from observal.checks import ALONE, Bools, Floats, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parquet import Executor, ExecutorLike, Parts, StackedVectors, executor_of
 from observal.problem.column_groups import ColumnGroups
@@ -67,6 +67,10 @@ class Problem:
             raise InvalidInput(sentence)
         if (self.logged.cost is None) != (self.pool.cost is None):
             raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
+        if (self.logged.groups is None) != (self.pool.groups is None):
+            raise InvalidInput(
+                "Groups must be given for both log and pool, but only one of them has groups; give both."
+            )
 
     def for_method(self, method: Method) -> Problem:
         """Return the problem as a method takes it: with the user's own tables if it says `takes_frames`, else with numbers."""
@@ -113,6 +117,28 @@ class Problem:
         if self.logged.cost is None or self.pool.cost is None:
             return None
         return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
+
+    def groups_of(self, rows: Ints) -> Ints | None:
+        """Return the group of each of some rows of the stack, numbered from 0 in the order in which they occur; None where rows are not related.
+
+        Examples
+        --------
+        >>> import numpy as np, observal as ob
+        >>> logged = ob.LoggedData([[0.0], [1.0]], [0, 1], 0.5, groups=["Ann", None])
+        >>> ob.Problem(logged, ob.Pool([[2.0], [3.0]], 0.5, groups=[None, "Ann"])).groups_of(np.array([1, 2, 3, 0])).tolist()
+        [0, 1, 2, 2]
+        """
+        if self.logged.groups is None or self.pool.groups is None:
+            return None
+        of_log = rows < self.n_logged
+        numbers = np.empty(rows.size, dtype=np.int64)
+        numbers[of_log], numbers[~of_log] = (
+            self.logged.groups[rows[of_log]],
+            self.pool.groups[rows[~of_log] - self.n_logged],
+        )
+        _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
+        first_row = np.where(numbers == ALONE, np.arange(rows.size), first[group])
+        return np.unique(first_row, return_inverse=True)[1].astype(np.int64)
 
     @property
     def column_groups(self) -> ColumnGroups | None:

@@ -20,7 +20,7 @@ from observal.problem.words import count
 from observal.tables.classes import Label, Positive, check_classes, order_classes
 from observal.tables.encoder import ColumnSource, TableEncoder
 from observal.tables.read import read_tables
-from observal.tables.roles import TableRoles, column_of, read_ids, read_labels, read_numbers
+from observal.tables.roles import TableRoles, column_of, read_groups, read_ids, read_labels, read_numbers
 from observal.tables.table_format import reading_of
 
 if TYPE_CHECKING:
@@ -139,6 +139,10 @@ def load_problem(
     if roles.cost is not None:
         costs = [read_numbers(t, roles.cost, "cost", what) for t, what in zip(tables, names, strict=True)]
         cost_log, cost_pool = _join(costs[:-1]), costs[-1]
+    group_log, group_pool = None, None
+    if roles.group is not None:
+        groups = [read_groups(t, roles.group, what) for t, what in zip(tables, names, strict=True)]
+        group_log, group_pool = _join(groups[:-1]), groups[-1]
     if sources == [ESTIMATE]:
         estimated = chances.estimate(X_log, ~missing, X_pool, random_state=random_state)
         q_log, q_pool = estimated.logged, np.asarray(estimated.pool)
@@ -150,8 +154,8 @@ def load_problem(
         q_log, q_pool = mixture[: X_log.shape[0]], mixture[X_log.shape[0] :]
     q_log, q_pool, warnings = raise_to_floor(q_log, q_pool, propensity_floor)
     notes += warnings
-    logged = LoggedData(X_log, labels, q_log, _join(ids[:-1]), class_values, cost_log, encoder.groups)
-    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups)
+    logged = LoggedData(X_log, labels, q_log, _join(ids[:-1]), class_values, cost_log, encoder.groups, group_log)
+    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups, group_pool)
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]

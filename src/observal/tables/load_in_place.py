@@ -14,7 +14,7 @@ from observal.checks import Ints, check_propensity, frozen
 from observal.errors import InvalidInput, one_line
 from observal.parquet import Executor, ExecutorLike, Parts, Source, executor_of
 from observal.parquet.row_groups import PARQUET, find_files, name_of
-from observal.parquet.vectors import LazyIds, pieces, read_coded_labels, read_floats
+from observal.parquet.vectors import LazyIds, pieces, read_coded_labels, read_floats, read_groups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import CodedLabels
 from observal.tables.classes import Label, Positive, as_label, check_classes, order_classes
@@ -145,10 +145,14 @@ def load_in_place(
         None if roles.cost is None else read_floats(parts, roles.cost, "cost", what)
         for parts, what in zip(rows, WHATS, strict=True)
     )
+    group_log, group_pool = (
+        None if roles.group is None else read_groups(parts, roles.group, what)
+        for parts, what in zip(rows, WHATS, strict=True)
+    )
     X_log, X_pool = (encode_in_place(parts, encoder) for parts in rows)
     ids = LazyIds(X_log, roles.id, len(X_pool) if roles.id is None else 0), LazyIds(X_pool, roles.id)
     _check_ids(*ids)
-    log = LoggedData(X_log, labels, q_log, ids[0], None, cost_log, encoder.groups)
+    log = LoggedData(X_log, labels, q_log, ids[0], None, cost_log, encoder.groups, group_log)
     notes = [
         *notes,
         *encoder_notes,
@@ -158,7 +162,8 @@ def load_in_place(
         f"The tables stay where they are ({len(X_log.parts)} and {len(X_pool.parts)} row groups): keep the files, the campaign reads "
         "them and notices if they change.",
     ]
-    return LoadedProblem(log, Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups), encoder, tuple(notes))
+    rest = Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups, group_pool)
+    return LoadedProblem(log, rest, encoder, tuple(notes))
 
 
 def encode_in_place(rows: Parts, encoder: TableEncoder) -> Parts:
@@ -194,7 +199,7 @@ def _open_parts(
     logged: Source, pool: Source, roles: TableRoles, propensity: str, executor: Executor
 ) -> tuple[Parts, Parts]:
     """Return log and pool with checksums and without features; they have the columns that play a role."""
-    of_both = (propensity, roles.id, roles.cost)
+    of_both = (propensity, roles.id, roles.cost, roles.group)
     parts = [Parts.of(_absolute(source), [], executor=executor) for source in (logged, pool)]
     for rows, names, what in zip(parts, ((roles.label, *of_both), of_both), WHATS, strict=True):
         rows.require_columns(what, names)

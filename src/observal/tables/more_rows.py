@@ -16,7 +16,7 @@ from observal.problem.problem import Problem
 from observal.tables.columns import column_kind
 from observal.tables.encoder import TableEncoder
 from observal.tables.read import read_raw
-from observal.tables.roles import TableRoles, read_ids, read_numbers
+from observal.tables.roles import TableRoles, read_groups, read_ids, read_numbers
 from observal.tables.table_format import TableFormat
 from observal.tables.text_columns import convert_text
 
@@ -75,7 +75,8 @@ def read_more_rows(
         cost = read_numbers(table, roles.cost, "cost", WHAT)
     q = _propensities(table, propensities, problem, X, random_state)
     ids = _new_ids(table, roles.id if roles.id in raw.column_names else None, problem)
-    return Pool(X, q, ids, cost), _in_stored_columns(as_text, table, raw.schema, encoder)
+    groups = None if problem.pool.groups is None or roles.group is None else read_groups(table, roles.group, WHAT)
+    return Pool(X, q, ids, cost, groups=groups), _in_stored_columns(as_text, table, raw.schema, encoder)
 
 
 def _propensities(table: pa.Table, source: PropensityOrigin, problem: Problem, X: Floats, random_state: int) -> Floats:

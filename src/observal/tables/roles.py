@@ -1,4 +1,4 @@
-"""Which column plays which role, and columns that are not features: labels, ids, propensities and costs."""
+"""Which column plays which role, and columns that are not features: labels, ids, propensities, costs and groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Floats
+from observal.checks import Bools, Floats, Ints, number_groups
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.labels import missing_mask, plain_label
 from observal.tables.classes import Label, as_label
@@ -44,6 +44,8 @@ class TableRoles:
         The features; by default all other columns that every table has.
     exclude : tuple of str
         Columns that are not to be used.
+    group : str, optional
+        What related rows share, such as a customer; a row whose group is missing stands alone.
 
     Examples
     --------
@@ -58,13 +60,13 @@ class TableRoles:
     cost: str | None = None
     features: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
+    group: str | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are not features."""
-        return tuple(
-            name for name in (self.label, self.propensity, self.id, self.cost, *self.exclude) if name is not None
-        )
+        roles = (self.label, self.propensity, self.id, self.cost, self.group, *self.exclude)
+        return tuple(name for name in roles if name is not None)
 
 
 def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:
@@ -104,6 +106,24 @@ def read_numbers(table: pa.Table, name: str, role: str, what: str) -> Floats:
             f"infinite, the first in row {int(np.argmax(bad))} (counted from 0); fill them in."
         )
     return values
+
+
+def read_groups(table: pa.Table, name: str, what: str) -> Ints:
+    """Return the number of each row's group.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from observal.tables.roles import read_groups
+    >>> read_groups(pa.table({"customer": [7, 8, 7]}), "customer", "The log").tolist()
+    [7, 8, 7]
+    """
+    column = column_of(table, name, "group", what)
+    if column_kind(column.type) == "other":
+        raise InvalidInput(
+            f"{what} needs numbers, text or dates in the group column {name!r}, but it has type {column.type}; choose another column."
+        )
+    return number_groups(np.fromiter(column.to_pylist(), dtype=object, count=len(column)), what)
 
 
 def read_labels(

@@ -53,7 +53,7 @@ ROWS = "pool.rows"
 _PARTS = "parts"
 _COPIED = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _IN_PLACE = {"log.codes", "log.propensity", "pool.propensity"}
-_COSTS = {"log.cost", "pool.cost"}
+_OPTIONAL = {"log.cost", "pool.cost", "log.groups", "pool.groups"}
 _ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1", "|i1")
 _FEW = 1000  # up to so many ids are read by themselves; for more, the whole table is read
 
@@ -81,7 +81,7 @@ def write_problem(
 
     logged, pool = problem.logged, problem.pool
     if rows is None:
-        arrays = _write_arrays(connection, problem, _IN_PLACE | _COSTS, progress)
+        arrays = _write_arrays(connection, problem, _IN_PLACE | _OPTIONAL, progress)
         where = {
             name: {"parts": [astuple(part) for part in table.X.parts], "id": table.ids.column, "first": table.ids.first}
             for name, table in (("log", logged), ("pool", pool))
@@ -92,7 +92,7 @@ def write_problem(
         raise InvalidInput(
             "A campaign needs dense features, but sparse ones were given; convert them with X.toarray()."
         )
-    arrays = _write_arrays(connection, problem, _COPIED | _COSTS, progress)
+    arrays = _write_arrays(connection, problem, _COPIED | _OPTIONAL, progress)
     write_table(connection, "log.ids", pa.table({"id": _storable_ids(logged.ids, "The log")}))
     write_table(connection, "pool.ids", pa.table({"id": _storable_ids(pool.ids, "The pool")}))
     write_table(connection, ROWS, rows)
@@ -109,9 +109,11 @@ def _write_arrays(
         "log.revealed": logged.revealed,
         "log.propensity": logged.propensity,
         "log.cost": logged.cost,
+        "log.groups": logged.groups,
         "pool.features": pool.X,
         "pool.propensity": pool.propensity,
         "pool.cost": pool.cost,
+        "pool.groups": pool.groups,
     }
     arrays = {name: value for name, value in values.items() if name in names and value is not None}
     layouts = {}
@@ -151,7 +153,7 @@ def check_stored(settings: Settings) -> None:
     if settings.in_place and settings.encoder is None:
         raise ValueError("its encoder is missing")
     expected = _IN_PLACE if settings.in_place else _COPIED
-    if not expected <= set(settings.arrays) <= expected | _COSTS:
+    if not expected <= set(settings.arrays) <= expected | _OPTIONAL:
         raise ValueError("its list of arrays is not valid")
     for name, array in settings.arrays.items():
         rows = settings.log_rows if name.startswith("log.") else settings.pool_rows
@@ -193,6 +195,7 @@ def _read_copy(connection: StoreConnection, settings: Settings, with_ids: bool) 
         classes,
         arrays.get("log.cost"),
         settings.column_groups,
+        arrays.get("log.groups"),
     )
     pool = Pool(
         arrays["pool.features"],
@@ -200,6 +203,7 @@ def _read_copy(connection: StoreConnection, settings: Settings, with_ids: bool) 
         _read_ids(connection, "pool.ids") if with_ids else None,
         arrays.get("pool.cost"),
         settings.column_groups,
+        arrays.get("pool.groups"),
     )
     return Problem(logged, pool)
 
@@ -210,7 +214,7 @@ def _read_ids(connection: StoreConnection, name: str) -> NDArray[Any]:
 
 def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
     arrays = {name: sealed(read_array(connection, name, layout)) for name, layout in settings.arrays.items()}
-    encoder, groups = settings.encoder, settings.column_groups
+    encoder = settings.encoder
     if encoder is None:
         raise ValueError("its encoder is missing")
     (log, pool), (log_ids, pool_ids) = _read_parts(connection)
@@ -223,9 +227,17 @@ def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
             log_ids,
             None,
             arrays.get("log.cost"),
-            groups,
+            settings.column_groups,
+            arrays.get("log.groups"),
         ),
-        Pool(encode_in_place(pool, encoder), arrays["pool.propensity"], pool_ids, arrays.get("pool.cost"), groups),
+        Pool(
+            encode_in_place(pool, encoder),
+            arrays["pool.propensity"],
+            pool_ids,
+            arrays.get("pool.cost"),
+            settings.column_groups,
+            arrays.get("pool.groups"),
+        ),
     )
 
 
@@ -315,11 +327,14 @@ def add_rows(problem: Problem, more: Pool) -> Problem:
         )
     if (pool.cost is None) != (more.cost is None):
         raise InvalidInput("New rows need a cost if the pool has one, and none otherwise; give the same columns.")
+    if (pool.groups is None) != (more.groups is None):
+        raise InvalidInput("New rows need a group if the pool has one, and none otherwise; give the same columns.")
     cost = None if pool.cost is None else np.concatenate([pool.cost, more.cost])
+    groups = None if pool.groups is None else np.concatenate([pool.groups, more.groups])
     ids = _join_ids(pool.ids, more.ids)
     X = np.concatenate([pool.X, np.asarray(more.X, dtype=pool.X.dtype)])
     propensity = np.concatenate([pool.propensity, more.propensity])
-    return Problem(problem.logged, Pool(X, propensity, ids, cost, pool.column_groups))
+    return Problem(problem.logged, Pool(X, propensity, ids, cost, pool.column_groups, groups))
 
 
 def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
@@ -354,7 +369,12 @@ def write_more_rows(
     """Store more pool rows after the others, and return how all arrays are stored then."""
     import pyarrow as pa
 
-    values = {"pool.features": more.X, "pool.propensity": more.propensity, "pool.cost": more.cost}
+    values = {
+        "pool.features": more.X,
+        "pool.propensity": more.propensity,
+        "pool.cost": more.cost,
+        "pool.groups": more.groups,
+    }
     before = arrays["pool.propensity"].shape[0]
     longer = {
         name: append_array(connection, name, array, arrays[name]) for name, array in values.items() if array is not None
