@@ -26,6 +26,7 @@ from observal_research.verify.worlds import (
     blind_spot,
     certain_only,
     few_at_random,
+    groups_of_three,
     hardly_any_noise,
     low_propensities,
     make_world,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 LABELS, BATCH = 200, 50
 COVERED, COVERED_LESS, COVERED_HARDER, COVERED_HARDEST = 0.93, 0.9, 0.88, 0.7
-WIDEST, WIDEST_LOW = 1.6, 2.4  # the latter where propensities go down to 0.001
+WIDEST, WIDEST_LOW = 1.6, 2.4  # the latter where propensities go down to 0.001, and where three rows count as one
 MOST_CAMPAIGNS = 500
 MEASURES = ("error", "precision", "recall", "prevalence", BALANCED)
 
@@ -182,7 +183,7 @@ def check_coverage(kind: Kind, method: MethodMaker, lab: Lab, objective: str = "
     wider = np.nanmedian(np.where(results["uniform"] > 0.0, results["width"] / results["uniform"], np.nan), axis=0)
     narrow = ("error", "recall") if kind is rare else ("error",)
     widths = {name: float(w) for name, w in zip(MEASURES, wider, strict=False)}
-    widest = WIDEST_LOW if kind is low_propensities else WIDEST
+    widest = WIDEST_LOW if kind in (low_propensities, groups_of_three) else WIDEST
     worst = int(np.argmin(hits / np.maximum(of, 1)))
     return lab.outcome(
         f"95 % intervals cover in ≥ {promised:.0%} of campaigns, median width ≤ {widest:g} × uniform ({', '.join(narrow)})",
@@ -243,6 +244,7 @@ CLAIMS = (
             (thirds, "about thirds of the space with very different propensities"),
             (typical_only, "about a policy that looked at typical rows"),
             (wave, "about a wave, and propensities that differ little"),
+            (groups_of_three, "about groups of three near-copies that are named"),
         )
         for method, of in ((newton, ""), (auto, ", AutoVC"))
     ),

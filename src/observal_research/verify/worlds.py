@@ -12,6 +12,7 @@ from observal.problem.data import LoggedData, Pool
 from observal_research.datasets import TableOracle, World
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
+COPY_SPREAD = 0.05  # standard deviation of the features of a group's rows; that of all rows is 1
 
 Violation = Literal["", "hidden cause", "stale labels"]
 """An assumption about the log that does not hold."""
@@ -31,11 +32,21 @@ class Kind(Protocol):
 
 
 def make_world(kind: Kind, rng: np.random.Generator, rows: int = ROWS, violation: Violation = "") -> World:
-    """Draw a world of a kind, with as many logged as pool rows; an assumption about the log may be violated."""
+    """Draw a world of a kind, with as many logged as pool rows; an assumption about the log may be violated.
+
+    Where a kind has related rows, groups of near-copies with one label are spread over log and pool; rows never seen are of other groups.
+    """
     X = rng.normal(size=(2 * rows + TEST_ROWS, FEATURES))
     direction = rng.normal(size=FEATURES)
     chance, propensity = kind(X, direction / np.linalg.norm(direction))
     y = draw_classes(chance, rng).astype(np.float64)
+    groups = None
+    if kind is groups_of_three:
+        groups = rng.permutation(2 * rows) // 3
+        of_row = np.concatenate([groups, np.arange(2 * rows, len(X))])
+        X, chance, propensity, y = X[of_row], chance[of_row], propensity[of_row], y[of_row]
+        X[: 2 * rows] += COPY_SPREAD * rng.normal(size=(2 * rows, FEATURES))
+    log_groups, pool_groups = (None, None) if groups is None else (groups[:rows], groups[rows:])
     reveal_chance, log_labels = propensity[:rows], y[:rows]
     if violation == "hidden cause":
         # Of rows with equal features the policy reveals positive ones more often, and as many in all as it states.
@@ -47,8 +58,10 @@ def make_world(kind: Kind, rng: np.random.Generator, rows: int = ROWS, violation
     if violation == "stale labels":  # a quarter of the log's labels would be different today
         logged_labels = np.where(rng.random(rows) < 0.25, 1.0 - log_labels, log_labels)
     classes = np.arange(2.0 if chance.ndim == 1 else chance.shape[1])
-    logged = LoggedData(X[:rows], np.where(revealed, logged_labels, np.nan), propensity[:rows], classes=classes)
-    pool = Pool(X[rows : 2 * rows], propensity[rows : 2 * rows])
+    logged = LoggedData(
+        X[:rows], np.where(revealed, logged_labels, np.nan), propensity[:rows], classes=classes, groups=log_groups
+    )
+    pool = Pool(X[rows : 2 * rows], propensity[rows : 2 * rows], groups=pool_groups)
     oracle = TableOracle(pool.ids, y[rows : 2 * rows])
     return World(logged, pool, oracle, log_labels, X[2 * rows :], y[2 * rows :], seed=int(rng.integers(2**31)))
 
@@ -160,6 +173,11 @@ def typical_only(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 def wave(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     """Return a trend and a wave, and propensities that differ little."""
     return expit(3.0 * X @ direction - 1.5 * np.cos(2.0 * X[:, 2])), np.clip(0.4 + 0.25 * X[:, 1], 0.1, 0.9)
+
+
+def groups_of_three(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return the chances and propensities of a misspecified world, in which :func:`make_world` has three near-copies of each row."""
+    return misspecified(X, direction)
 
 
 def ten_classes(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
