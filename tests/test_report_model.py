@@ -6,32 +6,50 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
 import observal as ob
 from observal.diagnosis.feature_values import source_of
+from observal.errors import InvalidInput
 from observal.intervals.cells import wilson
+from observal.intervals.contradiction import COMPARED
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, confusion_key
 from observal.intervals.thresholds import ThresholdClassifier
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.objectives import BALANCED
 from observal.problem.problem import Problem
-from observal.problem.words import number
+from observal.problem.words import number, percent
 from observal.report import charts, sections
+from observal.report.campaign_report import write_campaign_report
+from observal.report.comparison import (
+    LOGISTIC,
+    OURS,
+    TREES,
+    ComparedModel,
+    compare_models,
+    comparison_sentences,
+    fit_logistic,
+    folds_for,
+    predict_unseen,
+)
+from observal.report.decision import decide
 from observal.report.html import ReportContent, render_report
 from observal.report.inspection import (
     MOST_COLUMNS,
     MOST_OF_COLUMN,
-    JudgedRows,
     asked_positions,
     column_use,
+    error_of_group,
     errors_by_group,
+    groups_of_values,
 )
 from observal.report.verdict import Measure, outlook, width_after, worth
-from tests.browser import DESKTOP, PHONE
+from tests.browser import DESKTOP, PHONE, violations
 from tests.test_report import campaign, check_page
 
 
@@ -50,6 +68,17 @@ def run():
 # -- errors by group
 
 
+def judge(rows, codes, predicted, weight):
+    """Judged rows whose intervals are Wilson's, with as many labels as the weights are worth."""
+
+    def ratio(top, bottom):
+        share = float(weight @ top / (weight @ bottom))
+        n = float((weight @ bottom) ** 2 / (weight**2 @ bottom))
+        return Interval(share, *wilson(share, share * (1.0 - share) / n, n), 0.95, "counted")
+
+    return JudgedRows(rows, codes, predicted, weight, ratio)
+
+
 def judged_rows():
     """Ten rows of the log in the city and twenty elsewhere, aged 0 to 29; pool ages make thirds of 0–9, 10–19 and 20–29."""
     age, city = np.arange(30.0), np.repeat([1.0, 0.0], [10, 20])
@@ -57,7 +86,7 @@ def judged_rows():
     problem = Problem(ob.LoggedData(X, np.arange(30) % 2, 1.0), ob.Pool(X, 0.5))
     wrong = np.isin(np.arange(30), [0, 1, 12])
     weight = np.where(np.arange(30) == 0, 3.0, 1.0)
-    return problem, JudgedRows(np.arange(30), np.zeros(30, dtype=np.int64), wrong.astype(np.int64), weight)
+    return problem, judge(np.arange(30), np.zeros(30, dtype=np.int64), wrong.astype(np.int64), weight)
 
 
 def group_errors(problem, judged, names, first, sources=None):
@@ -68,12 +97,12 @@ def group_errors(problem, judged, names, first, sources=None):
 def test_errors_by_group_are_weighted_shares():
     problem, judged = judged_rows()
     found = group_errors(problem, judged, ["age", "city=yes"], ["city"])
-    assert [row.group for row in found] == ["city=yes", "age ≤ 9", "age from 9 to 19", "age > 19"]
-    assert [row.labels for row in found] == [10, 10, 10, 10]
-    assert [row.error for row in found] == pytest.approx([4 / 12, 4 / 12, 1 / 10, 0.0])
-    assert all(row.low <= row.error <= row.high < 1.0 for row in found)
-    assert found[0].high - found[0].low > found[2].high - found[2].low > 0.2
-    assert found[3].high > 0.1  # ten labels without a mistake do not show that there is none
+    assert [row.group for row in found] == ["city=yes", "city: other values", "age ≤ 9", "age from 9 to 19", "age > 19"]
+    assert [row.labels for row in found] == [10, 20, 10, 10, 10]
+    assert [row.error.estimate for row in found] == pytest.approx([4 / 12, 1 / 20, 4 / 12, 1 / 10, 0.0])
+    assert all(row.error.low <= row.error.estimate <= row.error.high < 1.0 for row in found)
+    assert [row.share for row in found] == pytest.approx([12.0, 20.0, 12.0, 10.0, 10.0])
+    assert found[4].error.high > 0.1  # ten labels without a mistake do not show that there is none
 
 
 def test_errors_by_group_show_all_values_of_a_column():
@@ -83,10 +112,10 @@ def test_errors_by_group_show_all_values_of_a_column():
     problem = Problem(ob.LoggedData(X, np.arange(40) % 2, 1.0), ob.Pool(X, 0.5))
     zeros = np.zeros(40, dtype=np.int64)
     names = ["age", "debt", "job=a", "job=b", "job=c", "job=d", "income"]
-    found = group_errors(problem, JudgedRows(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
+    found = group_errors(problem, judge(np.arange(40), zeros, zeros, np.ones(40)), names, ["debt", "age", "job"])
     assert [row.group for row in found][6:] == ["job=a", "job=b", "job=c", "job=d"]
     sources = ["age", "debt", *["job"] * 4, "income"]
-    again = group_errors(problem, JudgedRows(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
+    again = group_errors(problem, judge(np.arange(40), zeros, zeros, np.ones(40)), names, ["job"], sources=sources)
     assert [row.group for row in again][:4] == ["job=a", "job=b", "job=c", "job=d"]
 
 
@@ -95,21 +124,23 @@ def test_errors_by_group_show_the_largest_groups_of_a_long_category():
     X = np.eye(21)[kind]
     problem = Problem(ob.LoggedData(X, np.arange(200) % 2, 1.0), ob.Pool(X, 0.5))
     zeros = np.zeros(200, dtype=np.int64)
-    found = group_errors(
-        problem, JudgedRows(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], []
-    )
+    found = group_errors(problem, judge(np.arange(200), zeros, zeros, np.ones(200)), [f"k={i}" for i in range(21)], [])
     assert len(found) == MOST_OF_COLUMN
     assert found[-1].group == "k=20"
 
 
 def test_errors_by_group_omit_small_groups_and_zero_weights():
     problem, judged = judged_rows()
-    few = judged._replace(weight=np.where(np.arange(30) < 6, 0.0, judged.weight))
+    few = judge(*judged[:3], np.where(np.arange(30) < 6, 0.0, judged.weight))
     found = {row.group: row for row in group_errors(problem, few, ["age", "city=yes"], ["age"])}
-    assert set(found) == {"age from 9 to 19", "age > 19"}  # four labels that count are left in the other groups
-    more = judged._replace(weight=np.where(np.arange(30) < 5, 0.0, judged.weight))
+    assert set(found) == {
+        "age from 9 to 19",
+        "age > 19",
+        "city: other values",
+    }  # four labels that count are left in the other groups
+    more = judge(*judged[:3], np.where(np.arange(30) < 5, 0.0, judged.weight))
     found = group_errors(problem, more, ["age", "city=yes"], ["age"])
-    assert (found[0].group, found[0].labels, found[0].error) == ("age ≤ 9", 5, 0.0)
+    assert (found[0].group, found[0].labels, found[0].error.estimate) == ("age ≤ 9", 5, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +153,7 @@ def test_errors_by_group_average_to_the_estimated_error(run, method):
     session = ob.Session(logged, pool, method, label_budget=10)
     query = session.ask()
     session.tell(query.ids, np.where(pool.X[query.positions, 0] > 0, "yes", "no"))
-    judged = JudgedRows(*session.judged())
+    judged = session.judged()
     error = session.result().error_interval.estimate
     assert judged.weight @ (judged.predicted != judged.codes) == pytest.approx(error)
     assert error > 0.02
@@ -130,14 +161,17 @@ def test_errors_by_group_average_to_the_estimated_error(run, method):
     found = group_errors(problem, judged, ["a", "b", "c"], ["a"])[:3]
     thirds = np.quantile(pool.X[:, 0], [1 / 3, 2 / 3], method="lower")
     shares = np.bincount(np.searchsorted(thirds, problem.take(judged.rows)[:, 0]), weights=judged.weight)
-    assert shares @ [row.error for row in found] == pytest.approx(error)
+    assert shares @ [row.error.estimate for row in found] == pytest.approx(error)
+    assert [row.share for row in found] == pytest.approx(shares)
+    whole = judged.ratio((judged.predicted != judged.codes).astype(float), np.ones(judged.codes.size))
+    assert whole.high == pytest.approx(session.result().error_interval.high)  # the same cells, for the same looks
 
 
 def test_errors_by_group_are_ordered_by_column_use(run):
     logged, pool, result = run
     rows = np.flatnonzero(logged.revealed)
     wrong_low = (logged.X[rows, 0] < np.quantile(pool.X[:, 0], 1 / 3)).astype(np.int64)
-    judged = (rows, np.zeros(rows.size, dtype=np.int64), wrong_low, np.ones(rows.size))
+    judged = judge(rows, np.zeros(rows.size, dtype=np.int64), wrong_low, np.ones(rows.size))
     content = ReportContent("x", logged, pool, result, feature_names=["income", "age", "debt"], judged=judged)
     page = render_report(content)
     check_page(page)
@@ -147,6 +181,115 @@ def test_errors_by_group_are_ordered_by_column_use(run):
     assert groups[0][0].startswith("income ≤")
     assert [row[2] for row in groups[:3]] == ["100%", "0%", "0%"]
     assert "Errors by group" not in render_report(ReportContent("x", logged, pool, result))
+
+
+def test_missing_values_are_a_group_and_those_that_stand_in_for_them_are_in_no_other():
+    """Of 40 rows, 10 have no age: zeros stand in for them."""
+    missing = np.arange(40) < 10
+    X = np.column_stack([np.where(missing, 0.0, np.arange(40.0)), missing, np.eye(3)[np.arange(40) % 3][:, :2]])
+    problem = Problem(ob.LoggedData(X, np.arange(40) % 2, 1.0), ob.Pool(X, 0.5))
+    zeros = np.zeros(40, dtype=np.int64)
+    names = ["age", "age is missing", "job=a", "job=b"]
+    found = group_errors(problem, judge(np.arange(40), zeros, zeros, np.ones(40)), names, ["age"])
+    assert [(row.group, row.labels) for row in found] == [
+        ("age ≤ 19", 10), ("age from 19 to 29", 10), ("age > 29", 10), ("age: missing", 10),
+        ("job=a", 14), ("job=b", 13), ("job: other values", 13),
+    ]  # fmt: skip
+
+
+def test_groups_of_values_show_thirds_of_numbers_and_the_commonest_values():
+    ages = [None, *range(60)]
+    found = groups_of_values("age", ages, ages)
+    assert [(group, int(inside.sum())) for group, inside in found] == [
+        ("age ≤ 19", 20), ("age from 19 to 39", 20), ("age > 39", 20), ("age: missing", 1),
+    ]  # fmt: skip
+    towns = [f"t{n}" for n in range(20) for _ in range(20 - n)]
+    found = groups_of_values("town", towns, towns)
+    assert len(found) == MOST_OF_COLUMN + 1
+    assert (found[-1][0], int(found[-1][1].sum())) == ("town: other values", sum(range(1, 9)))
+    few = error_of_group(("rare", np.arange(30) < 3), judged_rows()[1])
+    assert (few.labels, few.error) == (3, None)  # shown, but without a number
+
+
+# -- the decision, and ordinary models beside this one
+
+
+@pytest.mark.parametrize(
+    ("intervals", "level", "more", "kind", "title"),
+    [
+        ({"error": UNKNOWN}, "care", {}, "buy", "Buy about 50 more labels."),
+        ({"error": between(0.02, 0.08)}, "good", {}, "use", "Use it."),
+        ({"error": between(0.02, 0.22)}, "good", {}, "buy", "Buy about 150 more labels."),
+        ({"error": between(0.02, 0.22)}, "good", {"to_buy": 20}, "buy", "Buy about 20 more labels."),
+        ({"error": between(0.02, 0.22)}, "good", {"to_buy": 0}, "stop", "Stop: no row is left to ask about."),
+        ({"error": between(0.1, 0.2), BASELINE: between(0.1, 0.2)}, "buy", {"to_gain": 0.001}, "stop",
+         "Stop: this model is of no use."),
+        ({"error": between(0.1, 0.2), BASELINE: between(0.1, 0.2)}, "buy", {"to_gain": 0.01}, "buy",
+         "Buy about 100 more labels."),
+        ({"error": between(0.1, 0.2), BASELINE: between(0.15, 0.25)}, "care", {}, "buy", "Buy about 50 more labels."),
+        ({"error": between(0.1, 0.2), BASELINE: between(0.1001, 0.2001)}, "care", {}, "stop",
+         "Stop: there is little to gain."),
+        ({"error": between(0.02, 0.08), COMPARED["error"]: Interval(0.3, 0.2, 0.4, 0.95, "counted")}, "good", {}, "stop",
+         "Stop, and check the log."),
+        ({"error": between(0.2, 0.3), "recall": between(0.82, 0.9)}, "good", {"objective": "recall=0.8"}, "use", "Use it."),
+        ({"error": between(0.2, 0.3), "recall": between(0.7, 0.9)}, "good", {"objective": "recall=0.8"}, "buy",
+         "Buy about 500 more labels."),
+    ],
+)  # fmt: skip
+def test_decision_is_to_use_it_to_buy_or_to_stop(intervals, level, more, kind, title):
+    found = decide(intervals, level, **more)
+    assert (found.kind, found.title) == (kind, title)
+    assert found.why
+
+
+def test_comparison_judges_ordinary_models_on_unseen_rows_with_the_same_weights():
+    """Labels that depend on one feature: logistic regression finds them; labels by coin have an error of a half, for trees too."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    problem = Problem(ob.LoggedData(X[:200], (X[:200, 0] > 0) * 1, 0.5), ob.Pool(X[200:], 0.5))
+    codes, weight = (X[:, 0] > 0).astype(np.int64), rng.uniform(0.5, 2.0, 300)
+    judged = judge(np.arange(300), codes, 1 - codes, weight / weight.sum())
+    found = compare_models(problem, judged, between(0.9, 1.0), by_first_model=codes)
+    assert [model.name for model in found.models] == [OURS, LOGISTIC, TREES]
+    ours, logistic, trees = found.models
+    assert ours.all_labels == between(0.9, 1.0)
+    assert (ours.log_alone.estimate, ours.with_log) == (0.0, "fewer")
+    assert logistic.all_labels.estimate < 0.05
+    assert (logistic.than_ours, trees.than_ours) == ("fewer", "fewer")
+    assert 0.0 < found.seconds < 60.0
+    by_hand = predict_unseen(X, codes, folds_for(codes), np.arange(300) < 200, fit_logistic)
+    assert logistic.log_alone.estimate == pytest.approx(judged.weight @ (by_hand != codes))
+    coins = judged._replace(codes=rng.integers(0, 2, 300))
+    noise = compare_models(problem, coins, between(0.4, 0.6), None).models[2]
+    assert 0.35 < noise.all_labels.estimate < 0.65  # five standard errors; a tree that saw its labels would be near 0
+    several = judged._replace(codes=np.digitize(X[:, 0], [-0.5, 0.5]))
+    assert compare_models(problem, several, between(0.0, 0.1), None).models[2].all_labels.estimate < 0.15
+    assert (
+        compare_models(problem, judge(*(part[:200] for part in judged[:4])), between(0.0, 0.1), None)
+        .models[1]
+        .log_alone
+        is None
+    )
+
+
+def test_comparison_says_whether_model_and_labels_were_needed():
+    def said(than_ours, with_log):
+        known = between(0.1, 0.2)
+        others = [
+            ComparedModel(name, known, known, kind, with_log)
+            for name, kind in zip((LOGISTIC, TREES), than_ours, strict=True)
+        ]
+        return " ".join(comparison_sentences([ComparedModel(OURS, known, known, with_log=with_log), *others], 40))
+
+    assert said(("fewer", "more"), "more") == (
+        "Logistic regression on the same labels makes fewer mistakes than this model: use it instead. Boosted trees on the same labels make "
+        "more mistakes than this model. The 40 bought labels were needed: with the log alone, this model, logistic regression and boosted "
+        "trees make more mistakes."
+    )
+    assert said(("as many", "as many"), "as many").endswith(
+        "The 40 bought labels were hardly needed: with the log alone, these models make no more mistakes."
+    )
+    assert "too few labels to tell" in said(("not shown", "as many"), "not shown")
 
 
 # -- what the model uses
@@ -380,7 +523,7 @@ def test_tables_fit_the_screen(run, open_page):
     """On a phone the numbers of the model are not cut off, and on a desktop no table is."""
     logged, _, result = run
     rows = np.flatnonzero(logged.revealed)
-    judged = (rows, logged.codes[rows], logged.codes[rows], np.ones(rows.size))
+    judged = judge(rows, logged.codes[rows], logged.codes[rows], np.ones(rows.size))
     blend = {"least_chance": 0.00375, "learners": "linear 0.31, additive 0.14, kernel 0.14, forest 0.24, boosted 0.17"}
     rounds = tuple(replace(r, details=blend) for r in result.rounds)
     content = replace(verdict(run, "recall=0.8"), judged=judged, result=replace(result, rounds=rounds))
@@ -395,3 +538,59 @@ def test_tables_fit_the_screen(run, open_page):
         window.set_content(page)
         assert set(window.evaluate(cut)) <= allowed
         assert window.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_report_opens_with_one_screen_to_decide_on(tmp_path, open_page):
+    """A campaign that does not use the column sex, with the error by sex: the first screen has it all, and four screens the rest."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"loan": [f"L{i}" for i in range(800)], "income": rng.normal(size=800).round(2)})
+    frame["debt"] = np.where(rng.random(800) < 0.3, np.nan, rng.normal(size=800).round(2))
+    frame["sex"] = rng.choice(["f", "m", None], 800, p=[0.5, 0.4, 0.1])
+    frame["q0"] = np.where(frame["income"] > 0, 0.8, 0.3)
+    truth = np.where(frame["income"] + frame["debt"].fillna(0.5) > 0, "yes", "no")
+    log, pool = frame[:400].copy(), frame[400:]
+    log["repaid"] = np.where(rng.random(400) < log["q0"], truth[:400], None)
+    tables = ob.TableOptions(exclude=["sex"])
+    options = {"label": "repaid", "propensity": "q0", "id": "loan", "label_budget": 20, "tables": tables}
+    made = ob.Campaign.create(tmp_path / "c.db", log, pool, method=ob.NewtonVC(batch=10), **options)
+    while batch := made.ask():
+        made.tell(batch.ids, [truth[int(id_[1:])] for id_ in batch.ids])
+    with pytest.raises(InvalidInput, match="'sex' is not a feature, so the campaign does not have it for its log"):
+        write_campaign_report(made, tmp_path / "no.html", by=["sex"])
+    with pytest.raises(InvalidInput, match="no column 'town' to group by; the columns are loan, income, debt, sex"):
+        write_campaign_report(made, tmp_path / "no.html", by=["town"], logs=[log])
+    with pytest.raises(InvalidInput, match="has 400 rows, but the table given has 9"):
+        write_campaign_report(made, tmp_path / "no.html", by=["sex"], logs=[log[:9]])
+    path = write_campaign_report(made, tmp_path / "r.html", "Loans", by=["sex", "debt"], logs=[log])
+    check_page(path.read_text(encoding="utf-8"))
+    window = open_page(viewport={"width": 1280, "height": 800})
+    window.goto(f"file://{path}")
+    assert violations(window) == []
+    bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
+    assert window.evaluate(bottom.format("#decision")) <= 800
+    assert window.evaluate(bottom.format("main")) <= 4 * 800
+    groups = window.get_by_role("region", name="Errors of named groups").locator("tbody tr").all_text_contents()
+    assert [row.split("debt")[0][:6] for row in groups[:3]] == ["sex=f1", "sex=m1", "sex: m"]
+    judged = made.judged()
+    of_f = np.isin(judged.rows, np.flatnonzero(frame["sex"] == "f")) & (judged.weight > 0)
+    wrong = judged.predicted != judged.codes
+    expected = judged.weight[of_f] @ wrong[of_f] / judged.weight[of_f].sum()
+    assert groups[0].startswith(f"sex=f{of_f.sum()}{percent(expected)}")
+    assert "debt: missing" in groups[-1]
+    said = window.locator("#decision").text_content()
+    for words in (
+        "Use it.",
+        "Did I need this?",
+        "logistic regression",
+        "boosted trees",
+        "log + bought",
+        "For whom is it wrong?",
+    ):
+        assert words in said
+    assert not window.get_by_text("Round 0 is the log alone.").is_visible()
+    window.get_by_role("link", name="Rounds").click()  # a link opens what is folded
+    assert window.get_by_text("Round 0 is the log alone.").is_visible()
+    phone = open_page(viewport=PHONE, color_scheme="dark")
+    phone.goto(f"file://{path}")
+    assert violations(phone) == []
+    assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

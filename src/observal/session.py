@@ -13,7 +13,7 @@ from typing import Any, Generic, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import check_whole
+from observal.checks import Ints, check_whole
 from observal.errors import InvalidInput
 from observal.journal.answers import WrittenAnswer, make_answers
 from observal.journal.engine import Engine, T
@@ -31,6 +31,7 @@ from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.objectives import TOLERANCE
 from observal.problem.plan import Plan, Query
 from observal.problem.problem import Problem
@@ -244,12 +245,13 @@ class Labelling(Generic[T]):
         """Return how much `labels` more labels may lower the error; None before 100 labels were bought."""
         return self._replay().still_to_gain(labels)
 
-    def judged(self) -> Any:
-        """Return the labelled rows (numbered as in a Problem), their classes, what fits that have not seen them say, and their weights.
-
-        None where the method cannot tell.
-        """
+    def judged(self) -> JudgedRows | None:
+        """Return the labelled rows as fits that have not seen them judge them; None where the method cannot tell."""
         return self._replay().judged()
+
+    def judged_by_first_model(self) -> Ints | None:
+        """Return what the classifier of the log alone predicts for the rows of :meth:`judged`; None where the method cannot tell."""
+        return self._replay().judged_by_first_model()
 
     def result(self) -> RunResult:
         """Return the results so far: the classifier of the last closed round, and every decision up to it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from observal.cli.options import Force, Json, Where, open_campaign, option
+from observal.cli.options import Force, Json, Where, open_campaign, option, split_list
 from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar
 from observal.errors import hide_secrets
 
@@ -107,17 +107,28 @@ def report(
     out: Annotated[Path, option("The HTML file to write.", "FILE", names=["-o", "--out"])] = Path("report.html"),
     title: Annotated[str, option("The heading of the page.", "TEXT")] = "",
     author: Annotated[str, option("Who made the report, to show on the page.", "NAME")] = "",
+    by: Annotated[
+        list[str] | None, option("Columns for which to show the error of each value, as sex,region.", "COLUMNS")
+    ] = None,
+    logged: Annotated[
+        list[Path] | None,
+        option("The log's table, if --by names a column that the model does not use; may be repeated.", "FILE"),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a report of the campaign: a single HTML file that needs no network.
 
-    Example: observal report campaign.db -o report.html
+    It opens with what to do (use the model, buy more labels, or stop), and compares the model with logistic regression and boosted trees.
+
+    Example: observal report campaign.db -o report.html --by sex,region
     """
     from observal.report.campaign_report import write_campaign_report
 
     with progress_bar("fitting", hidden=as_json):
-        path = write_campaign_report(open_campaign(campaign), out, title, _command_line(), force, author)
+        path = write_campaign_report(
+            open_campaign(campaign), out, title, _command_line(), force, author, split_list(by) or (), logged or ()
+        )
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 

@@ -49,6 +49,7 @@ from observal.intervals.related import effective_number
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.interval import CONFIDENCE, Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.plan import ASKED
 from observal.problem.problem import Problem
 
@@ -138,9 +139,9 @@ class JudgedLabels:
         """
         return replace(self, better=max(0.0, float(self.cells.row_weight @ gains)))
 
-    def weighted(self) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return rows, classes, predicted classes, and weights that sum to 1."""
-        return self.rows, self.codes, self.predicted, self.cells.row_weight
+    def weighted(self) -> JudgedRows:
+        """Return the rows with weights that sum to 1."""
+        return JudgedRows(self.rows, self.codes, self.predicted, self.cells.row_weight, self.cells.ratio)
 
 
 def judge_labels(

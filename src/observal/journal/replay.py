@@ -22,6 +22,7 @@ from observal.journal.settings import Settings
 from observal.methods import Method
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Recorded, Round
@@ -254,9 +255,32 @@ class Replay:
         rows = len(self.problem.pool)
         return self._labels(0) + (rows if self.label_budget is None else min(rows, self.label_budget))
 
-    def judged(self) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows as fits that have not seen them judge them, where the method can tell; else None."""
-        return self._method.judged(self.problem, self.states[-1])
+    def judged(self) -> JudgedRows | None:
+        """Return the labelled rows as fits that have not seen them judge them, where the method can tell; else None.
+
+        Intervals that are made from them hold at all rounds that people may have looked at.
+        """
+        judged = self._method.judged(self.problem, self.states[-1])
+        if judged is None:
+            return None
+
+        def ratio(top: Floats, bottom: Floats) -> Interval:
+            return self.stretch_intervals(self.closed, {"ratio": judged.ratio(top, bottom)})["ratio"]
+
+        return judged._replace(ratio=ratio)
+
+    def judged_by_first_model(self) -> Ints | None:
+        """Return what the classifier of the log alone predicts for the rows of :meth:`judged`, by fits that have not seen them."""
+        now, then = (self._method.judged(self.problem, self.states[k]) for k in (-1, 0))
+        if now is None or then is None:
+            return None
+        classes = self.problem.logged.classes.tolist()
+        place = dict(zip(then.rows.tolist(), then.predicted.tolist(), strict=True))
+        new = np.array([row for row in now.rows.tolist() if row not in place], dtype=np.int64)
+        if new.size:
+            labels = self.estimator(0).predict(self.problem.select(new).for_estimator())
+            place |= {row: classes.index(label) for row, label in zip(new.tolist(), labels.tolist(), strict=True)}
+        return np.array([place[row] for row in now.rows.tolist()], dtype=np.int64)
 
     def still_to_gain(self, more: int | None = None) -> float | None:
         """Return by how much the labels that are left may lower the error; None where it is too early to tell.

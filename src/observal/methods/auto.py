@@ -31,6 +31,7 @@ from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_
 from observal.methods.fitter import Fitter, WeightedLabels, remember_latest
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.method import Method
 from observal.problem.plan import ASKED, Answers, Plan, Stop
 from observal.problem.problem import Problem
@@ -233,8 +234,8 @@ class AutoVC(Method[PoolState]):
         leads = state.model.unlabelled_leads(stack_rows, state.labelled(problem)[0])
         return np.asarray(rows[leads[asked.size :] <= leads[: asked.size].max(initial=-np.inf)])
 
-    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1."""
+    def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:
+        """Return the labelled rows as fits that have not seen them judge them."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 

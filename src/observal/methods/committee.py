@@ -18,6 +18,7 @@ from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
 from observal.methods.fitter import WeightedLabels
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.method import Classifier, Method, has_probabilities
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
@@ -161,8 +162,8 @@ class CommitteeVC(Method[PoolState]):
         """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`."""
         return intervals_of(problem, state, state.model.judged_labels)
 
-    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1."""
+    def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:
+        """Return the labelled rows as fits that have not seen them judge them."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 

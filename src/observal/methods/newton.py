@@ -42,6 +42,7 @@ from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.paper.weights import effective_sample_size
 from observal.parquet.vectors import pieces_of
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.method import Method, TwoClassPredictions
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
@@ -257,8 +258,8 @@ class NewtonVC(Method[PoolState]):
         words = f"of the classifier of round {source.rounds}, which makes fewer mistakes"
         return {name: replace(ends, method=f"{ends.method}; {words}") for name, ends in intervals.items()}
 
-    def judged(self, problem: Problem, state: PoolState) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1."""
+    def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:
+        """Return the labelled rows as fits that have not seen them judge them."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 

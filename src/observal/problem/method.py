@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -201,10 +202,10 @@ class Method(ABC, Generic[StateT]):
         """Return those of some pool rows that a plan made in a state would have taken; used when the pool grows. None if unknown."""
         return None
 
-    def judged(self, problem: Problem, state: StateT) -> tuple[Ints, Ints, Ints, Floats] | None:
-        """Return the labelled rows, their classes, their out-of-fold predictions, and weights that sum to 1.
+    def judged(self, problem: Problem, state: StateT) -> JudgedRows | None:
+        """Return the labelled rows as fits that have not seen them judge them; None if unknown.
 
-        The report shows errors by group with them. None if unknown.
+        The report shows errors by group with them, and compares the model with others.
         """
         return None
 

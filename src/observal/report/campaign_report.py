@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from observal.diagnosis import diagnose
+from observal.errors import InvalidInput
 from observal.files import check_target
 from observal.journal.engine import T
 from observal.journal.status import Status
 from observal.problem.objectives import objective_words
+from observal.report.comparison import compare_models
 from observal.report.content import ReportContent
 from observal.report.html import write_report
+from observal.report.named_groups import find_named_groups
 from observal.report.verdict import MORE_LABELS
 from observal.session import Labelling
+
+if TYPE_CHECKING:
+    from observal.tables.read import TableSource
 
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 CURVE_POINTS = 8  # rounds on the error curve; each takes a cross-fit
@@ -27,6 +36,8 @@ def write_campaign_report(
     command: str = "",
     force: bool = False,
     author: str = "",
+    by: Sequence[str] = (),
+    logs: Sequence[TableSource] = (),
 ) -> Path:
     """Write the report of a campaign and return its path.
 
@@ -44,6 +55,10 @@ def write_campaign_report(
         Whether an existing file may be replaced; a campaign is never replaced.
     author : str
         Who made the report, to show on the page.
+    by : sequence of str
+        Columns of the tables: the report shows the error for each of their values, whether or not the model uses them.
+    logs : sequence of tables
+        The log's tables, needed if `by` names a column that is not a feature.
     """
     check_target(path, force)
     status, settings, result, problem = (
@@ -54,44 +69,54 @@ def write_campaign_report(
     )
     encoder, names = settings.encoder, settings.features
     dates, percents, sources = ((), (), None) if encoder is None else (encoder.dates, encoder.percents, encoder.sources)
-    return write_report(
-        path,
-        ReportContent(
-            title=title or f"Labels bought for {settings.label}",
-            logged=problem.logged,
-            pool=problem.pool,
-            result=result,
-            diagnosis=diagnose(
-                problem.logged,
-                problem.pool,
-                feature_names=names,
-                sources=sources,
-                date_features=dates,
-                percent_features=percents,
-                random_state=status.random_state,
-            ),
+    judged = campaign.judged()
+    compared = judged is not None and settings.goals.objective == "error"
+    if by and judged is None:
+        raise InvalidInput(
+            "Errors by group need labelled rows of two classes at least, but there are too few of them; label more rows, or leave "
+            "--by out (by=)."
+        )
+    content = ReportContent(
+        title=title or f"Labels bought for {settings.label}",
+        logged=problem.logged,
+        pool=problem.pool,
+        result=result,
+        diagnosis=diagnose(
+            problem.logged,
+            problem.pool,
             feature_names=names,
+            sources=sources,
             date_features=dates,
             percent_features=percents,
-            settings=_settings(status),
-            versions={name: version(name) for name in PACKAGES},
             random_state=status.random_state,
-            command=command,
-            author=author,
-            notes=status.notes,
-            error_history=campaign.error_history(CURVE_POINTS),
-            before=campaign.first_measures(),
-            goals=settings.goals,
-            made=datetime.now(UTC).strftime("%-d %B %Y"),
-            files=[name for name in settings.files if name],
-            next_step=_next_step(status),
-            to_gain=campaign.may_gain(MORE_LABELS),
-            judged=campaign.judged(),
-            sources=sources,
-            annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
         ),
-        force,
+        feature_names=names,
+        date_features=dates,
+        percent_features=percents,
+        settings=_settings(status),
+        versions={name: version(name) for name in PACKAGES},
+        random_state=status.random_state,
+        command=command,
+        author=author,
+        notes=status.notes,
+        error_history=campaign.error_history(CURVE_POINTS),
+        before=campaign.first_measures(),
+        goals=settings.goals,
+        made=datetime.now(UTC).strftime("%-d %B %Y"),
+        files=[name for name in settings.files if name],
+        next_step=_next_step(status),
+        to_gain=campaign.may_gain(MORE_LABELS),
+        judged=judged,
+        sources=sources,
+        annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
     )
+    if judged is not None and compared:
+        comparison = compare_models(problem, judged, content.error, campaign.judged_by_first_model())
+        content = replace(content, comparison=comparison)
+    if judged is not None and by:
+        groups = find_named_groups(campaign, by, judged.rows, content.columns, content.value_words, logs)
+        content = replace(content, named_groups=groups)
+    return write_report(path, content, force)
 
 
 def _next_step(status: Status) -> str:

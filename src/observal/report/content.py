@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from observal.checks import Floats, Ints
 from observal.diagnosis.diagnose import Diagnosis, check_feature_names
 from observal.diagnosis.feature_values import source_of
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.problem import Problem
 from observal.problem.result import RunResult
 from observal.problem.words import day_words, number
 from observal.report.charts import FeatureKind
+from observal.report.comparison import Comparison
+from observal.report.inspection import Group
 from observal.report.verdict import Measure, measures_of
 
 
@@ -69,8 +71,12 @@ class ReportContent:
         What to do next.
     to_gain : float, optional
         By how much 50 more labels may lower the error.
-    judged : tuple of arrays, optional
-        Labelled rows as fits that have not seen them judge them; see :class:`observal.report.inspection.JudgedRows`.
+    judged : JudgedRows, optional
+        Labelled rows as fits that have not seen them judge them.
+    comparison : Comparison, optional
+        The errors of ordinary models on the same labels.
+    named_groups : sequence of groups
+        Groups of the judged rows that the user wants to see: each in words, with which rows are inside.
     sources : sequence of str, optional
         The column of the table that each feature comes from; taken from the features' names by default.
     """
@@ -98,7 +104,9 @@ class ReportContent:
     files: Sequence[str] = ()
     next_step: str = ""
     to_gain: float | None = None
-    judged: tuple[Ints, Ints, Ints, Floats] | None = None
+    judged: JudgedRows | None = None
+    comparison: Comparison | None = None
+    named_groups: Sequence[Group] = ()
     sources: Sequence[str] | None = None
 
     def __post_init__(self) -> None:

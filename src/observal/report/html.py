@@ -72,6 +72,11 @@ def render_report(content: ReportContent) -> str:
     rounds = sections.rounds_table(content)
     return _template().render(
         content=content,
+        decision=sections.decision(content),
+        comparison=sections.comparison_table(content),
+        comparison_words=sections.comparison_words(content),
+        comparison_note=sections.comparison_note(content),
+        named_groups=sections.named_groups_table(content),
         tiles=sections.tiles(content),
         headline=sections.headline(content),
         verdicts=[sections.model_verdict(content), sections.log_verdict(content)],

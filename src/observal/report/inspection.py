@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import choose_columns, columns_by_source, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import (
+    choose_columns,
+    columns_by_source,
+    dense,
+    rank_columns,
+    sample_rows,
+    source_of,
+)
 from observal.errors import InvalidInput
-from observal.intervals.cells import wilson
 from observal.intervals.stopping import chances_of
 from observal.problem.data import Pool
+from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
+from observal.problem.labels import is_missing
 from observal.problem.problem import Problem
 from observal.problem.result import RunResult
 from observal.problem.rows import Matrix, Rows, as_rows, column_of
+from observal.problem.words import number
 
+MISSING = " is missing"  # ends the name of the feature that says where a column has no value
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8
 LEAST_OF_GROUP, MOST_OF_COLUMN = 5, 12
 MOST_PER_SIDE = 4000  # rows asked about, and other rows, that trees look at
@@ -61,23 +74,28 @@ def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list
     return sorted(moves, key=lambda pair: -pair[1])
 
 
-class JudgedRows(NamedTuple):
-    """Labelled rows of log and pool: their classes, what fits that have not seen them predict, and what each stands for."""
-
-    rows: Ints
-    codes: Ints
-    predicted: Ints
-    weight: Floats
-
-
 class GroupError(NamedTuple):
-    """A group of rows in words, how many labels it has, and its error with a rough interval."""
+    """A group of rows in words, how many labels it has, its share of all rows, and its error; None with too few labels."""
 
     group: str
     labels: int
-    error: float
-    low: float
-    high: float
+    share: float
+    error: Interval | None
+
+
+Group = tuple[str, Bools]
+"""A group of rows in words, and which of the labelled rows are inside."""
+
+
+def error_of_group(group: Group, judged: JudgedRows) -> GroupError:
+    """Return the error of a group, with the weights and cells of the error of all rows."""
+    words, inside = group
+    counted = inside & (judged.weight > 0.0)
+    n_labels, share = int(counted.sum()), float(judged.weight[counted].sum())
+    if n_labels < LEAST_OF_GROUP:
+        return GroupError(words, n_labels, share, None)
+    wrong = (judged.predicted != judged.codes) & inside
+    return GroupError(words, n_labels, share, judged.ratio(wrong.astype(np.float64), inside.astype(np.float64)))
 
 
 def errors_by_group(
@@ -88,10 +106,9 @@ def errors_by_group(
     first: Sequence[str],
     words: Callable[[str, float], str],
 ) -> list[GroupError]:
-    """Return the error in groups of rows: values of a category, thirds of a number or date.
+    """Return the error in groups of rows: values of a category, thirds of a number or date, and missing values.
 
-    A column is shown with all its groups, or those with most labels if it has very many. The intervals are rough: they treat
-    the labels of a group as independent.
+    A column is shown with all its groups that have labels enough, or those with most labels if it has very many.
 
     Parameters
     ----------
@@ -107,16 +124,11 @@ def errors_by_group(
         From a feature's name and a value of it to the value in words.
     """
     out: list[GroupError] = []
-    X, counted = problem.take(judged.rows), judged.weight > 0.0
     columns = columns_by_source(sources)
     ranks = {source: rank for rank, source in reversed(list(enumerate(first)))}
     for source in sorted(columns, key=lambda name: ranks.get(name, len(first))):
-        errors = [
-            _group_error(group, judged, inside & counted)
-            for k in columns[source]
-            for group, inside in _groups(names[k], column_of(X, k), problem.pool.rows.column(k), words)
-            if (inside & counted).sum() >= LEAST_OF_GROUP
-        ]
+        groups = groups_of_features(problem, judged.rows, columns[source], names, words)
+        errors = [error for group in groups if (error := error_of_group(group, judged)).error is not None]
         largest = sorted(range(len(errors)), key=lambda k: -errors[k].labels)[:MOST_OF_COLUMN]
         out += [errors[k] for k in sorted(largest)]
         if len(out) >= MOST_SHOWN:
@@ -124,27 +136,80 @@ def errors_by_group(
     return out
 
 
-def _groups(name: str, values: Floats, pool: Floats, words: Callable[[str, float], str]) -> list[tuple[str, Bools]]:
-    """Return the groups that a feature makes: their descriptions, and which values are inside."""
-    if set(np.unique(pool)) <= {0.0, 1.0}:
-        return [(name, values == 1.0)]
+def groups_of_features(
+    problem: Problem, rows: Ints, features: Sequence[int], names: Sequence[str], words: Callable[[str, float], str]
+) -> list[Group]:
+    """Return the groups that the features of one column make of some rows of log and pool.
+
+    Missing values are a group of their own: the numbers that stand in for them are in no other.
+    """
+    X = problem.take(rows)
+    flag = next((k for k in features if names[k].endswith(MISSING)), None)
+    missing = np.zeros(rows.size, dtype=bool) if flag is None else column_of(X, flag) == 1.0
+    present = None if flag is None else problem.pool.rows.column(flag) != 1.0
+    groups: list[Group] = []
+    for k in features:
+        if k == flag:
+            continue
+        pool = problem.pool.rows.column(k)
+        if set(np.unique(pool)) <= {0.0, 1.0}:
+            groups.append((names[k], column_of(X, k) == 1.0))
+        else:
+            thirds = thirds_of(pool if present is None else pool[present], partial(words, names[k]))
+            groups += [(f"{names[k]} {text}", inside(column_of(X, k)) & ~missing) for text, inside in thirds]
+    levels = [inside for group, inside in groups if "=" in group]
+    if levels and (others := ~np.any(levels, axis=0) & ~missing).any():
+        groups.append((f"{source_of(names[features[0]])}: other values", others))
+    return groups if flag is None else [*groups, (f"{names[flag].removesuffix(MISSING)}: missing", missing)]
+
+
+def groups_of_values(name: str, values: Sequence[object], population: Sequence[object]) -> list[Group]:
+    """Return the groups that a column of a table makes of rows: each value, thirds of numbers with many values, and missing ones.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    values : sequence
+        Of the rows; None and NaN are missing.
+    population : sequence
+        Its values in the pool, whose thirds are shown.
+
+    Examples
+    --------
+    >>> [(group, inside.tolist()) for group, inside in groups_of_values("sex", ["f", None, "m"], ["m", "f"])]
+    [('sex=f', [True, False, False]), ('sex=m', [False, False, True]), ('sex: missing', [False, True, False])]
+    """
+    missing = np.array([is_missing(value) for value in values], dtype=bool)
+    known = [value for value in population if not is_missing(value)]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    if known and numbers and len(set(known)) > MOST_OF_COLUMN:
+        floats = np.array([np.nan if lost else value for value, lost in zip(values, missing, strict=True)], dtype=float)
+        thirds = thirds_of(np.array(known, dtype=float), number)
+        groups = [(f"{name} {text}", inside(floats) & ~missing) for text, inside in thirds]
+    else:
+        texts = np.array([str(value) for value in values], dtype=object)
+        counts = Counter(texts[~missing].tolist())
+        common = sorted(value for value, _ in counts.most_common(MOST_OF_COLUMN))
+        groups = [(f"{name}={value}", (texts == value) & ~missing) for value in common]
+        if len(counts) > len(common):
+            groups.append((f"{name}: other values", ~np.isin(texts, common) & ~missing))
+    return [*groups, (f"{name}: missing", missing)] if missing.any() else groups
+
+
+def thirds_of(pool: Floats, words: Callable[[float], str]) -> list[tuple[str, Callable[[Floats], Bools]]]:
+    """Return the thirds of a column in words, and which values are inside each."""
+    if not pool.size:
+        return []
     low, high = (float(end) for end in np.quantile(pool, [1 / 3, 2 / 3], method="lower"))  # values that occur
-    bottom, top = words(name, low), words(name, high)
+    bottom, top = words(low), words(high)
     if low == high:
-        return [(f"{name} ≤ {bottom}", values <= low), (f"{name} > {bottom}", values > low)]
+        return [(f"≤ {bottom}", lambda values: values <= low), (f"> {bottom}", lambda values: values > low)]
     return [
-        (f"{name} ≤ {bottom}", values <= low),
-        (f"{name} from {bottom} to {top}", (values > low) & (values <= high)),
-        (f"{name} > {top}", values > high),
+        (f"≤ {bottom}", lambda values: values <= low),
+        (f"from {bottom} to {top}", lambda values: (values > low) & (values <= high)),
+        (f"> {top}", lambda values: values > high),
     ]
-
-
-def _group_error(group: str, judged: JudgedRows, inside: Bools) -> GroupError:
-    weight, wrong = judged.weight[inside], judged.predicted[inside] != judged.codes[inside]
-    share = float(weight @ wrong / weight.sum())
-    effective = float(weight.sum() ** 2 / (weight @ weight))
-    low, high = wilson(share, share * (1.0 - share) / effective, effective)
-    return GroupError(group, int(inside.sum()), share, low, high)
 
 
 def asked_positions(pool: Pool, result: RunResult) -> Ints:

@@ -19,15 +19,18 @@ from observal.intervals.error import CONFOUNDED
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
 from observal.paper.weights import plain_importance
 from observal.problem.goals import POPULATIONS
+from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Matrix, column_of
 from observal.problem.words import count, number, percent
 from observal.report import charts, inspection, verdict
+from observal.report.comparison import comparison_sentences
 from observal.report.content import ReportContent
-from observal.report.inspection import JudgedRows
-from observal.report.verdict import is_known
+from observal.report.decision import Decision, decide
+from observal.report.inspection import GroupError
+from observal.report.verdict import is_known, shows_estimate
 
 LAST_ROWS = 12  # rows asked about that are listed
 MOST_CLOUD, MOST_MARKS = 50_000, 400  # rows on the map: of the pool; asked about or in the log
@@ -64,6 +67,13 @@ class Verdict:
     sentences: Sequence[str]
 
 
+def decision(content: ReportContent) -> Decision:
+    """Return what the report opens with: use the model, buy more labels, or stop."""
+    to_buy = len(content.pool) - len(content.result.queries) - sum(r.skipped for r in content.result.rounds)
+    level = model_verdict(content).level
+    return decide(content.all_intervals, level, content.goals.objective, content.to_gain, to_buy)
+
+
 # -- in short --------------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +95,9 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
             always = verdict.commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
             what = "error" if name == BASELINE else "cost"
             out.append((f"Always {always}", measure.estimate(), f"the baseline's {what}"))
+        elif name == "error":  # the interval is what is promised
+            note = f"estimate {measure.estimate()}" if shows_estimate(measure.interval) else "too early for an estimate"
+            out.append(("Error", measure.ends(), note))
         else:
             out.append((titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
     revealed = int(content.logged.revealed.sum())
@@ -229,19 +242,73 @@ def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
     if content.judged is not None:
         groups = inspection.errors_by_group(
             Problem(content.logged, content.pool),
-            JudgedRows(*content.judged),
+            content.judged,
             content.names,
             content.columns,
             [column for column, _ in use],
             content.value_words,
         )
-    rows = [[g.group, number(g.labels), percent(g.error), f"{percent(g.low)} to {percent(g.high)}"] for g in groups]
     return (
-        PageTable([("rows with", WORDS), *numbers("labels", "error", "about")], rows),
+        _groups_table(groups),
         PageTable(
             [("column", WORDS), *numbers("moves by")],
             [[column, percent(move)] for column, move in use[: inspection.MOST_SHOWN]],
         ),
+    )
+
+
+def named_groups_table(content: ReportContent) -> PageTable:
+    """Return the errors of the groups that the user named."""
+    if content.judged is None:
+        return _groups_table([])
+    return _groups_table([inspection.error_of_group(group, content.judged) for group in content.named_groups])
+
+
+def _groups_table(groups: Sequence[GroupError]) -> PageTable:
+    rows = [[group.group, number(group.labels), *_error_cells(group.error, "too few labels")] for group in groups]
+    return PageTable([("rows with", WORDS), *numbers("labels", "error", "interval")], rows)
+
+
+def _error_cells(error: Interval | None, otherwise: str) -> list[str]:
+    """Return an error and its interval for a table."""
+    if error is None or not is_known(error):
+        return ["–", otherwise]
+    return [percent(error.estimate), f"{percent(error.low)} to {percent(error.high)}".replace("less than ", "< ")]
+
+
+def comparison_table(content: ReportContent) -> PageTable:
+    """Return the errors of this model and of ordinary ones, with the log alone and with all labels."""
+    comparison = content.comparison
+    if comparison is None:
+        return PageTable([], [])
+    with_log = any(model.log_alone is not None for model in comparison.models)
+
+    def cell(error: Interval | None) -> Cell:
+        estimate, ends = _error_cells(error, "not known")
+        return estimate, ends
+
+    titles = ["log alone", "log + bought"] if with_log else ["log alone"]
+    rows: list[list[Cell]] = [
+        [model.name, *([cell(model.log_alone)] if with_log else []), cell(model.all_labels)]
+        for model in comparison.models
+    ]
+    return PageTable([("error of", TEXT), *numbers(*titles)], rows)
+
+
+def comparison_words(content: ReportContent) -> list[str]:
+    """Return what the comparison with ordinary models says."""
+    if content.comparison is None:
+        return []
+    return comparison_sentences(content.comparison.models, len(content.result.queries))
+
+
+def comparison_note(content: ReportContent) -> str:
+    """Return how the comparison was made; empty without one."""
+    if content.comparison is None:
+        return ""
+    return (
+        "Every model is judged on labelled rows that it has not seen, with the same weights. Logistic regression and boosted trees are fitted as "
+        f"usual, without weights; this took {content.comparison.seconds:.1f} s of processor time."
     )
 
 
