@@ -472,7 +472,9 @@ def test_no_request_of_the_openapi_document_makes_the_server_fail(tmp_path, monk
         } - {"image/0/0"}
         schema = schemathesis.openapi.from_dict(document)
         for operation in (result.ok() for result in schema.get_all_operations()):
-            if not operation.path.endswith(("/export", "/report")):  # they have no parameters, and fit a model each time
+            if not operation.path.endswith(
+                ("/export", "/report")
+            ):  # they have no parameters, and fit a model each time
                 _attempt(operation, olga)
 
 
