@@ -65,12 +65,12 @@ from observal.campaign import Campaign, load_model
 import pyarrow, sqlalchemy, scipy.sparse, sklearn.utils
 def memory(name):  # not ru_maxrss, which counts the process that forked this one
     return int(re.search(name + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
-before, start, path, sentence = memory("VmRSS"), time.perf_counter(), sys.argv[1], ""
+before, start, path, sentence = memory("VmRSS"), time.process_time(), sys.argv[1], ""
 try:
     {call}
 except ob.errors.ObservalError as error:
     sentence = str(error)
-print(json.dumps([sentence, memory("VmHWM") - before, time.perf_counter() - start]))
+print(json.dumps([sentence, memory("VmHWM") - before, time.process_time() - start]))
 """
 
 

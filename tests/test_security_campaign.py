@@ -19,7 +19,8 @@ from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.journal.sql.store import open_store
-from observal.problem.arrow_stream import pack_table
+from observal.journal.sql.stored_problem import read_pool_rows, read_problem
+from observal.problem.arrow_stream import Budget, pack_table
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
 from tests.hostile import assert_cheaply_refused
@@ -424,6 +425,27 @@ def test_more_data_than_the_setting_allows_is_refused(copy, monkeypatch):
     monkeypatch.setenv("OBSERVAL_UNPACKED_GB", "much")
     with pytest.raises(ObservalError, match="must be a number of gigabytes"):
         Campaign.open(copy).status()
+
+
+def test_all_tables_and_arrays_of_a_campaign_share_one_budget(copy, monkeypatch):
+    everything = Budget()
+    Campaign.open(copy).check()  # it is sound
+    store = open_store(copy)
+    monkeypatch.setattr(store, "_budget", everything)
+    with store.reading() as connection:
+        settings = Campaign.open(copy).settings
+        read_problem(connection, settings)
+        read_pool_rows(connection, [0])
+        total = everything._taken
+        read_problem(connection, settings)  # what is read again counts once
+        assert everything._taken == total
+    parts = [sum(1 for name, _ in everything._parts if name.startswith(kind)) for kind in ("log.", "pool.")]
+    assert min(parts) > 0
+    monkeypatch.setenv("OBSERVAL_UNPACKED_GB", str((total - 1) / 1e9))
+    with open_store(copy).reading() as connection:
+        read_problem(connection, settings)  # without the rows that people see it is less
+        with pytest.raises(NotACampaign, match="allow more"):
+            read_pool_rows(connection, [0])
 
 
 def test_pool_of_a_billion_rows_in_one_chunk_is_refused(copy):
