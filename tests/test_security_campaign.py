@@ -23,10 +23,18 @@ from observal.journal.sql.stored_problem import read_pool_rows, read_problem
 from observal.problem.arrow_stream import Budget, pack_table
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
-from tests.hostile import assert_cheaply_refused
+from tests.hostile import (
+    EDGES,
+    assert_cheaply_refused,
+    little_memory,
+    mutated_array,
+    mutated_bytes,
+    mutated_json,
+)
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.test_campaign_store import PLACES, address, engine_of
 
+FORGED = int(os.environ.get("OBSERVAL_FUZZ", "2000"))
 GUARDS = [
     f"DROP TRIGGER IF EXISTS {table}_no_{change}"
     for table in ("observal_journal", "observal_data", "observal_digest")
@@ -511,6 +519,58 @@ def fuzz(sound, tmp_path, count, seed):
         assert [path.name for path in tmp_path.iterdir() if path.name.split("-")[0] != "c.db"] == []
         outcomes["refused" if refused else "unharmed"] += 1
     return outcomes
+
+
+def forge_at_random(where, rng):
+    """Change an entry of the journal, a chunk of data or a number of a table, and compute every digest anew."""
+    with sqlite3.connect(where) as connection:
+        n_entries = connection.execute("SELECT max(sequence) FROM observal_journal").fetchone()[0]
+        chunks = connection.execute("SELECT name, content FROM observal_data WHERE chunk = 0 ORDER BY name").fetchall()
+    connection.close()
+    name, content = chunks[int(rng.integers(len(chunks)))]
+    kind = rng.integers(4)
+    if kind < 2:
+        sequence = 1 if kind else int(rng.integers(n_entries)) + 1
+        forge(where, sequence, lambda payload: json.loads(mutated_json(rng, json.dumps(payload).encode())))
+    elif kind == 2:
+        change = mutated_bytes if rng.integers(2) else mutated_array
+        forge_chunk(where, name, change(rng, content))
+    else:
+        column = str(rng.choice(["first_row", "chunk", "name", "content"]))
+        edge = [*EDGES[:-2], "x", b"", None][int(rng.integers(len(EDGES) + 1))]
+        with suppress(sqlite3.IntegrityError):
+            execute(where, (f"UPDATE observal_data SET {column} = ? WHERE name = ? AND chunk = 0", (edge, name)))
+
+
+def fuzz_forged(sound, tmp_path, count, seed):
+    """Return how many forged campaigns were refused; others may be believed, but nothing else happens."""
+    rng = np.random.default_rng(seed)
+    n_refused, where = 0, tmp_path / "c.db"
+    for _ in range(count):
+        for left in tmp_path.iterdir():
+            left.unlink()
+        shutil.copy(sound, where)
+        forge_at_random(where, rng)
+        refused = False
+        with little_memory():
+            for step in STEPS.values():
+                try:
+                    step(where)
+                except ObservalError as error:
+                    assert_sentence(str(error))
+                    refused = True
+        n_refused += refused
+        assert [path.name for path in tmp_path.iterdir() if path.name.split("-")[0] != "c.db"] == []
+    return n_refused
+
+
+def test_forged_campaigns_are_refused_or_used(sound, tmp_path):
+    assert 30 < fuzz_forged(sound, tmp_path, 90, seed=0) <= 90
+
+
+@pytest.mark.slow
+def test_two_thousand_forged_campaigns_are_refused_or_used(sound, tmp_path):
+    assert 700 < fuzz_forged(sound, tmp_path, FORGED, seed=1) <= FORGED
 
 
 def test_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
