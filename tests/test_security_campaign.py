@@ -34,7 +34,7 @@ from tests.hostile import (
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.test_campaign_store import PLACES, address, engine_of
 
-FORGED = int(os.environ.get("OBSERVAL_FUZZ", "2000"))
+MANY = int(os.environ.get("OBSERVAL_FUZZ", "2000"))
 GUARDS = [
     f"DROP TRIGGER IF EXISTS {table}_no_{change}"
     for table in ("observal_journal", "observal_data", "observal_digest")
@@ -570,7 +570,7 @@ def test_forged_campaigns_are_refused_or_used(sound, tmp_path):
 
 @pytest.mark.slow
 def test_two_thousand_forged_campaigns_are_refused_or_used(sound, tmp_path):
-    assert 700 < fuzz_forged(sound, tmp_path, FORGED, seed=1) <= FORGED
+    assert 700 < fuzz_forged(sound, tmp_path, MANY, seed=1) <= MANY
 
 
 def test_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
@@ -580,7 +580,7 @@ def test_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
 
 @pytest.mark.slow
 def test_two_thousand_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
-    outcomes = fuzz(sound, tmp_path, 2000, seed=1)
+    outcomes = fuzz(sound, tmp_path, MANY, seed=1)
     assert min(outcomes.values()) > 100, outcomes
 
 
