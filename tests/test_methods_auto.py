@@ -84,6 +84,7 @@ def test_chances_follow_documented_formula():
             before.bought.size,
             10,
             share,
+            slow.picked(before),
         )
         np.testing.assert_allclose(plan.query_probability, want[plan.positions], atol=1e-12)
         assert want.sum() == pytest.approx(10)
@@ -116,7 +117,7 @@ def test_skipped_rows_are_not_surprises():
     after = method.advance(problem, state, plan, ob.Answers(codes, answered), np.random.default_rng(0))
     told = {int(i): int(world.pool_y[i]) if a else None for i, a in zip(plan.asked, answered, strict=True)}
     labels, excess = slow.surprise([plan], told)
-    assert count_surprises(after).labels == labels == np.sum(answered & (plan.reason == 2))
+    assert count_surprises(after).labels == labels == np.sum(answered & (plan.reason >= 2))
     assert count_surprises(after).excess == pytest.approx(excess)
 
 
@@ -320,8 +321,7 @@ def test_interval_labels_are_judged_by_out_of_fold_blends():
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
     rows, codes = state.labelled(problem)
     found = state.fit.refit(state)
-    fold_of = np.empty(codes.size, dtype=int)  # as the classes are dealt out
-    fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % 10
+    fold_of = np.random.default_rng(0).permutation(codes.size) % 10  # whatever the classes
     train, test = fold_of != 3, fold_of == 3
     weights = state.importance(problem, rows, 4.0)[0] ** 0.5
     X, population, kept = problem.take(rows), state.fit.population, state.model.choices
@@ -362,7 +362,8 @@ def test_expected_gain_is_never_negative(monkeypatch, objective, many):
     rows, odds = np.arange(len(model.left_out)), [1.0, model.odds]
     now, fewer = ((chances * odds).argmax(axis=1) for chances in (model.refitted, model.left_out))
     np.testing.assert_allclose(model.gains, 0.5 * (model.refitted[rows, now] - model.refitted[rows, fewer]))
-    assert model.gains.any() == (many == 2000)
+    assert model.refitted is model.left_out or many == 2000
+    assert not model.gains.any() or many == 2000
     judged = model.judged_labels
     assert judged.better == pytest.approx(max(0.0, judged.cells.row_weight @ model.gains))
     assert judged.cells.counts is not None

@@ -58,6 +58,7 @@ def situations(draw_):
         draw_(st.integers(1, 25)),
         draw_(st.sampled_from([0.0, 0.05, 0.3, 1.0])),
         draw_(st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+        most_blind=draw_(st.sampled_from([0.0, 0.5, 1.0])),
     )
     return problem, state, choice, gaps
 
@@ -74,9 +75,11 @@ def test_chances_match_slow_twin(situation, doubtful):
         state.open_rows(problem).tolist(),
         state.bought.size + state.waiting.size,
         [True] * gaps.size if in_doubt is None else in_doubt.tolist(),
+        state.waiting.tolist(),
         batch=choice.batch,
         floor=choice.explore_share,
         gate_share=choice.gate_share,
+        most_blind=choice.most_blind,
     )
     np.testing.assert_allclose(drawn.chance, chance, atol=1e-12)
     assert sorted(drawn.taken_gate.tolist()) == sorted(gated)
@@ -96,7 +99,8 @@ def test_chances_sum_to_batch_and_keep_floor(situation, doubtful):
     passes = np.array(twin.gate(problem.pool.propensity, len(problem.logged), state.n_taken, choice.batch))
     everyone = choice.gate_share == 0 or (passes & open_).sum() < size
     passing = open_ if everyone else open_ & passes
-    assert (chance[passing] >= choice.explore_share * size / passing.sum() - 1e-12).all()
+    n_taken = drawn.taken_gate.size + drawn.taken_free.size  # the others are picked where the log is blind
+    assert (chance[passing] >= choice.explore_share * n_taken / passing.sum() - 1e-12).all()
 
 
 @given(situations(), st.floats(1.0, 5.0))
@@ -113,7 +117,8 @@ def test_gate_never_closes_as_labels_grow(situation, factor):
     open_ = np.ones(len(q), dtype=bool)
     none = state.bought[:0]
     nothing = replace(state, bought=none, codes=none, skipped=none, waiting=none)
-    drawn = draw(problem, nothing, replace(choice, explore_share=1.0, gate_share=0.5), np.zeros(len(q)))
+    by_gate = replace(choice, explore_share=1.0, gate_share=0.5, most_blind=0.0)
+    drawn = draw(problem, nothing, by_gate, np.zeros(len(q)))
     passes = np.array(twin.gate(q, m, 0, choice.batch))
     expected = passes if passes.sum() >= min(choice.batch, len(q)) else open_
     asked = np.asarray(drawn.chance) > 0
@@ -134,8 +139,36 @@ def test_drawn_plan_is_full_repeatable_and_gives_reasons(situation, seed):
     assert open_[plan.asked].all()
     assert (plan.query_probability == drawn.chance[plan.positions]).all()
     for position, code in zip(plan.positions, plan.reason, strict=True):
-        expected = 0 if position in drawn.taken_gate else 1 if position in drawn.taken_free else 2
+        at_random = 3 if drawn.blind is not None and drawn.blind[position] else 2
+        expected = 0 if position in drawn.taken_gate else 1 if position in drawn.taken_free else at_random
         assert plan.reasons[code] == REASONS[expected]
+
+
+def test_rows_the_log_is_blind_to_are_measured_first():
+    """Of 400 rows a quarter has a propensity of 0.001, so 30/4 − 0.1 labels are missing: eight random picks in the first two rounds."""
+    propensity = np.where(np.arange(400) % 4 == 0, 0.001, 0.5)
+    logged = ob.LoggedData(
+        np.zeros((400, 1)), np.where(np.arange(400) % 4 == 0, None, np.arange(400) % 3 == 0), propensity
+    )
+    problem, choice = Problem(logged, ob.Pool(np.zeros((400, 1)), propensity)), Choice(batch=10, explore_share=0.1)
+    state, rng, gaps = PoolState.start(problem, lambda state: None), np.random.default_rng(0), np.arange(400.0)[::-1]
+    counts = []
+    for _ in range(3):
+        plan = draw_plan(draw(problem, state, choice, gaps), rng)
+        picked = plan.positions[plan.reason == 3]
+        assert (picked % 4 == 0).all()
+        counts.append(picked.size)
+        state = state.after(plan, ob.Answers(np.zeros(10, dtype=np.int64), np.ones(10, dtype=bool)), lambda state: None)
+    assert 4 <= counts[0] <= 6
+    assert 7 <= sum(counts[:2]) <= 9
+    assert counts[2] == 0
+
+
+def test_logs_without_blind_spot_pay_nothing():
+    problem = Problem(ob.LoggedData(np.zeros((400, 1)), np.arange(400) % 2, 0.05), ob.Pool(np.zeros((300, 1)), 0.05))
+    state, gaps = PoolState.start(problem, lambda state: None), np.arange(300.0)
+    first, second = (draw(problem, state, Choice(most_blind=share), gaps).chance for share in (0.0, 1.0))
+    np.testing.assert_array_equal(first, second)
 
 
 @given(situations())

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
 import observal as ob
 from observal.diagnosis.feature_values import source_of
 from observal.errors import InvalidInput
-from observal.intervals.cells import wilson
+from observal.intervals.cells import beta_ends
 from observal.intervals.contradiction import COMPARED
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, confusion_key
 from observal.intervals.thresholds import ThresholdClassifier
@@ -74,7 +75,7 @@ def judge(rows, codes, predicted, weight):
     def ratio(top, bottom):
         share = float(weight @ top / (weight @ bottom))
         n = float((weight @ bottom) ** 2 / (weight**2 @ bottom))
-        return Interval(share, *wilson(share, share * (1.0 - share) / n, n), 0.95, "counted")
+        return Interval(share, *beta_ends(share, share * (1.0 - share) / n, 1 / n, 1 / n**2), 0.95, "counted")
 
     return JudgedRows(rows, codes, predicted, weight, ratio)
 
@@ -455,12 +456,11 @@ def test_worth_compares_error_before_and_now(run):
 
 @pytest.mark.parametrize("estimate", [0.0, 0.03, 0.5])
 def test_width_after_matches_wilson_with_more_labels(estimate):
-    now, then = (
-        Interval(estimate, *wilson(estimate, estimate * (1.0 - estimate) / n, n), 0.95, "w") for n in (120, 170)
-    )
+    ends = [binomtest(round(estimate * n), n).proportion_ci(method="wilson") for n in (100, 200)]
+    now, then = (Interval(estimate, end.low, end.high, 0.95, "w") for end in ends)
     assert width_after(now, 0) == pytest.approx(now.high - now.low)
-    assert width_after(now, 50) == pytest.approx(then.high - then.low, rel=1e-4)
-    assert width_after(now.times(10.0), 50) == pytest.approx(10.0 * (then.high - then.low), rel=1e-4)
+    assert width_after(now, 100) == pytest.approx(then.high - then.low, rel=1e-4)
+    assert width_after(now.times(10.0), 100) == pytest.approx(10.0 * (then.high - then.low), rel=1e-4)
 
 
 def test_worth_is_about_the_objective(run):

@@ -6,6 +6,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from tests.reference import pooling
+
 
 def left_out_loss(F, weights, targets, ridge):
     """Fit without each row in turn and add up the weighted squares of what is left of it."""
@@ -79,14 +81,31 @@ def surprise(plans, answers):
     return labels, excess
 
 
-def chances(margins, open_rows, propensity, n_logged, n_bought, batch, share):
-    """Return the chance of each pool row, row by row."""
+def picked(state):
+    """The pool rows up to a state that have a label because they were picked at random."""
+    rows = []
+    while state.plan is not None:
+        plan = state.plan
+        for position, code in zip(plan.positions.tolist(), plan.reason.tolist(), strict=True):
+            if plan.reasons[code].startswith("picked at random"):
+                rows.append(position)
+        state = state.before
+    return rows
+
+
+def chances(margins, open_rows, propensity, n_logged, n_bought, batch, share, picked):
+    """Return the chance of each pool row, row by row; `picked` are the rows with labels that were picked at random."""
     batch = min(batch, len(open_rows))
     passing = [i for i in open_rows if 2 * (n_bought + batch) > n_logged * propensity[i]]
     if len(passing) < batch:
         passing = list(open_rows)
-    smallest = sorted(open_rows, key=lambda i: margins[i])[:batch]
+    is_open = [i in set(open_rows) for i in range(len(margins))]
+    unseen, n_blind = pooling.blind(n_logged, list(propensity), is_open, picked, batch=batch, most_blind=0.5)
+    size = batch - n_blind
+    smallest = sorted(open_rows, key=lambda i: margins[i])[:size]
+    unseen = [i for i in unseen if i not in smallest]
     out = np.zeros(len(margins))
     for i in open_rows:
-        out[i] = min(1.0, (1 - share) * (i in smallest) + share * batch / len(passing) * (i in passing))
+        out[i] = min(1.0, (1 - share) * (i in smallest) + share * size / len(passing) * (i in passing))
+        out[i] += n_blind / len(unseen) if i in unseen else 0.0
     return out

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.stats import beta
 
 from tests.reference import weights as weights_twin
 
@@ -55,21 +56,35 @@ def least(gaps, among, count):
     return sorted(sorted(among), key=lambda row: gaps[row])[:count]
 
 
-def chances(n_logged, pool_q, gaps, open_, n_bought, in_doubt, *, batch, floor, gate_share):
+def blind(n_logged, pool_q, open_, picked, *, batch, most_blind):
+    """The open rows to which the log is blind, and how many of them to pick: 30 labels are wanted if all rows were like one of them."""
+    blind_rows = [row for row, q in enumerate(pool_q) if n_logged * q < 15]
+    missing = sum(30 - n_logged * pool_q[row] for row in blind_rows) / len(pool_q)
+    missing -= sum(row in blind_rows for row in picked)
+    rows = [row for row in blind_rows if open_[row]]
+    if batch >= sum(open_):
+        return rows, 0
+    return rows, max(0, min(math.ceil(missing), math.floor(most_blind * batch), len(rows) - batch))
+
+
+def chances(n_logged, pool_q, gaps, open_, n_bought, in_doubt, picked, *, batch, floor, gate_share, most_blind):
     """π of every pool row, and the rows that were taken for either share."""
     rows = [row for row in range(len(pool_q)) if open_[row]]
-    size = min(batch, len(rows))
+    hardly_seen, n_blind = blind(n_logged, pool_q, open_, picked, batch=batch, most_blind=most_blind)
+    size = min(batch, len(rows)) - n_blind
     passes = gate(pool_q, n_logged, n_bought, batch)
-    if gate_share == 0 or sum(passes[row] for row in rows) < size:
+    if gate_share == 0 or sum(passes[row] for row in rows) < min(batch, len(rows)):
         passes = [True] * len(passes)
     passing = [row for row in rows if passes[row]]
     for_gate = round(gate_share * size)
     hardly_shown = least(gaps, [row for row in passing if in_doubt[row]], for_gate)
     free = least(gaps, [row for row in rows if row not in hardly_shown], size - len(hardly_shown))
+    hardly_seen = [row for row in hardly_seen if row not in hardly_shown and row not in free]
     out = []
     for row in range(len(pool_q)):
         chance = (1 - floor) * (row in hardly_shown or row in free)
         chance += floor * size / len(passing) if row in passing else 0.0
+        chance += n_blind / len(hardly_seen) if row in hardly_seen else 0.0
         out.append(chance if open_[row] else 0.0)
     if len(passing) == len(rows):  # nobody is held back, so that nobody was let through
         hardly_shown, free = [], [*hardly_shown, *free]
@@ -109,16 +124,36 @@ def stream(gap_of, pool_q, n_logged, looked, uniform, *, batch, floor, gate_shar
     return decisions
 
 
-def wilson(estimate, n, confidence=0.95):
-    """Wilson's interval as it is defined: the shares p whose distance from the estimate is z standard errors at p."""
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+def beta_ends(estimate, variance, step, square, confidence=0.95):
+    """Quantiles of beta distributions with the moments of the estimate and half a row more: a mistake for the upper end, none for the lower."""
+    ends = []
+    for value, level in ((0.0, (1 - confidence) / 2), (1.0, (1 + confidence) / 2)):
+        mean = estimate + step / 2 * (value - estimate)
+        spread = variance + square / 2 * (value - estimate) ** 2
+        if mean * (1 - mean) <= 1e-8 or spread == 0.0:
+            ends.append(mean)
+            continue
+        size = min(max(mean * (1 - mean) / spread - 1, 1e-8), 1e8)
+        ends.append(float(beta.ppf(level, mean * size, (1 - mean) * size)))
+    return min(ends[0], estimate), max(ends[1], estimate)
 
-    def beyond(p):
-        return (estimate - p) ** 2 - z * z * p * (1 - p) / n
 
-    low = 0.0 if estimate == 0 else brentq(beyond, 0.0, estimate - 1e-12, xtol=1e-14)
-    high = 1.0 if estimate == 1 else brentq(beyond, estimate + 1e-12, 1.0, xtol=1e-14)
-    return low, high
+def even_ends(ends, label_scores, scores):
+    """The ends that are left when cells with over 1.5 times the stratum's rows for a label join the neighbour with fewer, the worst first."""
+    ends = list(ends)
+    while ends:
+        cells = [-np.inf, *ends, np.inf]
+        rates = [
+            sum(low < s <= high for s in scores) / sum(low < s <= high for s in label_scores)
+            for low, high in pairwise(cells)
+        ]
+        worst = rates.index(max(rates))
+        if rates[worst] <= 1.5 * len(scores) / len(label_scores):
+            break
+        neighbours = [k for k in (worst - 1, worst + 1) if 0 <= k < len(rates)]
+        other = neighbours[0] if len(neighbours) == 1 or rates[neighbours[0]] < rates[neighbours[1]] else neighbours[1]
+        del ends[min(worst, other)]
+    return ends
 
 
 def propensity_strata(propensity):
@@ -153,7 +188,7 @@ def borrowed(share, trend, labels, wrong):
     variances = []
     for value, n in zip(np.clip(line, 0.0, 1.0).tolist(), labels.tolist(), strict=True):
         variances.append(max(value * (1 - value), of_all / 5) / n)
-    tau = max(of_all / 20, off_trend(trend, variances, wrong))
+    tau = max(of_all / 40, off_trend(trend, variances, wrong))
     lagrangian = np.zeros((cells + features, cells + features))
     lagrangian[:cells, :cells] = np.diag(variances) + tau * np.eye(cells)
     lagrangian[:cells, cells:], lagrangian[cells:, :cells] = trend, trend.T

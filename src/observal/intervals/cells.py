@@ -18,15 +18,18 @@ from observal.problem.interval import CONFIDENCE, Interval
 
 SCORE_BINS = 6  # cells of a stratum by score, at most
 LEAST_LABELS = 10  # labels of a cell, about
-LEAST_KNOWN = 4  # labels of a stratum; one with fewer joins another or counts as unknown
-PSEUDO_ROWS = 0.4  # rows added at either extreme of a cell, so that few labels that agree do not look certain
-RARE = 4.0  # pseudo-rows are mistakes this many times as often as rows are, until that is half of them
-CORRELATED = 1.05  # factor of the standard error of independent mistakes, unless a method gives its own
+MOST_UNEVEN = 1.5  # times as many rows for each label as in the stratum are the most that a cell may have,
+ENOUGH_LABELS = 20  # unless it has so many labels
+LEAST_KNOWN = 4  # labels of a stratum; one with fewer joins another that is like it
+SPREAD_LABELS = 5.0  # labels by which the spread of mistakes in a cell is drawn towards that in all cells
+LEAST_SPREAD = 0.2  # floor for a cell's spread, as a share of that in all cells
+TINY = 1e-8  # smaller shares are 0
+NEXT_LABEL = 0.5  # of a label more, mistaken or not, that both ends allow for: what mid-P intervals count
 LEAST_PROPENSITY = 1e-6  # propensities below are treated as equal
 MOST_UNLIKE = 10.0  # ratio by which the propensities of a stratum, or of strata that join, may differ
 HIDDEN = 1.5  # Γ: the strength of hidden confounding that a second interval for the error allows for
 NO_LABELS = "no labelled row to judge by"
-METHOD = "labels of log and queries by propensity and score, out of fold, normal approximation"
+METHOD = "labels of log and queries by propensity and score, out of fold, weighted beta interval"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,7 @@ class Cells:
     share : array of shape (cells,)
         P_c.
     of_label : int array
-        The cell of each labelled row; −1 in a stratum with too few labels.
+        The cell of each labelled row; −1 in none.
     weight : array
         Of each labelled row within its cell.
     unknown : float
@@ -52,7 +55,7 @@ class Cells:
     counts : array of shape (cells,), optional
         a_c, where cells borrow from each other.
     correlated : float
-        How much larger the standard error is than that of independent mistakes.
+        How much larger the standard error is than that of independent mistakes: see :func:`correlation_factor`.
     off_trend : float
         τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
     groups : int array, optional
@@ -69,7 +72,7 @@ class Cells:
     trend: Floats | None = None
     counts: Floats | None = None
     off_trend: float = 0.0
-    correlated: float = CORRELATED
+    correlated: float = 1.0
     groups: Ints | None = None
 
     @property
@@ -129,7 +132,7 @@ class Cells:
 
     @property
     def row_weight(self) -> Floats:
-        """Weights of the labelled rows that sum to 1; 0 in a stratum with too few labels."""
+        """Weights of the labelled rows that sum to 1; 0 in no cell."""
         if not self.share.size:
             return np.zeros(self.of_label.size)
         used = self.of_label >= 0
@@ -150,7 +153,7 @@ class Cells:
         if not whole > 0.0:
             return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NO_LABELS}")
         estimate = mean(top) / whole
-        return self._around(estimate, top - estimate * bottom, whole, whole)
+        return self._around(estimate, top - estimate * bottom, bottom, whole)
 
     def mean_of_classes(self, values: Floats, codes: Ints, n_classes: int, moved: float = 1.0) -> Interval:
         """Return an interval for the mean over classes of a value's mean in each class: Σ_k E[v | k]/K.
@@ -173,15 +176,16 @@ class Cells:
         if not (prior > 0.0).all():
             return Interval(0.5, 0.0, 1.0, CONFIDENCE, f"{METHOD}: {NO_LABELS}")
         means = np.bincount(codes, weights=weight * values, minlength=n_classes) / prior
-        rest = (values - means[codes]) * (prior.min() / prior)[codes]
-        rarest = float(prior.min())
-        return self._around(float(means.mean()), rest[self.of_label >= 0], n_classes * rarest / moved, rarest)
+        share = (prior.min() / prior)[codes]
+        used, whole = self.of_label >= 0, n_classes * float(prior.min()) / moved
+        return self._around(float(means.mean()), (share * (values - means[codes]))[used], share[used], whole)
 
-    def _around(self, estimate: float, rest: Floats, whole: float, involved: float) -> Interval:
+    def _around(self, estimate: float, rest: Floats, involved: Floats, whole: float) -> Interval:
         """Return the interval around an estimate that each labelled row in a cell moves by ``rest/whole``.
 
-        `involved` is the share of rows that the estimate is about. Of the pseudo-rows, a share that is `RARE` times as large counts.
+        `involved` says how much each of these rows is one of those that the estimate is about.
         """
+        involved = self._counted(involved)[2]
         cell, weight, rest, group = self._counted(rest)
 
         def sums(values: Floats) -> Floats:
@@ -191,54 +195,79 @@ class Cells:
         n = total**2 / sums(weight**2)
         means = sums(weight * rest) / total
         spread = sums(weight * (rest - means[cell]) ** 2) / total
-        # Pseudo-rows are mistakes about as rarely as rows are, up to half of them: else rare mistakes would look uncertain.
-        rarer = min(estimate, 1.0 - estimate) + 1.0 / float(n.sum())
-        of_top = min(0.5, RARE * rarer) if estimate < 0.5 else max(0.5, 1.0 - RARE * rarer)
-        about = min(1.0, RARE * (involved + 1.0 / float(n.sum())))
-        extremes, more = np.array([-estimate, 0.0, 1.0 - estimate]), n + 2.0 * PSEUDO_ROWS
-        pseudo = 2.0 * PSEUDO_ROWS * np.array([about * (1.0 - of_top), 1.0 - about, about * of_top])
-        centre = (n * means + pseudo @ extremes) / more
-        away = pseudo @ (extremes[:, None] - centre) ** 2
-        spread = (n * (spread + (means - centre) ** 2) + away) / more
-        parts = self.counting**2 * spread / more
+        # By its own labels, a cell with few of them that agree would look certain.
+        of_all = float(self.share @ (spread + means**2))
+        spread = np.maximum((n * spread + SPREAD_LABELS * of_all) / (n + SPREAD_LABELS), LEAST_SPREAD * of_all)
+        off = self.off_trend * of_all * ((self.share - self.counting) ** 2).sum()
+        labels = float(self.counting**2 @ (spread / n))
         if group is not None:
-            parts *= spread_across((self.counting / total)[cell] * weight * (rest - means[cell]), group)
-        # How far cells may be off the trend counts as known: it adds to the variance and not to what makes that uncertain.
-        off = self.off_trend * float(self.share @ (spread + means**2)) * ((self.share - self.counting) ** 2).sum()
-        freedom = float((parts.sum() + off) ** 2 / (parts**2 @ (1.0 / np.maximum(more - 1.0, 1.0))))
-        if group is not None:
-            freedom = min(freedom, float(np.unique(group).size))
-        variance = float(self.correlated**2 * (parts.sum() + off) + self.share @ means**2 / self.n_rows) / whole**2
-        low, high = wilson(estimate, variance, float(n.sum()) * whole, freedom)
+            labels *= spread_across((self.counting / total)[cell] * weight * (rest - means[cell]), group)
+        variance = (self.correlated**2 * (labels + off) + float(self.share @ means**2) / self.n_rows) / whole**2
+        # Where the next row that counts would be, and how far it would move the estimate.
+        place = self.share * (sums(weight * involved) / total + whole / n.sum())
+        place /= max(float(place.sum()), 1e-300)
+        step = np.maximum(self.counting, self.share) / (n * whole)
+        low, high = beta_ends(estimate, variance, float(place @ step), float(place @ step**2))
         unknown = self.unknown / ((1.0 - self.unknown) * whole + self.unknown)
         low, high = (1.0 - unknown) * low, min(1.0, (1.0 - unknown) * high + unknown)
         low, high = min(low, estimate), max(high, estimate)  # rounding may put the estimate just outside
         return Interval(min(1.0, max(0.0, estimate)), max(0.0, low), min(1.0, high), CONFIDENCE, METHOD, unknown)
 
 
-def wilson(estimate: float, variance: float, n_labels: float, freedom: float = np.inf) -> tuple[float, float]:
-    """Return Wilson's interval for a share whose estimate has that variance; `n_labels` counts where there is none.
+def beta_ends(estimate: float, variance: float, step: float, square: float) -> tuple[float, float]:
+    r"""Return the ends of an interval for a share that was estimated from labels with unequal weights.
 
-    `freedom` says how well the variance is known, in degrees of freedom of Student's t.
+    Clopper and Pearson's upper end is a quantile of the beta distribution whose mean and variance are those of the estimate with one more
+    mistake; their lower end, with one more row that is none. Here half a row is added (mid-P), and it counts for as much as the next label is
+    expected to: with the share p, its variance v, and a next row that moves it by s on average and by s² in the mean square, the distributions have
+
+        mean p + s·(1 − p)/2, variance v + s²·(1 − p)²/2, and mean p − s·p/2, variance v + s²·p²/2.
+
+    Parameters
+    ----------
+    estimate, variance : float
+        p and v.
+    step, square : float
+        The means of s and of s².
 
     Examples
     --------
-    >>> [round(end, 3) for end in wilson(0.1, 0.1 * 0.9 / 100, 100)]
-    [0.055, 0.174]
-    >>> [round(end, 3) for end in wilson(0.0, 0.0, 100)]
-    [0.0, 0.037]
+    >>> [round(end, 3) for end in beta_ends(0.1, 0.1 * 0.9 / 100, 1 / 100, 1 / 100**2)]
+    [0.049, 0.172]
+    >>> [round(end, 3) for end in beta_ends(0.0, 0.0, 1 / 30, 1 / 30**2)]
+    [0.0, 0.084]
     """
-    from scipy.special import ndtri, stdtrit
+    estimate, step, square = min(1.0, max(0.0, estimate)), NEXT_LABEL * step, NEXT_LABEL * square
+    tail = 0.5 - CONFIDENCE / 2
+    low = _beta_quantile(estimate - step * estimate, variance + square * estimate**2, tail)
+    high = _beta_quantile(1.0 - estimate - step * (1.0 - estimate), variance + square * (1.0 - estimate) ** 2, tail)
+    return min(low, estimate), max(1.0 - high, estimate)
 
-    tail = 0.5 + CONFIDENCE / 2
-    z = float(stdtrit(max(freedom, 2.0), tail) if np.isfinite(freedom) else ndtri(tail))
-    estimate = min(1.0, max(0.0, estimate))
-    bernoulli = estimate * (1.0 - estimate)
-    n = bernoulli / variance if variance > 0.0 and bernoulli > 0.0 else n_labels
-    n = max(n, 1e-9)
-    centre = (estimate + z * z / (2.0 * n)) / (1.0 + z * z / n)
-    reach = z / (1.0 + z * z / n) * np.sqrt(bernoulli / n + z * z / (4.0 * n * n))
-    return max(0.0, centre - float(reach)), min(1.0, centre + float(reach))
+
+def _beta_quantile(mean: float, variance: float, level: float) -> float:
+    """Return a quantile of the beta distribution with that mean and variance; the mean where nothing varies."""
+    from scipy.special import betaincinv
+
+    most = mean * (1.0 - mean)
+    if not (variance > 0.0 and most > TINY):
+        return min(1.0, max(0.0, mean))
+    size = min(max(most / variance - 1.0, TINY), 1.0 / TINY)  # beyond, the quantile cannot be computed
+    return float(betaincinv(mean * size, (1.0 - mean) * size, level))
+
+
+def correlation_factor(changed: float) -> float:
+    """Return how much larger the standard error is than that of independent mistakes.
+
+    Fits without a few labels share most of theirs, so what they get wrong is not independent, and the less so the more a single label
+    changes a prediction. In 540 generated campaigns of 20 kinds the mean squared error of the estimate was 0.75 + 2.75·c times the one
+    expected of independent mistakes, c being the share of labelled rows whose prediction changes when their labels are left out.
+
+    Examples
+    --------
+    >>> correlation_factor(0.05), round(correlation_factor(0.3), 2)
+    (1.0, 1.25)
+    """
+    return float(np.sqrt(max(1.0, 0.75 + 2.75 * changed)))
 
 
 def make_cells(
@@ -282,7 +311,7 @@ def make_cells(
             n_bins = max(1, min(SCORE_BINS, label_scores.size // LEAST_LABELS))
             # Ends are scores of labelled rows below the largest: however many are equal, each cell has a label.
             ends = np.unique(np.quantile(label_scores, np.arange(1, n_bins) / n_bins, method="lower"))
-            ends = ends[ends < label_scores.max()]
+            ends = even_ends(ends[ends < label_scores.max()], label_scores, scores[members])
             cell[members] = n_cells + np.searchsorted(ends, scores[members], side="left")
             n_cells += ends.size + 1
     inside = (cell >= 0) & counted
@@ -306,6 +335,33 @@ def make_cells(
     unknown = float(n_rows - sizes.sum() + lost.sum()) / n_rows
     trend = trend_of(cell, n_cells, kind, scores, propensity)  # of rows that are not counted, too: each cell has some
     return Cells(share, cell[rows], weights(1.0), unknown, n_rows, weights(HIDDEN), weights(1.0 / HIDDEN), trend=trend)
+
+
+def even_ends(ends: Floats, label_scores: Floats, scores: Floats) -> Floats:
+    """Return those of the ends of a stratum's cells that leave no cell with many rows and few labels.
+
+    Fits without a label are less sure of its row than of unlabelled ones, so labels may crowd where few rows are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> even_ends(np.array([0.5]), np.array([0.1, 0.3, 0.7, 0.9]), np.linspace(0.0, 1.0, 101)).tolist()
+    [0.5]
+    >>> even_ends(np.array([0.5]), np.array([0.1, 0.2, 0.3, 0.9]), np.linspace(0.4, 1.0, 101)).tolist()
+    []
+    """
+    while ends.size:
+        rows, labels = (
+            np.bincount(np.searchsorted(ends, part, side="left"), minlength=ends.size + 1)
+            for part in (scores, label_scores)
+        )
+        represented = rows / labels
+        worst = int(np.argmax(np.where(labels < ENOUGH_LABELS, represented, 0.0)))
+        if labels[worst] >= ENOUGH_LABELS or represented[worst] <= MOST_UNEVEN * rows.sum() / labels.sum():
+            break
+        last = worst == ends.size or (worst > 0 and represented[worst - 1] < represented[worst + 1])
+        ends = np.delete(ends, worst - 1 if last else worst)
+    return ends
 
 
 def propensity_strata(propensity: Floats) -> Ints:
@@ -334,9 +390,9 @@ def propensity_strata(propensity: Floats) -> Ints:
 
 
 def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
-    """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
+    """Return a group for each stratum; one with few labels joins the nearest that has enough, or others like it that have few.
 
-    Those that find none join each other, where together they have enough.
+    Few labels are not none: a group with one has a bound of its own, if a wide one. Strata without a label that are like no other are −1.
 
     Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
     was avoided on purpose, and the neighbour says nothing about it.
@@ -364,7 +420,7 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     remaining = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
     while remaining.size:
         alike = remaining[typical[remaining] <= MOST_UNLIKE * typical[remaining[0]]]
-        if labels[alike].sum() >= LEAST_KNOWN:
+        if labels[alike].any():
             out[alike] = alike[0]
         remaining = remaining[alike.size :]
     return out

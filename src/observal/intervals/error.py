@@ -3,8 +3,8 @@
 **Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
 pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
 bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
-and from rows picked at random. Whether a labelled row is of the first kind is decided by fits that have not seen its label. A
-method without such fits says so; then each row that was taken represents only itself.
+and from rows picked at random. Of a bought row it is on record which kind it is. Of a labelled row of the log it is decided by fits that have
+not seen its label. A method without such fits says so; then each row that was taken represents only itself.
 
 **Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
 Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
@@ -16,15 +16,18 @@ multiple importance sampling with the rate of our own labelling measured in each
 alike, so P_c gives way to a_c: see :mod:`observal.intervals.trend`.
 
 **Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
-rows themselves. Part of a pseudo-row at either extreme keeps a cell with few, agreeing labels from looking certain; where mistakes are rare,
-little of it is a mistake. The out-of-fold fits share most of their rows, so their mistakes are not independent; the standard error
-is raised by a twentieth for that, and by a fifth with CommitteeVC, whose estimator may overfit. Student's t with Satterthwaite's degrees of freedom allows for few labels; Wilson's centre keeps the
-interval from collapsing where no mistake was seen.
+rows themselves. s_c² is drawn towards the spread in all cells, as if five more labels had that. Out-of-fold fits share most of their labels, so their
+mistakes are not independent, and the less so the more a single label changes what is predicted: :func:`~observal.intervals.cells.correlation_factor`
+widens for that.
+
+**Ends.** Both ends are those of a mid-P interval for labels with unequal weights: they allow for half a label more, where the next one would most likely
+be and as much as it would count there. So a region with few labels has a bound of its own, whether a mistake was seen or not:
+:func:`~observal.intervals.cells.beta_ends`.
 
 **Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
 without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
 
-**What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
+**What labels cannot tell.** A stratum without a label may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
@@ -42,7 +45,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.intervals.cells import CORRELATED, METHOD, Cells, make_cells
+from observal.intervals.cells import METHOD, Cells, correlation_factor, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
 from observal.intervals.measures import BASELINE, measure_all
 from observal.intervals.related import effective_number
@@ -151,7 +154,6 @@ def judge_labels(
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FINE_FOLDS,
-    correlated: float = CORRELATED,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -171,8 +173,6 @@ def judge_labels(
         scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
-    correlated : float
-        How much larger the standard error is than that of independent mistakes.
     """
     rows, codes = state.labelled(problem)
     groups = problem.groups_of(rows)
@@ -181,17 +181,20 @@ def judge_labels(
         return None
     out_scores, predicted = left_out(codes, out_of_fold, folds, groups) if callable(out_of_fold) else out_of_fold
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, INTERVAL_ROWS)
-    scores, _ = scores_of(frame)
+    scores, with_label = scores_of(frame)
+    changed = float(np.mean(with_label[where] != predicted))
     scores[where] = out_scores
-    kind = np.isin(frame - problem.n_logged, taken_rows(state))  # even if rounding moves a gap past the threshold
-    kind |= would_take(state, problem.propensity, problem.n_logged, frame, gaps)
+    kind = would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
+    # Of bought rows it is on record. Fits without the label of a row that was picked at random are less certain of it than of the rows
+    # around it that it stands for, so they would put it among the uncertain ones.
+    kind[bought] = np.isin(frame[bought] - problem.n_logged, taken_rows(state))
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     cells = make_cells(*sorting)
     n_rows = effective_number(problem.groups_of(frame[counted & target]), cells.n_rows)
-    cells = replace(cells, correlated=correlated, groups=groups, n_rows=n_rows)
+    cells = replace(cells, correlated=correlation_factor(changed), groups=groups, n_rows=n_rows)
     cells = cells.borrowing((predicted != codes).astype(np.float64))
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
 

@@ -26,8 +26,10 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round
 
 N_STRATA = 8  # groups of rows by propensity: fewer mix unlike rows, more leave some without labels
-GATED, FREE, RANDOM = (np.int8(code) for code in range(3))
-"""Why a row was taken: uncertain where the log has few labels, uncertain, or at random."""
+GATED, FREE, RANDOM, BLIND = (np.int8(code) for code in range(4))
+"""Why a row was taken: uncertain where the log has few labels, uncertain, at random, or at random where the log has hardly any labels."""
+PICKED = (RANDOM, BLIND)
+"""The reasons of rows that were picked at random."""
 MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
 
 
@@ -215,7 +217,7 @@ def taken_rows(state: PoolState) -> Ints:
 
 def taken_for_gap(plan: Plan) -> Ints:
     """Return the rows that a plan asks about for their gap, not picked at random."""
-    return np.asarray(plan.positions[(plan.action == ASKED) & (plan.reason != RANDOM)])
+    return np.asarray(plan.positions[(plan.action == ASKED) & ~np.isin(plan.reason, PICKED)])
 
 
 def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Floats | None]:

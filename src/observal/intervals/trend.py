@@ -7,8 +7,8 @@ propensity and the side of the boundary. Each cell differs from the trend by an 
     Σ a_c²·v_c + τ²·Σ (P_c − a_c)².
 
 v_c is the variance of ē_c: g_c·(1 − g_c)/n_c, where g_c is what the trend says of the cell, and at least a fifth of p·(1 − p)/n_c, p being the share of
-all mistakes. By its own labels, a cell that has no mistake yet would look certain and count too much. τ² is p·(1 − p)/20, so the trend says as much about a
-cell as 20 labels of its own; or it is what the cells themselves show, if that is more (the method of moments of DerSimonian and Laird). No cell counts for
+all mistakes. By its own labels, a cell that has no mistake yet would look certain and count too much. τ² is p·(1 − p)/40, so the trend says as much about a
+cell as 40 labels of its own; or it is what the cells themselves show, if that is more (the method of moments of DerSimonian and Laird). No cell counts for
 less than a tenth of its share. If the trend can fit every cell exactly, a_c is P_c.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 
-TREND_LABELS = 20.0
+TREND_LABELS = 40.0
 """Strength of the trend as a prior for a cell, in labels of its own."""
 LEAST_VARIANCE = 0.2
 """Floor for the variance of a cell's mistakes, as a share of the variance of all mistakes."""
@@ -77,7 +77,7 @@ def borrow(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tuple
     >>> import numpy as np
     >>> share, trend = np.full(4, 0.25), np.ones((4, 1))
     >>> borrow(share, trend, np.array([100.0, 100, 100, 2]), np.array([0.1, 0.1, 0.1, 0.5]))[0].round(2).tolist()
-    [0.32, 0.32, 0.32, 0.05]
+    [0.32, 0.32, 0.32, 0.03]
     """
     overall = (float(share @ wrong) * labels.sum() + 1.0) / (labels.sum() + 2.0)
     of_all = overall * (1.0 - overall)

@@ -1,6 +1,7 @@
-"""Folds for cross-validation. Every class is spread evenly over them.
+"""Folds for cross-validation.
 
-There are four ways to build folds, and each is part of results that must not change: a replayed campaign fits the same models.
+There are five ways to build folds, and each is part of results that must not change: a replayed campaign fits the same models. All but the
+last spread every class evenly over the folds.
 
 - :func:`random_folds` for a single choice by cross-validation: a ridge, or the error of a plain classifier.
 - :func:`spread_folds` for the blend, which keeps the fit of each fold. The first fold of a class is drawn, so that the odd rows of many small
@@ -8,8 +9,10 @@ There are four ways to build folds, and each is part of results that must not ch
 - :func:`dealt_folds` for intervals and thresholds, which have more folds than some classes have rows: dealing goes on from one class to
   the next. Nothing is drawn, because estimates from the same labels must agree.
 - :func:`sklearn_folds` where scikit-learn does the cross-validation.
+- :func:`plain_folds` for the intervals of AutoVC. If every fold has the classes in the proportions of all labels, a fit knows those of the
+  rows that it is judged on, and the estimate is too low where little can be learned.
 
-With the first three, rows of a group share a fold: :func:`keep_together` gives folds to groups instead of rows.
+Rows of a group share a fold, but for scikit-learn's: :func:`keep_together` gives folds to groups instead of rows.
 """
 
 from __future__ import annotations
@@ -115,6 +118,20 @@ def dealt_folds(codes: Ints, n_folds: int, groups: Ints | None = None) -> Ints:
     fold_of = np.empty(codes.size, dtype=np.int64)
     fold_of[np.argsort(codes, kind="stable")] = np.arange(codes.size) % n_folds
     return fold_of
+
+
+def plain_folds(size: int, n_folds: int, groups: Ints | None = None) -> Ints:
+    """Return a fold for each row, whatever its class; the same for as many rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.bincount(plain_folds(8, 3)).tolist()
+    [3, 3, 2]
+    """
+    if groups is not None:
+        return keep_together(np.zeros(size, dtype=np.int64), groups, lambda codes: plain_folds(codes.size, n_folds))
+    return np.random.default_rng(0).permutation(size) % n_folds
 
 
 def sklearn_folds(n_folds: int, seed: int) -> Any:

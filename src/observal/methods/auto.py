@@ -15,7 +15,7 @@ import numpy as np
 from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
 from observal.intervals.error import STILL, JudgedLabels, Scores, intervals_of, judge_labels
-from observal.intervals.state import RANDOM, PoolState, as_near, taken_for_gap
+from observal.intervals.state import PICKED, PoolState, as_near, taken_for_gap
 from observal.intervals.thresholds import (
     ThresholdClassifier,
     choose_threshold,
@@ -25,7 +25,7 @@ from observal.intervals.thresholds import (
 )
 from observal.learners.blend import Blend, BlendChoices, BlendFit, check_learners, fit_blend, lead, shift_odds
 from observal.learners.blend_settings import LEARNERS
-from observal.learners.folds import INTERVAL_FOLDS, dealt_folds
+from observal.learners.folds import INTERVAL_FOLDS, plain_folds
 from observal.learners.population import Population
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
 from observal.methods.fitter import Fitter, WeightedLabels, remember_latest
@@ -42,6 +42,8 @@ FIRST_BATCH = 10  # labels of the first rounds: small ones gain most while littl
 GROWTH = 4  # later rounds have a quarter of the labels bought: a constant 10 was no better and takes twice the time
 MEASURING = {"accuracy": 0.0, "balanced": 0.25, "measure": 0.5}
 """The least share of a batch that is picked at random, by what labels are for."""
+MOST_BLIND = {"accuracy": 0.5, "balanced": 0.75, "measure": 1.0}
+"""The largest share of a batch that is picked at random where the log is blind, by what labels are for."""
 PRIOR = 4.0  # labels that the record of surprises begins with, none of them a surprise
 UNCERTAIN_SHARE = 0.1  # share of the log's rows: on a stream, rows with leads as small as theirs are uncertain
 MANY_LABELS = 2000  # labels from which on the blend's own folds are close enough
@@ -160,7 +162,8 @@ class AutoVC(Method[PoolState]):
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
         least = max(self.explore_share, MEASURING[self.priority])
         share = explore_share(count_surprises(state), least, max(least, self.most_explore_share))
-        return Choice(batch, share, 1.0, to_measure=self.priority != "accuracy")
+        blind = MOST_BLIND[self.priority]
+        return Choice(batch, share, 1.0, to_measure=self.priority != "accuracy", most_blind=blind)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
@@ -268,7 +271,7 @@ def count_surprises(state: PoolState) -> Surprises:
             rows = np.flatnonzero(plan.action == ASKED)
             new, codes = state.bought[before.bought.size :], state.codes[before.codes.size :]
             rows = rows[np.isin(plan.positions[rows], new)]  # in the order of the labels: skipped rows drop out
-            picked = plan.reason[rows] == RANDOM
+            picked = np.isin(plan.reason[rows], PICKED)
             wrong = plan.inferred[rows] != codes
             labels += int(picked.sum())
             excess += float((wrong - plan.doubt[rows])[picked].sum())
@@ -337,7 +340,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
         labels = self._labels(state)
         X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
         choices: BlendChoices | None = state.model.choices
-        fold_of = dealt_folds(codes, INTERVAL_FOLDS, labels.groups)
+        fold_of = plain_folds(codes.size, INTERVAL_FOLDS, labels.groups)
         chances = np.empty((codes.size, self.problem.logged.classes.size))
         for fold in np.unique(fold_of):
             train, test = fold_of != fold, fold_of == fold

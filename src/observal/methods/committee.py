@@ -25,8 +25,6 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Features, Rows, count_rows, single_precision
 
-# Factor of the standard error of independent mistakes: an estimator that overfits makes more of them together.
-COMMITTEE_CORRELATED = 1.2
 COMMITTEE_ROWS = 4096  # rows that all members judge at once
 # Floor for the variance of a margin in [−1, 1]: if all members agree, rows are ordered by their margin.
 MARGIN_VARIANCE = 1e-12
@@ -237,7 +235,6 @@ class CommitteeModel:
             lambda some: _scores(self.estimator, X.select(some), classes),
             out_of_fold,
             folds=INTERVAL_FOLDS,
-            correlated=COMMITTEE_CORRELATED,
         )
         if labels is None:
             return None

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, check_share, check_whole, keep
-from observal.intervals.state import FREE, GATED, RANDOM, PoolState
+from observal.intervals.state import BLIND, FREE, GATED, PICKED, RANDOM, PoolState
 from observal.paper.weights import query_policy
 from observal.parquet.vectors import pieces
 from observal.problem.plan import ASKED, Plan
@@ -31,8 +31,10 @@ REASONS = (
     "uncertain, and the log has few labels here",
     "uncertain",
     "picked at random, so every row can be chosen",
+    "picked at random where the log has hardly any labels",
 )
 LEAST_DOUBT = 0.02  # floor for a row's doubt when sampling to measure the error; classifiers may be overconfident
+BLIND_LABELS = 30.0  # labels that measure the error if the log has none: with no mistake among them it is below 12 %
 EVENLY = 0.2  # share of the random picks that is spread evenly over all rows when sampling to measure
 
 
@@ -52,12 +54,15 @@ class Choice:
     to_measure : bool
         Whether rows picked at random complement the log's labels where mistakes are likely, instead of being spread evenly: see
         :func:`measuring_weights`.
+    most_blind : float
+        The largest share of a batch that is picked at random where the log is blind: see :func:`find_blind_rows`.
     """
 
     batch: int = 10
     explore_share: float = 0.1
     gate_share: float = 0.5
     to_measure: bool = False
+    most_blind: float = 0.5
 
     def __post_init__(self) -> None:
         keep(
@@ -65,6 +70,7 @@ class Choice:
             batch=check_whole(self.batch, "batch", 1),
             explore_share=check_share(self.explore_share, "explore_share", fix="it is a share of each batch"),
             gate_share=check_share(self.gate_share, "gate_share", fix="it is a share of each batch"),
+            most_blind=check_share(self.most_blind, "most_blind", fix="it is a share of each batch"),
         )
 
 
@@ -96,11 +102,12 @@ class Chances:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The chance of each pool row in a round, and the rows that were taken through the gate or without it."""
+    """The chance of each pool row in a round, the rows that were taken through the gate or without it, and those the log is blind to."""
 
     chance: Floats | Chances
     taken_gate: Ints
     taken_free: Ints
+    blind: Bools | None = None
 
 
 def draw(
@@ -127,32 +134,77 @@ def draw(
     """
     open_, passing = open_and_passing(problem, state, choice)
     n_open, n_passing = int(open_.sum()), int(passing.sum())
-    size = min(choice.batch, n_open)
+    blind, n_blind = draw_from_blind_rows(problem, state, choice, open_)
+    size = min(choice.batch, n_open) - n_blind
     taken_gate = _smallest(gaps, round(choice.gate_share * size), passing, uncertain)
     open_[taken_gate] = False
     taken_free = _smallest(gaps, size - taken_gate.size, open_)
     open_[taken_gate] = True
     asked = np.concatenate([taken_gate, taken_free])
+    blind[asked] = False
     if choice.to_measure and doubt is not None:
         n_random = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
         measuring = np.zeros(open_.size)
         measuring[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, n_random)
         measuring[asked] += 1.0 - choice.explore_share
+        measuring[blind] += n_blind / max(1, int(blind.sum()))
         chance: Floats | Chances = np.minimum(measuring, 1.0, out=measuring)
     else:
-        chance = _chances(passing, choice.explore_share * size * (1.0 / max(1, n_passing)), asked, choice)
+        at_random = choice.explore_share * size / max(1, n_passing)
+        chance = _chances(passing, at_random, asked, choice, blind, n_blind)
     if n_passing == n_open:  # if every row passes, the gate is no reason to choose a row
         taken_gate, taken_free = asked[:0], asked
-    return Draw(chance, taken_gate, taken_free)
+    return Draw(chance, taken_gate, taken_free, blind if n_blind else None)
 
 
-def _chances(passing: Bools, at_random: float, asked: Ints, choice: Choice) -> Chances:
-    """Return the chances of rows that pass the gate, that are taken, that do both, and of all others; `passing` is used up."""
+def _chances(passing: Bools, at_random: float, asked: Ints, choice: Choice, blind: Bools, n_blind: int) -> Chances:
+    """Return the chances of rows that pass the gate, that are taken, that the log is blind to, and of all others; `passing` is used up."""
     of_row = passing.view(np.uint8)
     of_row[asked] += 2
-    by_gap = 1.0 - choice.explore_share
-    return Chances(of_row, np.minimum([0.0, at_random, by_gap, at_random + by_gap], 1.0))
+    of_row[blind] += 4
+    by_gap, to_see = 1.0 - choice.explore_share, n_blind / max(1, int(blind.sum()))
+    first = np.array([0.0, at_random, by_gap, at_random + by_gap])
+    return Chances(of_row, np.minimum(np.concatenate([first, first + to_see]), 1.0))
+
+
+def find_blind_rows(propensity: Floats, n_logged: int) -> tuple[Bools, float]:
+    """Return which pool rows the log is blind to, and how many labels are missing there.
+
+    If all rows had a row's propensity, the log would have m·Q0 labels. It is blind to the row if that is less than half of `BLIND_LABELS`,
+    and ``mean over the pool of max(BLIND_LABELS − m·Q0, 0)·1{blind}`` labels are missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> blind, missing = find_blind_rows(np.array([0.001, 0.001, 0.001, 0.5]), n_logged=1000)
+    >>> blind.tolist(), round(missing, 1)
+    ([True, True, True, False], 21.8)
+    """
+    blind, missing = np.empty(propensity.size, dtype=bool), 0.0
+    for part in pieces(propensity.size):
+        labels = n_logged * propensity[part]
+        blind[part] = labels < BLIND_LABELS / 2.0
+        missing += float((BLIND_LABELS - labels[blind[part]]).sum())
+    return blind, missing / max(1, propensity.size)
+
+
+def draw_from_blind_rows(problem: Problem, state: PoolState, choice: Choice, open_: Bools) -> tuple[Bools, int]:
+    """Return the open rows that the log is blind to, and how many of them to pick at random in the next round."""
+    most = int(choice.most_blind * choice.batch) if choice.batch < int(open_.sum()) else 0
+    if most == 0:
+        return np.zeros(open_.size, dtype=bool), 0
+    blind, missing = find_blind_rows(problem.pool.propensity, problem.n_logged)
+    missing -= int(blind[picked_rows(state)].sum())
+    blind &= open_
+    return blind, max(0, min(int(np.ceil(missing)), most, int(blind.sum()) - choice.batch))
+
+
+def picked_rows(state: PoolState) -> Ints:
+    """Return the pool rows that have a label because they were picked at random, and those that wait for an answer."""
+    parts = [plan.positions[(plan.action == ASKED) & np.isin(plan.reason, PICKED)] for plan in state.plans()]
+    picked = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    return np.concatenate([picked[np.isin(picked, state.bought)], state.waiting])
 
 
 def measuring_weights(doubt: Floats, log_rate: Floats, n_random: float) -> Floats:
@@ -237,7 +289,7 @@ def draw_plan(draw: Draw, rng: np.random.Generator) -> Plan:
         rows[end : end + places.size] = places
         end += places.size
     positions = rng.permutation(systematic(chance, rng, rows))
-    reason = np.full(positions.size, RANDOM)
+    reason = np.full(positions.size, RANDOM) if draw.blind is None else np.where(draw.blind[positions], BLIND, RANDOM)
     reason[np.isin(positions, draw.taken_free)] = FREE
     reason[np.isin(positions, draw.taken_gate)] = GATED
     return Plan(
