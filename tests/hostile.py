@@ -8,10 +8,12 @@ import json
 import os
 import re
 import resource
+import struct
 import subprocess
 import sys
 import zipfile
 from functools import cache
+from pathlib import Path
 
 from observal.journal.archive import seal
 
@@ -65,12 +67,12 @@ from observal.campaign import Campaign, load_model
 import pyarrow, sqlalchemy, scipy.sparse, sklearn.utils
 def memory(name):  # not ru_maxrss, which counts the process that forked this one
     return int(re.search(name + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
-before, start, path, sentence = memory("VmRSS"), time.perf_counter(), sys.argv[1], ""
+before, start, path, sentence = memory("VmRSS"), time.process_time(), sys.argv[1], ""
 try:
     {call}
 except ob.errors.ObservalError as error:
     sentence = str(error)
-print(json.dumps([sentence, memory("VmHWM") - before, time.perf_counter() - start]))
+print(json.dumps([sentence, memory("VmHWM") - before, time.process_time() - start]))
 """
 
 
@@ -157,19 +159,53 @@ NAMES = [
         "Tree",
     ),
 ]
-VALUES = [None, -1, 0, 1, 2, 10**30, 0.5, -1e308, True, "", "x", "nan", "1.npy", [], {}, [[]], {"array": 0}, "auto"]
+EDGES = [-1, 0, 1, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**64, 10**30]
+VALUES = [None, 2, 0.5, -1e308, True, "", "x", "nan", "1.npy", [], {}, [[]], {"array": 0}, "auto", *EDGES]
+FLOATS = [float("nan"), float("inf"), -float("inf"), -0.0, 5e-324, 3e38]
+DTYPES = ["<f8", ">f8", "<f4", "<f2", "<i8", "<i4", "|i1", "<u8", "|b1", "<U4", "|S8", "|O", "<c16", "<M8[s]", "|V8"]
+
+
+def _nest(rng, value):
+    """Return a value within many lists."""
+    for _ in range(int(rng.choice([1, 39, 41, 200]))):
+        value = {"tuple": [value]} if rng.integers(2) else [value]
+    return value
+
+
+def _mutate_typed(rng, spots) -> None:
+    """Change a whole number, a shape, a reference to an array, or how deeply a value is nested."""
+
+    def pick(matches):
+        chosen = [(holder, key) for holder, key in spots if matches(holder, key)]
+        return chosen[int(rng.integers(len(chosen)))] if chosen else None
+
+    kind = rng.integers(4)
+    if kind == 0 and (spot := pick(lambda holder, key: type(holder[key]) is int)):
+        spot[0][spot[1]] = EDGES[int(rng.integers(len(EDGES)))]
+    elif kind == 1 and (spot := pick(lambda _, key: key == "shape")):
+        sizes = spot[0][spot[1]]
+        if isinstance(sizes, list) and sizes:
+            sizes[int(rng.integers(len(sizes)))] = int(rng.choice([0, 1, 10**9, 2**31, 2**62, -1]))
+    elif kind == 2 and (spot := pick(lambda _, key: key == "array")):
+        other = pick(lambda _, key: key == "array")
+        spot[0][spot[1]] = other[0][other[1]]
+    elif spots:
+        holder, key = spots[int(rng.integers(len(spots)))]
+        holder[key] = _nest(rng, holder[key])
 
 
 def mutated_json(rng, text: bytes) -> bytes:
-    """Return JSON with a value replaced, dropped, swapped with another, or a name exchanged."""
+    """Return JSON with values replaced, dropped, swapped, nested or at the edge of their type, references shared, or names exchanged."""
     content = json.loads(text)
     for _ in range(int(rng.integers(1, 4))):
         spots = _spots(content, [])
         if not spots:
             break
         (holder, key), (other, its) = (spots[int(i)] for i in rng.integers(0, len(spots), 2))
-        kind = rng.integers(4)
-        if kind == 0:
+        kind = rng.integers(6)
+        if kind > 3:
+            _mutate_typed(rng, spots)
+        elif kind == 0:
             holder[key] = VALUES[int(rng.integers(len(VALUES)))]
         elif kind == 1:
             holder[key] = json.loads(json.dumps(other[its]))
@@ -197,6 +233,46 @@ def mutated_bytes(rng, content: bytes) -> bytes:
     return bytes(out)
 
 
+def mutated_array(rng, content: bytes) -> bytes:
+    """Return an array, with its header or without, of another type or shape, with extreme values, cut off or too long."""
+    start = 10 + int.from_bytes(content[8:10], "little") if content.startswith(b"\x93NUMPY\x01") else 0
+    header, data = content[10:start].decode("latin-1"), bytearray(content[start:])
+    kind = rng.integers(5)
+    if kind == 0 and header:
+        header = re.sub(r"'descr': '[^']*'", f"'descr': '{rng.choice(DTYPES)}'", header)
+    elif kind == 1 and header:
+        sizes = re.search(r"'shape': \(([^)]*)\)", header)[1].replace(",", " ").split() or ["1"]
+        sizes[int(rng.integers(len(sizes)))] = str(rng.choice([0, 1, 10**9, 2**31, 2**62, -1]))
+        header = re.sub(r"'shape': \([^)]*\)", f"'shape': ({', '.join(sizes)},)", header)
+    elif kind == 2:
+        del data[int(rng.integers(len(data) + 1)) :]
+    elif kind == 3:
+        data += bytes(int(rng.choice([1, 8, 4096])))
+    elif len(data) >= 8:
+        width = int(rng.choice([4, 8]))
+        at = int(rng.integers(len(data) // width)) * width
+        edge = EDGES[int(rng.integers(len(EDGES)))] % (1 << 8 * width)
+        extremes = [
+            edge.to_bytes(width, "little"),
+            struct.pack("<d" if width == 8 else "<f", float(rng.choice(FLOATS))),
+        ]
+        data[at : at + width] = extremes[int(rng.integers(2))]
+    return npy(header.strip(), bytes(data)) if header else bytes(data)
+
+
+@contextlib.contextmanager
+def little_memory(most=500e6):
+    """Fail if this process grows by more than so many bytes within the block."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _status("VmRSS")
+    yield
+    assert _status("VmHWM") - before < most
+
+
+def _status(name):
+    return int(re.search(name + r":\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+
 def mutations(rng, path, number, to):
     """Write `number` mutations of a file to `to`, and yield for each whether it was given a digest that fits."""
     whole, members, comment = path.read_bytes(), members_of(path), comment_of(path)
@@ -210,6 +286,8 @@ def mutations(rng, path, number, to):
         if k % 3 == 1 or rng.integers(2):
             name = next(n for n in ("record.json", "model.json") if n in members)
             changed[name] = mutated_json(rng, members[name])
+        elif rng.integers(3) and not name.endswith(".json"):
+            changed[name] = mutated_array(rng, members[name])
         else:
             changed[name] = mutated_bytes(rng, members[name])
         sealed = bool(rng.integers(2))

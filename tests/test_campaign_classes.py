@@ -119,9 +119,11 @@ def test_campaign_refuses_a_folder_for_a_pipeline(tmp_path, memory):
 
 def test_campaign_stores_every_kind_of_parameter():
     from sklearn.compose import ColumnTransformer
+    from sklearn.dummy import DummyClassifier
     from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
+    from sklearn.feature_selection import SelectFromModel
     from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
     from sklearn.naive_bayes import GaussianNB
     from sklearn.pipeline import FeatureUnion, make_pipeline
     from sklearn.preprocessing import MinMaxScaler, OrdinalEncoder, StandardScaler
@@ -132,7 +134,12 @@ def test_campaign_stores_every_kind_of_parameter():
     votes = VotingClassifier([("a", GaussianNB(priors=np.array([0.5, 0.5]))), ("b", LogisticRegression(max_iter=7))])
     votes.set_params(voting="soft", weights=[1.0, 2.0])
     trees = HistGradientBoostingClassifier(categorical_features=["home"], class_weight={"good": 2.0, "bad": 1.0})
-    for estimator in (make_pipeline(columns, union, votes), trees, LogisticRegression(class_weight="balanced")):
+    chosen = make_pipeline(
+        SelectFromModel(LogisticRegressionCV(scoring="accuracy"), threshold="1.25*mean"),
+        DummyClassifier(strategy="constant", constant="good"),
+    )
+    balanced = LogisticRegression(class_weight="balanced")
+    for estimator in (make_pipeline(columns, union, votes), trees, chosen, balanced):
         assert str(codec.decode(codec.encode_entry(estimator))) == str(estimator)
 
 
@@ -147,6 +154,14 @@ FOREIGN = {
     "a choice that does not exist": {
         "estimator": "sklearn.linear_model._logistic.LogisticRegression",
         "settings": {"solver": "/x"},
+    },
+    "a scorer that does not exist": {
+        "estimator": "sklearn.linear_model._logistic.LogisticRegressionCV",
+        "settings": {"scoring": "/x"},
+    },
+    "a threshold that is not one": {
+        "estimator": "sklearn.feature_selection._from_model.SelectFromModel",
+        "settings": {"threshold": "mean/x"},
     },
     "a path of attributes": {
         "estimator": "sklearn.feature_selection._rfe.RFE",

@@ -6,17 +6,19 @@ import contextlib
 import multiprocessing
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import observal as ob
-from observal.campaign import Campaign
+from observal.campaign import Campaign, load_model
 from observal.journal.replay import Replay
 from tests.campaigns import METHOD, make_campaign, small_data, truth_of, work
+from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
 
 # Children are forked from a server that has imported everything and computed nothing: quick, and no thread is lost.
 CONTEXT = multiprocessing.get_context("forkserver")
-OURS = ("__main__", "tests.campaigns", "observal.methods.newton")
+OURS = ("__main__", "tests.campaigns", "tests.command", "observal.methods.newton")
 THEIRS = ("scipy.special", "pyarrow.pandas_compat", "pandas", "joblib", "threadpoolctl", "psycopg")
 DIALECTS = ("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg")
 CONTEXT.set_forkserver_preload([*OURS, *THEIRS, *DIALECTS])
@@ -55,6 +57,81 @@ def uninterrupted(where, n):
         asked.append(list(batch.ids))
         campaign.tell(batch.ids, [truth_of(i) for i in batch.ids])
     return asked
+
+
+def run_command(connection, arguments, folder):
+    """Run a command, as a process of its own does."""
+    connection.send("started")
+    observal(*arguments, cwd=folder)
+
+
+def commands_for(rng, folder, number):
+    """Return a random command on the campaign of a folder, and the files that it writes."""
+    tables = ("--label", "y", "--propensity", "q0", "--id", "id", "--method", "newton", "--batch", 4)
+    asked = sorted(folder.glob("ask-*.csv"))
+    commands = [
+        (("init", f"new-{number}.db", "--logged", "logged.csv", "--pool", "pool.csv", *tables), f"new-{number}.db"),
+        (("ask", "c.db", "-n", 4, "--csv", "-o", f"ask-{number}.csv"), f"ask-{number}.csv"),
+        (("extend", "c.db", "--budget", 10_000 + number), None),
+        (("export", "c.db", f"export-{number}.model"), f"export-{number}.model"),
+        (("release", "c.db"), None),
+        *((("tell", "c.db", path.name), None) for path in asked[-3:]),
+    ]
+    return commands[int(rng.integers(len(commands)))]
+
+
+def fill(path):
+    """Answer all rows of a file that ask wrote."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([lines[0], *(f"{line}{'ab'[len(line) % 2]}" for line in lines[1:])]), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(800, marks=pytest.mark.slow)])
+def test_killed_command_leaves_whole_files_and_a_sound_campaign(tmp_path, kills):
+    rng = np.random.default_rng(kills)
+    frame = pd.DataFrame({"id": range(60), "x": np.arange(60.0) % 7, "q0": 0.5, "y": ["a", "b", None] * 20})
+    frame.to_csv(tmp_path / "logged.csv", index=False)
+    frame.drop(columns="y").assign(id=range(60, 4000, 66)[:60]).to_csv(tmp_path / "pool.csv", index=False)
+    tables = ("--label", "y", "--propensity", "q0", "--id", "id", "--method", "newton", "--batch", 4)
+    made = ("init", "c.db", "--logged", "logged.csv", "--pool", "pool.csv", *tables, "--budget", 50)
+    assert observal(*made, cwd=tmp_path).returncode == 0
+    before, interrupted = Campaign.open(tmp_path / "c.db").history(), 0
+    for number in range(kills):
+        arguments, written = commands_for(rng, tmp_path, number)
+        process, connection = start_command(arguments, tmp_path)
+        assert connection.poll(60)
+        process.join(float(rng.uniform(0.0, 0.4)))
+        interrupted += process.exitcode is None
+        process.kill()
+        process.join()
+        connection.close()
+        history = Campaign.open(tmp_path / "c.db").history()
+        assert history[: len(before)] == before  # what was stored stays
+        before = history
+        Campaign.open(tmp_path / "c.db").check()
+        if written is not None and (tmp_path / written).exists():
+            check_whole(tmp_path / written)
+    assert interrupted > kills / 5
+
+
+def start_command(arguments, folder):
+    here, there = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=run_command, args=(there, arguments, folder))
+    process.start()
+    there.close()
+    return process, here
+
+
+def check_whole(path):
+    """Fail unless a file that a killed command wrote is complete."""
+    if path.suffix == ".db":
+        assert Campaign.open(path).check().labels == 0
+        path.unlink()
+    elif path.suffix == ".model":
+        load_model(path).predict(pd.DataFrame({"x": [1.0]}))
+    else:
+        assert path.read_text(encoding="utf-8").splitlines()[0].startswith("id,")
+        fill(path)
 
 
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])

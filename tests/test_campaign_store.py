@@ -18,6 +18,7 @@ from observal.journal.codec import decode, decode_plan, decode_settings, encode_
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.store import create_store, open_store
+from observal.problem.arrow_stream import Budget
 from observal.problem.plan import ASKED, Plan
 from tests.campaigns import make_campaign, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
@@ -168,6 +169,7 @@ class Memory:
     """Stands in for a transaction: pieces in a dictionary."""
 
     def __init__(self):
+        self.budget = Budget()
         self.chunks = {}
 
     def write_chunk(self, name, chunk, first_row, content):

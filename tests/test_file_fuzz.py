@@ -16,7 +16,7 @@ from observal.errors import ObservalError
 from observal.exchange.model_file import save_model
 from observal.problem.arrow_stream import pack_table, unpack_table
 from tests.campaigns import METHOD, small_data
-from tests.hostile import mutated_bytes, mutations, nothing_happens
+from tests.hostile import little_memory, mutated_bytes, mutations, nothing_happens
 from tests.test_session import session
 
 FEW = 150
@@ -57,7 +57,8 @@ def test_mutated_sessions(tmp_path, number, seed):
     right = said(live)
     refused = 0
     for forged in mutations(np.random.default_rng(seed), tmp_path / "run", number, tmp_path / "mutated"):
-        copy = opened(ob.Session.load, tmp_path / "mutated")
+        with little_memory():
+            copy = opened(ob.Session.load, tmp_path / "mutated")
         refused += copy is None
         if copy is not None and not forged:
             assert said(copy) == right
@@ -75,7 +76,8 @@ def test_mutated_models_are_refused_or_predict(tmp_path, number, seed, kind):
     right = classifier.predict(X).tolist()
     refused, number = 0, number // 2
     for forged in mutations(np.random.default_rng(seed), tmp_path / "m.model", number, tmp_path / "mutated"):
-        model = opened(load_model, tmp_path / "mutated")
+        with little_memory():
+            model = opened(load_model, tmp_path / "mutated")
         refused += model is None
         if model is not None and not forged:
             assert model.predict(X).tolist() == right

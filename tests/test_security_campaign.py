@@ -19,13 +19,22 @@ from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, NotACampaign, ObservalError
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.journal.sql.store import open_store
-from observal.problem.arrow_stream import pack_table
+from observal.journal.sql.stored_problem import read_pool_rows, read_problem
+from observal.problem.arrow_stream import Budget, pack_table
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
-from tests.hostile import assert_cheaply_refused
+from tests.hostile import (
+    EDGES,
+    assert_cheaply_refused,
+    little_memory,
+    mutated_array,
+    mutated_bytes,
+    mutated_json,
+)
 from tests.postgres import postgres  # noqa: F401  a fixture
 from tests.test_campaign_store import PLACES, address, engine_of
 
+MANY = int(os.environ.get("OBSERVAL_FUZZ", "2000"))
 GUARDS = [
     f"DROP TRIGGER IF EXISTS {table}_no_{change}"
     for table in ("observal_journal", "observal_data", "observal_digest")
@@ -426,6 +435,27 @@ def test_more_data_than_the_setting_allows_is_refused(copy, monkeypatch):
         Campaign.open(copy).status()
 
 
+def test_all_tables_and_arrays_of_a_campaign_share_one_budget(copy, monkeypatch):
+    everything = Budget()
+    Campaign.open(copy).check()  # it is sound
+    store = open_store(copy)
+    monkeypatch.setattr(store, "_budget", everything)
+    with store.reading() as connection:
+        settings = Campaign.open(copy).settings
+        read_problem(connection, settings)
+        read_pool_rows(connection, [0])
+        total = everything._taken
+        read_problem(connection, settings)  # what is read again counts once
+        assert everything._taken == total
+    parts = [sum(1 for name, _ in everything._parts if name.startswith(kind)) for kind in ("log.", "pool.")]
+    assert min(parts) > 0
+    monkeypatch.setenv("OBSERVAL_UNPACKED_GB", str((total - 1) / 1e9))
+    with open_store(copy).reading() as connection:
+        read_problem(connection, settings)  # without the rows that people see it is less
+        with pytest.raises(NotACampaign, match="allow more"):
+            read_pool_rows(connection, [0])
+
+
 def test_pool_of_a_billion_rows_in_one_chunk_is_refused(copy):
     forge(copy, *set_rows(10**8))
     assert_cheaply_refused(copy, "Campaign.open(path).check()", "too many rows")
@@ -491,6 +521,58 @@ def fuzz(sound, tmp_path, count, seed):
     return outcomes
 
 
+def forge_at_random(where, rng):
+    """Change an entry of the journal, a chunk of data or a number of a table, and compute every digest anew."""
+    with sqlite3.connect(where) as connection:
+        n_entries = connection.execute("SELECT max(sequence) FROM observal_journal").fetchone()[0]
+        chunks = connection.execute("SELECT name, content FROM observal_data WHERE chunk = 0 ORDER BY name").fetchall()
+    connection.close()
+    name, content = chunks[int(rng.integers(len(chunks)))]
+    kind = rng.integers(4)
+    if kind < 2:
+        sequence = 1 if kind else int(rng.integers(n_entries)) + 1
+        forge(where, sequence, lambda payload: json.loads(mutated_json(rng, json.dumps(payload).encode())))
+    elif kind == 2:
+        change = mutated_bytes if rng.integers(2) else mutated_array
+        forge_chunk(where, name, change(rng, content))
+    else:
+        column = str(rng.choice(["first_row", "chunk", "name", "content"]))
+        edge = [*EDGES[:-2], "x", b"", None][int(rng.integers(len(EDGES) + 1))]
+        with suppress(sqlite3.IntegrityError):
+            execute(where, (f"UPDATE observal_data SET {column} = ? WHERE name = ? AND chunk = 0", (edge, name)))
+
+
+def fuzz_forged(sound, tmp_path, count, seed):
+    """Return how many forged campaigns were refused; others may be believed, but nothing else happens."""
+    rng = np.random.default_rng(seed)
+    n_refused, where = 0, tmp_path / "c.db"
+    for _ in range(count):
+        for left in tmp_path.iterdir():
+            left.unlink()
+        shutil.copy(sound, where)
+        forge_at_random(where, rng)
+        refused = False
+        with little_memory():
+            for step in STEPS.values():
+                try:
+                    step(where)
+                except ObservalError as error:
+                    assert_sentence(str(error))
+                    refused = True
+        n_refused += refused
+        assert [path.name for path in tmp_path.iterdir() if path.name.split("-")[0] != "c.db"] == []
+    return n_refused
+
+
+def test_forged_campaigns_are_refused_or_used(sound, tmp_path):
+    assert 30 < fuzz_forged(sound, tmp_path, 90, seed=0) <= 90
+
+
+@pytest.mark.slow
+def test_two_thousand_forged_campaigns_are_refused_or_used(sound, tmp_path):
+    assert 700 < fuzz_forged(sound, tmp_path, MANY, seed=1) <= MANY
+
+
 def test_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
     outcomes = fuzz(sound, tmp_path, 60, seed=0)
     assert min(outcomes.values()) > 0, outcomes
@@ -498,7 +580,7 @@ def test_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
 
 @pytest.mark.slow
 def test_two_thousand_mutated_campaigns_are_refused_or_unharmed(sound, tmp_path):
-    outcomes = fuzz(sound, tmp_path, 2000, seed=1)
+    outcomes = fuzz(sound, tmp_path, MANY, seed=1)
     assert min(outcomes.values()) > 100, outcomes
 
 

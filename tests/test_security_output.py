@@ -374,7 +374,10 @@ def test_commands_that_work_show_no_secret_of_an_address(tmp_path, postgres):  #
     log, pool = tmp_path / "logged.csv", tmp_path / "pool.csv"
     shown = f"postgresql://***@{place.split('?')[0]}?application_name=shown&options=***&passfile=***"
     for arguments, sentence in [
-        (("init", address, "--logged", log, "--pool", pool, *tables), f"Next: observal ask '{shown}' -n 3"),
+        (
+            ("init", address, "--logged", log, "--pool", pool, *tables),
+            'Next: observal ask "$CAMPAIGN" -n 3 --csv -o labels.csv, where CAMPAIGN is',
+        ),
         (("init", address, "--logged", log, "--pool", pool, *tables), "already exists"),
         (("ask", address, "-n", 1, "--annotator", "ann", "-o", tmp_path / "l.csv"), "to label"),
         (("diagnose", address), "log"),
@@ -384,8 +387,9 @@ def test_commands_that_work_show_no_secret_of_an_address(tmp_path, postgres):  #
         (("history", address, "--json"), "details"),
         (("check", address, "--json"), "digest"),
         (("annotator", "add", address, "ann"), "/login?token="),
-        (("annotator", "revoke", address, "ann"), f"observal release '{shown}' --annotator ann"),
+        (("annotator", "revoke", address, "ann"), 'observal release "$CAMPAIGN" --annotator ann'),
         (("serve", address, "--host", "0.0.0.0"), "add people first"),
+        (("report", address, "-o", address), "is an address, but a file is needed"),
         (("report", address, "-o", tmp_path / "r.html"), "Report:"),
         (("export", address, tmp_path / "m.model"), "m.model"),
     ]:

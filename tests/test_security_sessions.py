@@ -13,8 +13,8 @@ import pytest
 
 import observal as ob
 from observal.errors import InvalidInput, NotACampaign
-from observal.journal.codec import decode, encode
-from observal.problem.arrow_stream import pack_table
+from observal.journal.codec import ArraysBeside, decode, encode
+from observal.problem.arrow_stream import Budget, pack_table
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
@@ -232,6 +232,21 @@ def test_table_that_unpacks_to_gigabytes_is_refused(saved):
     assert_cheaply_refused(path, "ob.Session.load(path)", "unpacks to more than")
 
 
+def test_many_tables_share_one_budget(saved):
+    packed = pack_table(pa.table({"x": pa.array(np.zeros(1 << 23))}), "zstd")  # 67 MB, and so allowed alone
+    members = members_of(saved)
+    content = json.loads(members["record.json"])
+    first = len(members) - 1
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({len(packed)},)}}"
+    frames = [{"frame": {"array": first + k}, "library": "pyarrow", "what": "x"} for k in range(50)]
+    content["record"]["notes"] = {"tuple": frames}
+    members["record.json"] = json.dumps(content).encode()
+    members |= {f"{first + k}.npy": npy(header, packed) for k in range(50)}
+    path = write_members(saved.with_name("forged"), members, sealed=True)
+    assert path.stat().st_size < 1 << 20
+    assert_cheaply_refused(path, "ob.Session.load(path)", r"unpacks to more than 0\.1 GB, too much for its size")
+
+
 @pytest.mark.parametrize("column", ["positions", "action", "inferred", "reason", "query_probability"])
 @pytest.mark.parametrize("value", [-3, 100, 10**15])
 def test_plans_that_lead_out_of_the_pool_are_refused(saved, column, value):
@@ -331,11 +346,12 @@ def test_values_within_a_journal_are_checked(value):
 def test_sparse_matrix_that_points_outside_is_refused():
     arrays = {0: np.ones(2), 1: np.array([0, 9]), 2: np.array([0, 1, 2])}
     recorded = {"data": {"array": 0}, "indices": {"array": 1}, "indptr": {"array": 2}}
-    good = decode({"csr": {**recorded, "shape": {"tuple": [2, 10]}}}, arrays.__getitem__)
+    beside = ArraysBeside(arrays.__getitem__, Budget())
+    good = decode({"csr": {**recorded, "shape": {"tuple": [2, 10]}}}, beside)
     assert good.shape == (2, 10)
     for shape in ([2, 5], [3, 10], [2, 1 << 40], [2], [2.0, 10], [2, -1]):
         with pytest.raises(InvalidInput):
-            decode({"csr": {**recorded, "shape": {"tuple": shape}}}, arrays.__getitem__)
+            decode({"csr": {**recorded, "shape": {"tuple": shape}}}, beside)
 
 
 def test_plan_is_checked_when_it_is_made():

@@ -91,7 +91,7 @@ def test_python_objects_in_a_frame_become_numbers_or_text():
         ("a.csv", "a;b c\n1;2;3\n4\n", "cannot be read as CSV"),
         ("a.csv", "a:b,c\n1:2\n", "cannot be read as CSV"),
         ("a.csv", "a,b\n1,2\n3\n", "cannot be read as CSV"),
-        ("a.csv", b"a,b\n1,caf\x81\n", "not text in cp1252"),
+        ("a.csv", b"a,b\n1,caf\x81\n", r"not text in cp1252 \(line 2, column 'b': "),
         ("a.csv.gz", "not gzip", "cannot be read as CSV"),
         ("a.parquet", "PAR1 broken", "cannot be read as Parquet"),
         ("a.arrow", "broken", "cannot be read as Arrow"),
@@ -398,3 +398,13 @@ def test_spaces_around_labels_are_ignored():
         labels, missing = read_labels(values)
         assert labels.tolist() == ["yes", "no", None, None, None]
         assert missing.tolist() == [False, False, True, True, True]
+
+
+def test_refused_byte_is_named_by_its_line_where_the_encoding_was_given(tmp_path):
+    path = tmp_path / "cities.csv"
+    path.write_bytes(("id,city\n" + "1,Köln\n" * 50).encode() + b"2,Gen\xe8ve\n3,x\n")
+    assert read_table(path).column("city")[50].as_py() == "Genève"
+    with pytest.raises(
+        InvalidInput, match=r"not text in utf-8 \(line 52, column 'city': 'Genève'\); name its encoding"
+    ):
+        read_table(path, encoding="utf-8")

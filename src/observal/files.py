@@ -20,6 +20,7 @@ from observal.errors import InvalidInput
 
 _DATABASE = b"SQLite format 3\x00"
 _COMPANIONS = ("-wal", "-shm", "-journal")  # files that SQLite keeps beside a database
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.I)  # a Path writes :// as :/; a drive has one letter
 _LONGEST = 200  # a longer name is shortened in the temporary name; file systems allow 255 bytes
 
 
@@ -46,6 +47,8 @@ def check_target(path: str | Path, force: bool = False) -> Path:
     target = Path(path)
     if "\0" in str(target):
         raise InvalidInput(f"A file name cannot contain a zero byte, but {str(target)!r} does; choose another path.")
+    if _ADDRESS.match(str(target)):
+        raise InvalidInput(f"{target} is an address, but a file is needed; give a path on this machine.")
     if target.is_dir() or not target.name:
         raise InvalidInput(f"{target} is a folder, but a file is needed; name a file in it.")
     if _is_database(target) or _is_companion(target):

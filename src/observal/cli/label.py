@@ -26,6 +26,7 @@ from observal.cli.options import (
 )
 from observal.cli.output import (
     format_cells,
+    next_command,
     print_json,
     print_result,
     print_table,
@@ -34,7 +35,6 @@ from observal.cli.output import (
     write_csv,
     write_excel,
 )
-from observal.errors import hide_secrets
 from observal.problem.words import count
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def revoke(campaign: Where, name: Name, as_json: Json = False) -> None:
 
     with open_store(campaign).writing() as connection:
         revoke_person(connection, name)
-    command = f"observal release {quote(hide_secrets(campaign))} --annotator {quote(name)}"
+    command = next_command("release", campaign, f"--annotator {quote(name)}")
     print_result(as_json, {"revoked": name}, f"{name} is signed out. Rows they hold: {command}")
 
 

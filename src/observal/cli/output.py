@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -42,6 +43,23 @@ def printable(text: object, lines: bool = False) -> str:
 def say(text: object, error: bool = False, lines: bool = False) -> None:
     """Print text on standard output or standard error; `lines` if it may have several lines."""
     print(printable(text, lines), file=sys.stderr if error else sys.stdout)
+
+
+def next_command(verb: str, campaign: str, options: str) -> str:
+    """Return a command to paste; an address with a password is not shown, so a variable of the shell stands for it.
+
+    Examples
+    --------
+    >>> next_command("ask", "loans.db", "-n 30")
+    'observal ask loans.db -n 30'
+    >>> print(next_command("ask", "postgresql://ann:secret@db.example.org/loans", "-n 30"))
+    observal ask "$CAMPAIGN" -n 30, where CAMPAIGN is the address that you gave
+    """
+    from observal.errors import hide_secrets
+
+    if hide_secrets(campaign) == campaign:
+        return f"observal {verb} {quote(campaign)} {options}"
+    return f'observal {verb} "$CAMPAIGN" {options}, where CAMPAIGN is the address that you gave'
 
 
 def print_table(header: list[str], rows: Iterable[Sequence[object]]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -32,9 +31,8 @@ from observal.cli.options import (
     option,
     split_list,
 )
-from observal.cli.output import ProgressBar, print_json, printable, progress_bar, say
+from observal.cli.output import ProgressBar, next_command, print_json, printable, progress_bar, say
 from observal.cli.results import print_status
-from observal.errors import hide_secrets
 from observal.problem.objectives import TOLERANCE
 
 if TYPE_CHECKING:
@@ -224,7 +222,7 @@ def init(
         )
     print_status(created.status(), as_json)
     if not as_json:
-        say(f"Next: observal ask {quote(hide_secrets(campaign))} -n {batch or FIRST_ROUND} --csv -o labels.csv")
+        say("Next: " + next_command("ask", campaign, f"-n {batch or FIRST_ROUND} --csv -o labels.csv"))
 
 
 def diagnose(

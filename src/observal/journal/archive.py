@@ -1,7 +1,7 @@
 """A zip of JSON and NumPy arrays, checked before anything in it is used.
 
-Members are never compressed, so reading them never takes more memory than the size of the file. The zip's comment contains a
-SHA-256 digest over all members. It shows damage, not who wrote the file.
+Members are never compressed, so reading them never takes more memory than the size of the file; tables within them may unpack to more,
+and a budget for all of them limits that. The zip's comment contains a SHA-256 digest over all members. It shows damage, not who wrote the file.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.errors import InvalidInput, ObservalError
+from observal.problem.arrow_stream import Budget, unpacked_limit
 
 _COMMENT = b"observal sha256 "
 _NAME = re.compile(r"[\w-]{1,80}\.(json|npy|bin)", re.ASCII)
@@ -27,6 +28,7 @@ _KINDS = "biufUSMm"  # whole numbers, floats, text, bytes, dates and durations; 
 _LAST_CHARACTER = 0x10FFFF
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _ONCE = 1 << 20
+_MOST_TIMES, _LEAST = 64, 1 << 27  # a file may unpack to so many times its size, and to at least so many bytes
 
 
 class Damaged(ValueError):
@@ -56,6 +58,7 @@ class Archive:
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self.size = size  # bytes of the whole file
+        self.budget = Budget(min(max(_MOST_TIMES * size, _LEAST), max(unpacked_limit(), 2 * size)))
         self._archive = archive
         self._members = {info.filename: info for info in archive.infolist()}
         self._check_members()
@@ -90,6 +93,7 @@ class Archive:
         info = self._member(name)
         if longest is not None and info.file_size > longest:
             raise Damaged(f"{name} has {info.file_size:,} bytes, more than {longest:,}")
+        self.budget.take(info.file_size, name)
         return json.loads(self._archive.read(info))
 
     def content(self, name: str, size: int) -> bytes:
@@ -97,6 +101,7 @@ class Archive:
         info = self._member(name)
         if info.file_size != size:
             raise Damaged(f"{name} should have {size:,} bytes, but has {info.file_size:,}")
+        self.budget.take(size, name)
         return self._archive.read(info)
 
     def array(self, name: str, *, records: tuple[np.dtype[Any], ...] = ()) -> NDArray[Any]:
@@ -114,6 +119,7 @@ class Archive:
                 raise Damaged(f"{name} has the shape {shape}")
             if member.tell() + size * dtype.itemsize != info.file_size:
                 raise Damaged(f"{name} should have {size} values, but has another number")
+            self.budget.take(info.file_size, name)
             data = member.read()
         array: NDArray[Any] = np.ndarray(shape, dtype, data, order="F" if by_column else "C").copy(order="K")
         _check_values(name, array)

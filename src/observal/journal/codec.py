@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 import decimal
 import inspect
+import re
 import types
 import typing
 import uuid
@@ -29,6 +30,7 @@ from observal.journal.settings import Display, Settings, StoredArray
 from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive
 from observal.paper.dichotomies import Dichotomies
 from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
+from observal.problem.arrow_stream import Budget
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
 from observal.problem.frames import Frame
@@ -44,8 +46,16 @@ from observal.tables.table_format import TableFormat
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 Arrays = list[NDArray[Any]]
-ReadArray = Callable[[int], NDArray[Any]]
 _T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraysBeside:
+    """Arrays that are stored beside the JSON: how to read the one with a number, and how much tables in them may unpack to."""
+
+    read: Callable[[int], NDArray[Any]]
+    budget: Budget
+
 
 _METHODS = (Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, NewtonVC, Passive)
 _SETTINGS = (ColumnGroups, Display, Goals, PropensityOrigin, Settings, StoredArray)
@@ -61,11 +71,12 @@ _DATES: dict[str, Callable[[str], object]] = {
     "datetime": datetime.datetime.fromisoformat,
 }
 _PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # the kind of an inline array → the kinds of its values
-# Parameters of scikit-learn's whose text names steps, columns or categories.
+# Parameters of scikit-learn's whose text names steps, columns, categories or a class.
 _TEXT_PARAMETERS = (
     *("steps", "transformers", "transformer_list", "estimators"),
-    *("categories", "categorical_features", "fill_value"),
+    *("categories", "categorical_features", "fill_value", "constant"),
 )
+_THRESHOLD = re.compile(r"(?:\d{1,9}(?:\.\d{1,9})?\s?\*\s?)?(?:mean|median)")  # of SelectFromModel, such as "1.25*mean"
 _DEEPEST = 40
 _MOST_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
 
@@ -240,15 +251,15 @@ def unsaved(encoded: Json) -> str:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def decode(encoded: Json, read_array: ReadArray | None = None, where: str = "value") -> Any:
+def decode(encoded: Json, arrays: ArraysBeside | None = None, where: str = "value") -> Any:
     """Return the value that :func:`encode` was given.
 
     Parameters
     ----------
     encoded : object
         From JSON, and not trusted: if anything is wrong with it, :class:`InvalidInput` is raised.
-    read_array : callable, optional
-        Returns the array with a number, if arrays were stored beside the JSON.
+    arrays : ArraysBeside, optional
+        The arrays, if they were stored beside the JSON.
     where : str
         What the value is called in messages.
 
@@ -262,7 +273,7 @@ def decode(encoded: Json, read_array: ReadArray | None = None, where: str = "val
     observal.errors.InvalidInput: The file names the class 'os:system', which this version of observal does not have; use the version that wrote it.
     """
     try:
-        return _decode(encoded, read_array, where, 0)
+        return _decode(encoded, arrays, where, 0)
     except ObservalError:
         raise
     except Exception as error:
@@ -272,19 +283,19 @@ def decode(encoded: Json, read_array: ReadArray | None = None, where: str = "val
         ) from error
 
 
-def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) -> Any:
+def _decode(value: Any, arrays: ArraysBeside | None, where: str, depth: int) -> Any:
     if value is None or isinstance(value, _PLAIN):
         return value
     if not isinstance(value, dict) or depth > _DEEPEST:
         raise ValueError("nested too deeply" if isinstance(value, dict) else f"unexpected {type(value).__name__}")
 
     def inner(item: Any) -> Any:
-        return _decode(item, read_array, where, depth + 1)
+        return _decode(item, arrays, where, depth + 1)
 
     if "float" in value:
         return float(value["float"])
     if "array" in value:
-        return _inline_array(value) if read_array is None else read_array(_check_number(value["array"]))
+        return _inline_array(value) if arrays is None else arrays.read(_check_number(value["array"]))
     if "objects" in value:
         out = np.empty(len(value["objects"]), dtype=object)
         out[:] = [inner(item) for item in _check_list(value["objects"])]
@@ -300,8 +311,8 @@ def _decode(value: Any, read_array: ReadArray | None, where: str, depth: int) ->
         return (_TEXT if "text" in value else _DATES)[kind](text)
     if "csr" in value:
         return _decode_csr({name: inner(part) for name, part in value["csr"].items()})
-    if "frame" in value:
-        return Frame.from_bytes(inner(value["frame"]), value["library"], str(value["what"]))
+    if "frame" in value and arrays is not None:
+        return Frame.from_bytes(inner(value["frame"]), value["library"], str(value["what"]), arrays.budget)
     if "type" in value:
         kind = _listed_class(value["type"])
         return build(kind, {name: inner(item) for name, item in value["fields"].items()})
@@ -345,7 +356,7 @@ def _find_foreign(kind: type[Any], name: str, value: object, within: bool = Fals
     writes to one, and runs what it finds there.
     """
     if isinstance(value, str):
-        allowed = name in _TEXT_PARAMETERS or (not within and value in _choices(kind, name))
+        allowed = name in _TEXT_PARAMETERS or (not within and _is_choice(kind, name, value))
         return "" if allowed else f"{value!r:.40}"
     if isinstance(value, tuple | list | dict):
         items = value.values() if isinstance(value, dict) else value
@@ -357,13 +368,18 @@ def _find_foreign(kind: type[Any], name: str, value: object, within: bool = Fals
     return "" if type(value) in sklearn_estimators().values() else type(value).__name__
 
 
-def _choices(kind: type[Any], name: str) -> frozenset[str]:
-    """Return the text that scikit-learn itself lists for a parameter."""
+def _is_choice(kind: type[Any], name: str, text: str) -> bool:
+    """Return whether a text is one that scikit-learn itself lists for a parameter."""
+    from sklearn.metrics import get_scorer_names
     from sklearn.utils._param_validation import Hidden, StrOptions
 
+    if name == "scoring":
+        return text in get_scorer_names()
+    if name == "threshold":
+        return _THRESHOLD.fullmatch(text) is not None
     constraints = getattr(kind, "_parameter_constraints", {}).get(name, ())
     plain = [item.constraint if isinstance(item, Hidden) else item for item in constraints]
-    return frozenset(text for item in plain if isinstance(item, StrOptions) for text in item.options)
+    return any(text in item.options for item in plain if isinstance(item, StrOptions))
 
 
 @cache

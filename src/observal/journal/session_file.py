@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from observal.errors import InvalidInput, ObservalError
 from observal.files import writing
 from observal.journal.archive import Damaged, open_archive, seal
-from observal.journal.codec import Arrays, Json, build, decode, encode, unsaved
+from observal.journal.codec import Arrays, ArraysBeside, Json, build, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
 from observal.journal.settings import Settings, make_settings
@@ -182,7 +182,8 @@ def _read_record(path: str | Path, method: Method | None) -> dict[str, Any]:
             last = number
             return archive.array(f"{number}.npy")
 
-        decoded = {name: decode(value, read_array, name) for name, value in record.items()}
+        arrays = ArraysBeside(read_array, archive.budget)
+        decoded = {name: decode(value, arrays, name) for name, value in record.items()}
         return decoded if method is None else {**decoded, "method": method}
 
 

@@ -1,4 +1,4 @@
-"""Arrow tables as bytes, and back only if they unpack to no more than a limit that is checked before anything is unpacked.
+"""How much the data of one file may unpack to, and Arrow tables as bytes, which come back only if they stay within that.
 
 Arrow itself allocates whatever size a compressed buffer declares, so a few kilobytes could ask for all memory. The declared sizes are in the
 header of each message, a table of flatbuffers: here they are added up first.
@@ -10,7 +10,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, NotACampaign
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,44 @@ def unpacked_limit() -> int:
         raise InvalidInput(f"{LIMIT_VARIABLE} must be a number of gigabytes, but is {text!r:.40}; write 8.") from None
 
 
+class Budget:
+    """How many bytes all data of one file may unpack to; whatever reads the file takes from it before it unpacks.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Bytes; for a campaign it is left out, and is what OBSERVAL_UNPACKED_GB allows.
+
+    Examples
+    --------
+    >>> budget = Budget(1_000_000)
+    >>> budget.take(600_000, "pool")
+    >>> budget.take(600_000, "pool")  # the same part again
+    >>> budget.take(600_000, "log")
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: The file may be forged, because it unpacks to more than 0.001 GB, too much for its size; use a copy that you trust.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._parts: set[object] = set()
+
+    def take(self, size: int, part: object = None) -> None:
+        """Count what is about to be unpacked, or refuse it; a named part counts once, however often it is read."""
+        if part is not None and part in self._parts:
+            return
+        self._parts.add(part)
+        self._taken += size
+        limit = unpacked_limit() if self._limit is None else self._limit
+        if self._taken > limit:
+            what = f"may be forged, because it unpacks to more than {limit / 1e9:.1g} GB"
+            if self._limit is None:
+                raise NotACampaign(f"The campaign {what}; if you trust it, allow more with {LIMIT_VARIABLE}.")
+            raise InvalidInput(f"The file {what}, too much for its size; use a copy that you trust.")
+
+
 def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
     """Return a table in Arrow's stream format."""
     import pyarrow as pa
@@ -39,8 +77,10 @@ def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpack_table(content: bytes, limit: int) -> pa.Table:
+def unpack_table(content: bytes, limit: int, budget: Budget | None = None) -> pa.Table:
     """Return the table that :func:`pack_table` packed; ValueError if it is damaged or takes more than `limit` bytes.
+
+    What it takes is counted in `budget` before.
 
     Examples
     --------
@@ -60,6 +100,8 @@ def unpack_table(content: bytes, limit: int) -> pa.Table:
         size = sum(_declared_size(message) for message in messages if message.type != "schema")
         if size > limit:
             raise ValueError(f"it unpacks to more than {limit:,} bytes")
+        if budget is not None:
+            budget.take(size)
         table = pa.ipc.open_stream(content).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, struct.error) as error:

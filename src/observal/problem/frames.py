@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
-from observal.problem.arrow_stream import pack_table, unpack_table
+from observal.problem.arrow_stream import Budget, pack_table, unpack_table
 from observal.problem.labels import is_missing
 from observal.problem.rows import Features, Matrix, Rows, T, as_rows, check_features
 
@@ -87,10 +87,10 @@ class Frame(Rows):
         return packed if back.types == self.types and back.names == self.names else None
 
     @classmethod
-    def from_bytes(cls, packed: NDArray[Any], library: str, what: str) -> Self:
-        """Return the table that :meth:`to_bytes` packed."""
+    def from_bytes(cls, packed: NDArray[Any], library: str, what: str, budget: Budget | None = None) -> Self:
+        """Return the table that :meth:`to_bytes` packed; what it takes is counted in `budget`."""
         # It is not compressed, but eight booleans take one byte, and nulls none.
-        table = unpack_table(packed.tobytes(), max(64 * packed.size, 2**28))
+        table = unpack_table(packed.tobytes(), max(64 * packed.size, 2**27), budget)
         if library == "pandas":
             return cls(table.to_pandas(), what)
         if library == "polars":

@@ -24,6 +24,7 @@ from observal.tables.table_format import (
     Reading,
     TableFormat,
     detect_csv,
+    locate_bad_byte,
     mend_encoding,
     with_reading,
     without_reading,
@@ -224,16 +225,18 @@ def _parse_csv(
             ),
         )
     except UnicodeError:
-        raise InvalidInput(
-            f"File {str(path)!r} is not text in {layout.encoding}; name its encoding with --encoding (encoding=), or save it in UTF-8."
-        ) from None
-    for field in table.schema:
-        if pa.types.is_binary(field.type):
-            raise InvalidInput(
-                f"Column {field.name!r} of file {str(path)!r} is not text in {layout.encoding}; name its encoding with "
-                "--encoding (encoding=)."
-            )
+        raise _not_text(path, detected) from None
+    if any(pa.types.is_binary(field.type) for field in table.schema):
+        raise _not_text(path, detected)
     return table
+
+
+def _not_text(path: Path, detected: CsvFormat) -> InvalidInput:
+    place = locate_bad_byte(path, detected)
+    return InvalidInput(
+        f"File {str(path)!r} is not text in {detected.format.encoding}{f' ({place})' if place else ''}; name its encoding with "
+        "--encoding (encoding=), or save it in UTF-8."
+    )
 
 
 def _exceeds_int64(column: pa.ChunkedArray) -> bool:

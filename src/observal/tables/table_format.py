@@ -281,6 +281,15 @@ def mend_encoding(path: Path, detected: CsvFormat) -> tuple[bytes, CsvFormat]:
     return _replace_stray(text).encode(), replace(detected, notes=(*detected.notes, note))
 
 
+def locate_bad_byte(path: Path, detected: CsvFormat) -> str:
+    """Return the line and column of the first byte that is no text in the encoding of a CSV file; empty if that is unknown."""
+    try:
+        text = _read_bytes(path).decode(detected.format.encoding or "utf-8", "surrogateescape")
+    except UnicodeError:  # not every encoding can go on after a bad byte
+        return ""
+    return _locate_stray(text, detected) if _STRAY.search(text) else ""
+
+
 def _locate_stray(text: str, detected: CsvFormat) -> str:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=detected.format.sep or ",")
     header: list[str] = []

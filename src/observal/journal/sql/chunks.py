@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from observal.errors import InvalidInput, NotACampaign
 from observal.journal.settings import StoredArray
 from observal.journal.sql.connection import StoreConnection
-from observal.problem.arrow_stream import LIMIT_VARIABLE, pack_table, unpack_table, unpacked_limit
+from observal.problem.arrow_stream import pack_table, unpack_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,11 +64,12 @@ def read_array(connection: StoreConnection, name: str, layout: StoredArray) -> N
     firsts = connection.first_rows(name)
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
     row_bytes = dtype.itemsize * math.prod(shape[1:])
-    for first, end in zip(firsts, ends, strict=True):  # before memory is allocated
+    for chunk, (first, end) in enumerate(zip(firsts, ends, strict=True)):  # before memory is allocated
         if end - first != 1 and not 0 <= (end - first) * row_bytes <= MOST_BYTES:
             raise NotACampaign(
                 f"The campaign is damaged: a chunk of its {name} has too many rows; use an undamaged copy."
             )
+        connection.budget.take((end - first) * row_bytes, (name, chunk))
     parse = _unpack if layout.packed else _plain
     out = np.empty(shape if firsts else (0, *shape[1:]), dtype=dtype)
     for chunk, (first, end) in enumerate(zip(firsts, ends, strict=True)):
@@ -188,21 +189,12 @@ def read_whole_table(connection: StoreConnection, name: str) -> pa.Table:
 
 
 def _read_chunks(connection: StoreConnection, name: str, chunks: Sequence[int]) -> dict[int, pa.Table]:
-    """Return some chunks of a table, unless they are larger together than the data of a file may be."""
-    tables, size = {}, 0
+    """Return some chunks of a table, unless all that was read is larger than the data of a file may be."""
+    tables = {}
     for chunk in chunks:
         tables[chunk] = _unpack_table(connection.read_chunk(name, chunk))
-        size += tables[chunk].nbytes
-        check_unpacked(size, f"its {name} has")
+        connection.budget.take(tables[chunk].nbytes, (name, chunk))
     return tables
-
-
-def check_unpacked(size: int, what: str) -> None:
-    """Refuse data that are larger than those of one file may be."""
-    if size > unpacked_limit():
-        raise NotACampaign(
-            f"The campaign may be forged: {what} more than {unpacked_limit() / 1e9:g} GB; if you trust it, allow more with {LIMIT_VARIABLE}."
-        )
 
 
 def _unpack_table(content: bytes) -> pa.Table:

@@ -14,14 +14,16 @@ from observal.errors import NotACampaign
 from observal.journal.events import Event
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.journal.sql.schema import data, digest_of_chunk, head, journal
+from observal.problem.arrow_stream import Budget
 
 
 class StoreConnection:
-    """A connection to a campaign's database, for one transaction."""
+    """A connection to a campaign's database, for one transaction; `budget` limits what all data of the database unpack to."""
 
-    def __init__(self, database: sa.Connection, name: str) -> None:
+    def __init__(self, database: sa.Connection, name: str, budget: Budget | None = None) -> None:
         self.database = database
         self.name = name
+        self.budget = Budget() if budget is None else budget
 
     def execute(self, statement: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
         """Run a statement on one of the tables that serve the labelling page."""

@@ -23,6 +23,7 @@ from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, N
 from observal.files import check_target, remove_stale
 from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.schema import SCHEMA, check_schema, create_schema, schema_version
+from observal.problem.arrow_stream import Budget
 
 PATIENCE = 120  # seconds that a command waits for other writers
 MOST_STEPS = 200  # millions of steps of SQLite in one transaction: two seconds, or forty million journal entries
@@ -42,6 +43,7 @@ class Store:
     def __init__(self, engine: sa.Engine, name: str, read_only: bool = False) -> None:
         self._engine = engine
         self._read_only = read_only
+        self._budget = Budget()
         self.name = name
         is_file = engine.url.get_backend_name() == "sqlite"
         self.title = Path(name).stem if is_file else engine.url.database or engine.url.host or ""
@@ -54,7 +56,7 @@ class Store:
     def reading(self) -> Iterator[StoreConnection]:
         """Yield a connection for one transaction, which sees one state of the campaign and changes nothing."""
         with sentences(self.name, self._engine), self._engine.connect() as connection, connection.begin():
-            yield StoreConnection(connection, self.name)
+            yield StoreConnection(connection, self.name, self._budget)
 
     @contextmanager
     def writing(self) -> Iterator[StoreConnection]:
@@ -65,7 +67,7 @@ class Store:
                 "copy it to a folder where you may write, or get write permission."
             )
         with _write(self._engine, self.name) as connection:
-            yield StoreConnection(connection, self.name)
+            yield StoreConnection(connection, self.name, self._budget)
 
 
 def refuse_existing(where: str | Path) -> None:

@@ -28,7 +28,6 @@ from observal.journal.settings import Settings, StoredArray
 from observal.journal.sql.chunks import (
     append_array,
     append_table,
-    check_unpacked,
     read_array,
     read_rows,
     read_whole_table,
@@ -39,6 +38,7 @@ from observal.journal.sql.connection import StoreConnection
 from observal.parquet import Parts
 from observal.parquet.row_groups import Part, require_unchanged
 from observal.parquet.vectors import LazyIds
+from observal.problem.arrow_stream import Budget
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import CodedLabels, class_array
 from observal.problem.problem import Problem
@@ -160,10 +160,7 @@ def check_stored(settings: Settings) -> None:
         shape = (rows, len(settings.features)) if name.endswith(".features") else (rows,)
         if array.shape != shape or array.dtype not in _ITEM_TYPES:
             raise ValueError(f"its {name} is not valid")
-    check_unpacked(
-        sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in settings.arrays.values()),
-        "its arrays have",
-    )
+    Budget().take(sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in settings.arrays.values()))
 
 
 def read_problem(connection: StoreConnection, settings: Settings, with_ids: bool = True) -> Problem:
