@@ -21,7 +21,7 @@ from observal.journal.sql.integrity import START, chunk_digest, data_digest, ent
 from observal.journal.sql.store import open_store
 from observal.journal.sql.stored_problem import read_pool_rows, read_problem
 from observal.problem.arrow_stream import Budget, pack_table
-from tests.campaigns import make_campaign, truth_of
+from tests.campaigns import N, make_campaign, truth_of
 from tests.command import observal
 from tests.hostile import (
     EDGES,
@@ -351,6 +351,7 @@ FORGED = {
     "ids missing": (2, lambda p: p | {"ids": []}),
     "ids that are lists": (2, lambda p: p | {"ids": [[1]] * len(p["ids"])}),
     "rows that are not there": (3, lambda p: {"rows": [10**9]}),
+    "rows that nobody asked about": (3, lambda p: {"rows": list(range(N))}),
     "rows that are text": (3, lambda p: {"rows": ["x"]}),
     "a class that is not there": (4, lambda p: {"answers": [[p["answers"][0][0], 9]]}),
     "answers that are none": (4, lambda p: {"answers": None}),

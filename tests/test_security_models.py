@@ -24,7 +24,7 @@ from observal.exchange.model_file import save_model
 from observal.methods.committee import ConstantClassifier
 from observal.tables import TableEncoder
 from tests.campaigns import small_data
-from tests.hostile import comment_of, members_of, nothing_happens, write_members, zip_bomb
+from tests.hostile import assert_cheaply_refused, comment_of, members_of, nothing_happens, write_members, zip_bomb
 
 
 @pytest.fixture(scope="module")
@@ -306,6 +306,28 @@ def test_files_that_claim_much_memory_are_refused(exported, tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 60e6
     finally:
         tracemalloc.stop()
+
+
+def share_all(document):
+    document["classifier"]["members"] *= 400
+
+
+LARGE = {
+    "no rows of a billion columns": ("active", reshape("LinearClassifier", "coef_", [0, 10**9]), "an array has"),
+    "400 learners that share their arrays": ("kernel", share_all, "not in order"),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_small_model_that_asks_for_gigabytes_is_refused_cheaply(exported, tmp_path, what):
+    name, change, match = LARGE[what]
+    path = forge(exported / f"{name}.model", tmp_path / "large.model", change)
+    assert_cheaply_refused(path, "load_model(path)", match)
+
+
+def test_model_that_leads_out_of_memory_is_refused_cheaply(exported, tmp_path):
+    path = replace_array(exported, tmp_path, "TreeChances", "column", 2**31 - 1)
+    assert_cheaply_refused(path, "load_model(path)", "do not fit together")
 
 
 def test_file_that_is_not_a_model_is_refused(exported, tmp_path):

@@ -270,6 +270,7 @@ class Ledger:
             self._hand(position, event.actor)
 
     def _hand(self, position: int, annotator: str) -> None:
+        self._require_asked(position)
         self.holders.setdefault(position, []).append(annotator)
         self.recipients.setdefault(position, set()).add(annotator)
         self._held.setdefault(annotator, {})[position] = None
