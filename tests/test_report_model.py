@@ -49,7 +49,7 @@ from observal.report.inspection import (
     errors_by_group,
     groups_of_values,
 )
-from observal.report.verdict import Measure, outlook, width_after, worth
+from observal.report.verdict import Measure, error_words, is_known, outlook, shows_estimate, width_after, worth
 from tests.browser import DESKTOP, PHONE, violations
 from tests.test_report import campaign, check_page
 
@@ -594,3 +594,15 @@ def test_report_opens_with_one_screen_to_decide_on(tmp_path, open_page):
     phone.goto(f"file://{path}")
     assert violations(phone) == []
     assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_rows_without_labels_are_spoken_of_apart():
+    """Where a quarter of the rows or more has no label like it, there is no estimate, and the words say what would help."""
+    some, most = (Interval(0.05, 0.05 * (1 - u), 0.08 * (1 - u) + u, 0.95, "cells", unknown=u) for u in (0.2, 0.6))
+    assert error_words(some) == "between 4% and 26% (95% confidence), estimate 5%"
+    assert error_words(most) == (
+        "between 5% and 8% (95% confidence) on the 40% of rows that can be judged; 60% are not measured: "
+        "18 labels of rows picked at random there would do, and the next rounds pick them first"
+    )
+    assert is_known(most)
+    assert not shows_estimate(most)

@@ -30,6 +30,7 @@ GATED, FREE, RANDOM, BLIND = (np.int8(code) for code in range(4))
 """Why a row was taken: uncertain where the log has few labels, uncertain, at random, or at random where the log has hardly any labels."""
 PICKED = (RANDOM, BLIND)
 """The reasons of rows that were picked at random."""
+BLIND_LABELS = 30.0  # labels that measure the error if the log has none: with no mistake among them it is below 12 %
 MOST_NEAR, MOST_NEAR_SHARE = 2000, 10  # rows that a plan notes, at most: in all, and for each row that it asks about
 
 

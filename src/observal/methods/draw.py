@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, check_share, check_whole, keep
-from observal.intervals.state import BLIND, FREE, GATED, PICKED, RANDOM, PoolState
+from observal.intervals.state import BLIND, BLIND_LABELS, FREE, GATED, PICKED, RANDOM, PoolState
 from observal.paper.weights import query_policy
 from observal.parquet.vectors import pieces
 from observal.problem.plan import ASKED, Plan
@@ -34,7 +34,6 @@ REASONS = (
     "picked at random where the log has hardly any labels",
 )
 LEAST_DOUBT = 0.02  # floor for a row's doubt when sampling to measure the error; classifiers may be overconfident
-BLIND_LABELS = 30.0  # labels that measure the error if the log has none: with no mistake among them it is below 12 %
 EVENLY = 0.2  # share of the random picks that is spread evenly over all rows when sampling to measure
 
 

@@ -34,6 +34,23 @@ class Interval:
                 f"at {self.confidence}."
             )
 
+    @property
+    def judged(self) -> Interval:
+        """The interval for the rows that labels say something about.
+
+        Examples
+        --------
+        >>> judged = Interval(0.05, 0.025, 0.75, 0.95, "cells", unknown=0.5).judged
+        >>> judged.low, judged.high, judged.unknown
+        (0.05, 0.5, 0.0)
+        """
+        share = self.most - self.unknown * self.most
+        if self.unknown == 0.0 or share <= 0.0:
+            return self
+        ends = (self.most * end / share for end in (self.low, self.high - self.unknown * self.most))
+        low, high = (min(self.most, max(0.0, end)) for end in ends)
+        return replace(self, low=low, high=max(low, high), unknown=0.0)
+
     def times(self, factor: float) -> Interval:
         """Return the interval of a value that is larger by a factor.
 

@@ -97,6 +97,9 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
             out.append((f"Always {always}", measure.estimate(), f"the baseline's {what}"))
         elif name == "error":  # the interval is what is promised
             note = f"estimate {measure.estimate()}" if shows_estimate(measure.interval) else "too early for an estimate"
+            if verdict.is_partly_measured(measure.interval):
+                note = f"on the {percent(1.0 - measure.interval.unknown)} of rows that can be judged"
+                measure = measure._replace(interval=measure.interval.judged)
             out.append(("Error", measure.ends(), note))
         else:
             out.append((titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
+from observal.intervals.state import BLIND_LABELS
 from observal.problem.interval import Interval
 from observal.problem.method import threshold_of
 from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of, target_of
@@ -15,6 +17,7 @@ from observal.problem.words import count, number, percent, points
 
 MORE_LABELS = 50  # labels that the outlook is about
 LEAST_EXCLUDED = 0.1  # of all possible values; an interval that rules out less says nothing
+MOST_UNMEASURED = 0.25  # share of rows without a label like them, up to which one interval speaks of all rows
 MOST_FOR_ESTIMATE = 0.25  # of all possible values; inside a wider interval an estimate would only mislead
 Intervals = Mapping[str, Interval]
 Classes = Sequence[object]
@@ -63,12 +66,18 @@ def is_known(interval: Interval) -> bool:
     >>> is_known(Interval(0.2, 0.0, 0.79, 0.95, "cells")), is_known(Interval(0.002, 0.0, 1.0, 0.95, "cells"))
     (True, False)
     """
-    return interval.high - interval.low <= (1.0 - LEAST_EXCLUDED) * interval.most
+    part = interval.judged if is_partly_measured(interval) else interval
+    return part.high - part.low <= (1.0 - LEAST_EXCLUDED) * interval.most
+
+
+def is_partly_measured(interval: Interval) -> bool:
+    """Return whether labels say nothing about so many rows that those that can be judged are better spoken of alone."""
+    return MOST_UNMEASURED < interval.unknown < 1.0
 
 
 def shows_estimate(interval: Interval) -> bool:
     """Return whether the error's interval is narrow enough for its estimate to be shown beside it, often in larger type."""
-    return interval.high - interval.low <= MOST_FOR_ESTIMATE * interval.most
+    return not is_partly_measured(interval) and interval.high - interval.low <= MOST_FOR_ESTIMATE * interval.most
 
 
 def error_words(error: Interval) -> str:
@@ -80,11 +89,20 @@ def error_words(error: Interval) -> str:
     'between 1.2% and 6% (95% confidence), estimate 3.1%'
     >>> error_words(Interval(0.009, 0.0, 0.28, 0.95, "cells"))
     'between 0% and 28% (95% confidence)'
+    >>> error_words(Interval(0.05, 0.0183, 0.4388, 0.95, "cells", unknown=0.39))
+    'between 3% and 8% (95% confidence) on the 61% of rows that can be judged; 39% are not measured: 12 labels of rows picked at random there would do, and the next rounds pick them first'
     >>> error_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
     'not known yet: there are too few labels'
     """
     if not is_known(error):
         return "not known yet: there are too few labels"
+    if is_partly_measured(error):
+        judged, missing = error.judged, ceil(BLIND_LABELS * error.unknown)
+        return (
+            f"between {percent(judged.low)} and {percent(judged.high)} ({100 * error.confidence:g}% confidence) on the "
+            f"{percent(1.0 - error.unknown)} of rows that can be judged; {percent(error.unknown)} are not measured: "
+            f"{count(missing, 'label')} of rows picked at random there would do, and the next rounds pick them first"
+        )
     ends = f"between {percent(error.low)} and {percent(error.high)} ({100 * error.confidence:g}% confidence)"
     return f"{ends}, estimate {percent(error.estimate)}" if shows_estimate(error) else ends
 

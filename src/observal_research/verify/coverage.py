@@ -20,22 +20,28 @@ from observal.threads import one_thread
 from observal_research.verify.claims import LEVEL, Claim, Lab, Outcome, Results, at_least, share
 from observal_research.verify.worlds import (
     FEATURES,
+    MANY_FEATURES,
     ROWS,
     Kind,
     bands,
     blind_spot,
     certain_only,
+    checkerboard,
     few_at_random,
     groups_of_three,
     hardly_any_noise,
     low_propensities,
     make_world,
+    many_features,
     misspecified,
     much_noise,
+    parity,
     rare,
     rings,
     small_blind_spot,
+    steep_curve,
     steep_scorecard,
+    steepest_scorecard,
     ten_classes,
     thirds,
     typical_only,
@@ -47,9 +53,13 @@ from observal_research.verify.worlds import (
 if TYPE_CHECKING:
     from observal.methods import AutoVC, CommitteeVC, NewtonVC
 
-LABELS, BATCH = 200, 50
+LABELS, FEW_LABELS, BATCH = 200, 60, 50
 COVERED, COVERED_LESS, COVERED_HARDER, COVERED_HARDEST = 0.93, 0.9, 0.88, 0.7
-WIDEST, WIDEST_LOW = 1.6, 2.4  # the latter where propensities go down to 0.001, and where three rows count as one
+WIDEST, WIDEST_LOW = (
+    1.6,
+    2.4,
+)  # the latter where propensities go down to 0.001, rows are related, or single labels change much, and where three rows count as one
+WIDE_KINDS = (low_propensities, groups_of_three, checkerboard, parity, bands, steep_curve, steepest_scorecard)
 MOST_CAMPAIGNS = 500
 MEASURES = ("error", "precision", "recall", "prevalence", BALANCED)
 
@@ -135,7 +145,7 @@ def campaign(kind: Kind, method: Method, rng: np.random.Generator, objective: st
         world.pool,
         world.oracle,
         method,
-        LABELS,
+        n_labels(kind),
         world.seed,
         looks="once",
         tolerance=None,
@@ -148,10 +158,15 @@ def campaign(kind: Kind, method: Method, rng: np.random.Generator, objective: st
     return {
         "covered": np.array([not (t < i.low or t > i.high) for i, t in zip(intervals, truth, strict=True)]),
         "width": np.array([i.high - i.low for i in intervals]),
-        "uniform": 2.0 * 1.96 * np.sqrt(variance / (int(world.logged.revealed.sum()) + LABELS)),
+        "uniform": 2.0 * 1.96 * np.sqrt(variance / (int(world.logged.revealed.sum()) + n_labels(kind))),
         "estimate": np.array([i.estimate for i in intervals]),
         "truth": truth,
     }
+
+
+def n_labels(kind: Kind) -> int:
+    """Return how many labels a campaign of a kind buys."""
+    return FEW_LABELS if kind is many_features else LABELS
 
 
 def true_measures(estimator: Predictor, X: Matrix, y: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -183,7 +198,7 @@ def check_coverage(kind: Kind, method: MethodMaker, lab: Lab, objective: str = "
     wider = np.nanmedian(np.where(results["uniform"] > 0.0, results["width"] / results["uniform"], np.nan), axis=0)
     narrow = ("error", "recall") if kind is rare else ("error",)
     widths = {name: float(w) for name, w in zip(MEASURES, wider, strict=False)}
-    widest = WIDEST_LOW if kind in (low_propensities, groups_of_three) else WIDEST
+    widest = WIDEST_LOW if kind in WIDE_KINDS else WIDEST
     worst = int(np.argmin(hits / np.maximum(of, 1)))
     return lab.outcome(
         f"95 % intervals cover in ≥ {promised:.0%} of campaigns, median width ≤ {widest:g} × uniform ({', '.join(narrow)})",
@@ -197,7 +212,7 @@ def check_coverage(kind: Kind, method: MethodMaker, lab: Lab, objective: str = "
             f"{name} {share(int(h), int(n))}, {w:.2f} × uniform"
             for name, h, n, w in zip(MEASURES, hits, of, wider, strict=False)
         )
-        + f"; {ROWS} logged rows, {ROWS} pool rows, {LABELS} labels, {FEATURES} features",
+        + f"; {ROWS} logged rows, {ROWS} pool rows, {n_labels(kind)} labels, {MANY_FEATURES if kind is many_features else FEATURES} features",
     )
 
 
@@ -245,6 +260,11 @@ CLAIMS = (
             (typical_only, "about a policy that looked at typical rows"),
             (wave, "about a wave, and propensities that differ little"),
             (groups_of_three, "about groups of three near-copies that are named"),
+            (checkerboard, "about a checkerboard, of which nothing can be learned"),
+            (parity, "about the sign of a product of three features"),
+            (many_features, "about 30 features and 60 labels"),
+            (steep_curve, "about a ring and a log with few labels"),
+            (steepest_scorecard, "about a scorecard's propensities from 0.002 to 1"),
         )
         for method, of in ((newton, ""), (auto, ", AutoVC"))
     ),

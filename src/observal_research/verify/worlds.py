@@ -12,6 +12,7 @@ from observal.problem.data import LoggedData, Pool
 from observal_research.datasets import TableOracle, World
 
 ROWS, TEST_ROWS, FEATURES = 1000, 20_000, 6
+MANY_FEATURES = 30
 COPY_SPREAD = 0.05  # standard deviation of the features of a group's rows; that of all rows is 1
 
 Violation = Literal["", "hidden cause", "stale labels"]
@@ -36,8 +37,9 @@ def make_world(kind: Kind, rng: np.random.Generator, rows: int = ROWS, violation
 
     Where a kind has related rows, groups of near-copies with one label are spread over log and pool; rows never seen are of other groups.
     """
-    X = rng.normal(size=(2 * rows + TEST_ROWS, FEATURES))
-    direction = rng.normal(size=FEATURES)
+    n_features = MANY_FEATURES if kind is many_features else FEATURES
+    X = rng.normal(size=(2 * rows + TEST_ROWS, n_features))
+    direction = rng.normal(size=n_features)
     chance, propensity = kind(X, direction / np.linalg.norm(direction))
     y = draw_classes(chance, rng).astype(np.float64)
     groups = None
@@ -173,6 +175,34 @@ def typical_only(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 def wave(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
     """Return a trend and a wave, and propensities that differ little."""
     return expit(3.0 * X @ direction - 1.5 * np.cos(2.0 * X[:, 2])), np.clip(0.4 + 0.25 * X[:, 1], 0.1, 0.9)
+
+
+def checkerboard(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return classes on a checkerboard of two features, of which so few labels show nothing, and the propensity of a scorecard."""
+    fields = np.floor(1.5 * X[:, 0]) + np.floor(1.5 * X[:, 1])
+    return np.where(fields % 2 == 0, 0.95, 0.05), np.clip(expit(1.5 * X[:, 2] - 1.0), 0.05, 0.95)
+
+
+def parity(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return classes by the sign of a product of three features, which is hard to learn, and the propensity of a scorecard."""
+    return np.where(X[:, 0] * X[:, 1] * X[:, 2] > 0.0, 0.9, 0.1), np.clip(expit(1.5 * X[:, 3] - 1.0), 0.05, 0.95)
+
+
+def many_features(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a logistic trend in 30 features, and a log with few labels, drawn at random."""
+    return expit(3.0 * X @ direction), np.full(len(X), 0.05)
+
+
+def steep_curve(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a ring that is nearly without noise, and a log with few labels: every label lowers the error a lot."""
+    radius = np.sqrt(X[:, 0] ** 2 + X[:, 1] ** 2)
+    return np.where((radius > 0.8) & (radius < 1.7), 0.99, 0.01), np.full(len(X), 0.06)
+
+
+def steepest_scorecard(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
+    """Return a trend with a product in it, and the propensities of a scorecard, from 0.002 to 1."""
+    trend = 3.0 * X @ direction + X[:, 0] * X[:, 1]
+    return expit(trend), np.clip(expit(5.0 * (X @ np.roll(direction, 1)) - 1.0), 0.002, 1.0)
 
 
 def groups_of_three(X: Floats, direction: Floats) -> tuple[Floats, Floats]:

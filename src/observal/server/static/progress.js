@@ -151,8 +151,7 @@ function drawEffort(el, { rounds, stopped, fitting }, me) {
 function soFar(rounds) {
   const now = measured(rounds).at(-1);
   if (!now) return [h("h2", {}, "Error: not known yet"), h("p", { class: "quiet" }, unknownError(rounds))];
-  const estimate = now.error.estimate === null ? "" : ` The estimate is ${percent(now.error.estimate)}.`;
-  return [h("h2", {}, `Error: ${ends(now.error)}`), h("p", { class: "quiet" }, `After ${plural(now.labels, "label")}.${estimate} Your answers make the interval narrower.`)];
+  return [h("h2", {}, `Error: ${ends(now.error)}`), h("p", { class: "quiet" }, `After ${plural(now.labels, "label")} it is ${now.error.words}. Your answers make the interval narrower.`)];
 }
 
 function reached(rounds, fitting) {
