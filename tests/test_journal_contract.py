@@ -294,6 +294,33 @@ def test_failing_block_stores_nothing(backend, monkeypatch):
     assert len(ids_of(now.ask(3))) == 3
 
 
+def test_part_of_a_block_that_fails_takes_nothing_else_along(backend):
+    backend.make()
+    ids, engine = ids_of(backend.now.ask(4, "ann")), backend.now.engine
+
+    def answer(transaction, row, fails=False):
+        with engine.part(transaction):
+            engine.tell(transaction, [WrittenAnswer(row, truth_of(int(row)), "here")], "ann")
+            assert not fails
+
+    with engine.writing() as transaction:
+        answer(transaction, ids[0])
+        with pytest.raises(AssertionError):
+            answer(transaction, ids[1], fails=True)
+        answer(transaction, ids[2])
+    told = [str(answer["id"]) for e in backend.now.history() if e.kind == "answered" for answer in e.details["answers"]]
+    assert told == [str(ids[0]), str(ids[2])]
+    assert backend.now.status().labels == 2
+
+
+def test_rounds_are_chosen_ahead_up_to_a_number(backend):
+    backend.make()
+    backend.now.ask(2, "ann")
+    for rounds in (2, 2, 1):
+        assert backend.now.engine.open_round(rounds=rounds)
+        assert (backend.now.status().round, backend.now.status().open_rows) == (2, 16)
+
+
 def test_asking_in_an_open_round_fits_nothing_and_reads_no_features(backend, monkeypatch):
     backend.make()
     first = ids_of(backend.now.ask(2))
