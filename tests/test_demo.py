@@ -26,6 +26,7 @@ def test_demo_writes_campaign_and_report_and_replaces_earlier_ones(tmp_path, few
     for name in ("demo.db", "report.html"):
         assert f"out/demo/{name}" in done.stdout
     assert done.stdout.rstrip().endswith("report.html")  # where the report is comes last
+    assert done.stdout.startswith("Tumours that an old scorecard did not look at: ")  # before anything slow
     assert "with the log alone" in done.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
     assert any(name in page for name in load_breast_cancer().feature_names)
@@ -37,7 +38,13 @@ def test_demo_writes_campaign_and_report_and_replaces_earlier_ones(tmp_path, few
     assert status.random_state == 0
     assert "--seed 0" in page
 
-    result = run_demo(out, 1)
+    steps = []
+    result = run_demo(out, 1, lambda *step: steps.append(step))
+    assert [what for _, _, what in steps] == [
+        "making the campaign", "fitting the log alone", *["buying labels"] * 2, "writing the report",
+    ]  # fmt: skip
+    assert [done for done, _, _ in steps] == [0, 1, 2, 22, 22]
+    assert {total for _, total, _ in steps} == {23}
     assert (result.campaign, result.report) == (out / "demo.db", out / "report.html")
     status = Campaign.open(result.campaign).status()
     assert (status.labels, status.random_state) == (20, 1)
@@ -46,13 +53,14 @@ def test_demo_writes_campaign_and_report_and_replaces_earlier_ones(tmp_path, few
 
 @pytest.mark.slow
 def test_bought_labels_lower_the_test_error(tmp_path):
-    """Ten splits with fixed seeds: 60 labels lower the test error by more than 3 standard errors, and the interval covers it nearly always.
+    """Ten splits with fixed seeds: 80 labels lower the test error by more than 3 standard errors, and the interval covers it nearly always.
 
     Were there no difference, a t of above 3 with 9 degrees of freedom had probability 0.008.
     """
     results = [run_demo(tmp_path, seed) for seed in range(10)]
     gains = np.array([result.error_before - result.error_after for result in results])
     assert gains.mean() > 3 * gains.std(ddof=1) / np.sqrt(len(gains)), gains
+    assert all(result.interval.high - result.interval.low < 0.25 for result in results)  # worth showing
     assert sum(result.interval.low <= result.error_after <= result.interval.high for result in results) >= 8
 
 

@@ -443,6 +443,24 @@ def test_decision_stands_against_later_answers(backend):
         backend.now.decide(9999, truth, "olga")
 
 
+def test_flag_is_kept_beside_the_row_and_changes_no_label(backend):
+    backend.make(label_budget=8)
+    ids = ids_of(backend.now.ask(2, "ann"))
+    backend.now.flag(ids[0], "  two people\nin one row ", "ann")
+    backend.now.flag(ids[0], "", "olga")
+    ledger = backend.now.engine.read()
+    flags = ledger.flags[ledger.find(ids[0])]
+    assert [(name, text) for name, _, text in flags] == [("ann", "two people in one row"), ("olga", "")]
+    assert backend.now.labels == 0
+    assert [e.text for e in backend.now.history() if e.kind == "flagged"] == [
+        f"{ids[0]} flagged: two people in one row", f"{ids[0]} flagged",
+    ]  # fmt: skip
+    with pytest.raises(UnknownRow, match="was never asked about, so it was not flagged"):
+        backend.now.flag(9999, "", "ann")
+    with pytest.raises(InvalidInput, match="at most 2000 characters, but this one has 2001"):
+        backend.now.flag(ids[0], "x" * 2001, "ann")
+
+
 def test_people_who_disagree_get_rows_ahead_while_an_owner_has_to_decide(backend):
     backend.make(overlap=2, label_budget=16)
     ids = ids_of(backend.now.ask(None, "ann"))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from observal.campaign import Campaign
+from observal.campaign import Campaign, TableOptions
 from tests.browser import DESKTOP, PHONE, until, violations
 from tests.page_server import Server, ThreadServer, make_loans
 
@@ -29,9 +29,9 @@ def serve(tmp_path):
     """Return a function that makes a campaign and serves it."""
     servers = []
 
-    def start(labels=40, batch=40, overlap=1, kind=ThreadServer):
+    def start(labels=40, batch=40, overlap=1, kind=ThreadServer, **more):
         path = tmp_path / "loans.db"
-        make_loans(path, labels, batch, overlap)
+        make_loans(path, labels, batch, overlap, **more)
         servers.append(kind(path))
         return servers[-1]
 
@@ -246,6 +246,84 @@ def test_owner_decides_where_people_disagree(serve, open_page):
     assert ben.locator(".opinions").count() == 0
     ben.get_by_role("link", name="Progress").click()
     until(ben, "document.querySelector('main').textContent.includes('Agreement')")
+
+
+INSTRUCTIONS = """# Did they pay it *back*?
+
+Say **yes** only if `repaid` is certain. See [the rules](https://example.org/rules), not [these](javascript:alert(1)).
+
+- Late is still yes <img src=x onerror=alert(1)>
+- <b>never</b> guess
+
+1. First look at the income
+
+> In doubt, skip.
+
+```
+<script>alert(1)</script>
+```
+"""
+
+
+def test_instructions_flags_filter_and_a_link_to_one_row(serve, open_page, tmp_path):
+    (tmp_path / "how.md").write_text(INSTRUCTIONS, encoding="utf-8")
+    (tmp_path / "columns.csv").write_text("column,meaning\nincome,thousands of euros\ndebt,what they owe\n")
+    tables = TableOptions(instructions=tmp_path / "how.md", columns_help=tmp_path / "columns.csv")
+    server = serve(12, 12, tables=tables)
+    page = open_page(server.add("ann"))
+    row_of(page)
+    panel = page.locator("#help")
+    assert not panel.is_visible()
+    page.keyboard.press("?")
+    assert panel.is_visible()
+    assert panel.locator("h3").text_content() == "Did they pay it back?"
+    assert [panel.locator(tag).first.text_content() for tag in ("em", "strong", "code", "pre", "blockquote", "ol li")] == [
+        "back", "yes", "repaid", "<script>alert(1)</script>", "In doubt, skip.", "First look at the income",
+    ]  # fmt: skip
+    assert [link.get_attribute("href") for link in panel.locator("a").all()] == ["https://example.org/rules"]
+    assert panel.locator("img, script, b").count() == 0  # whatever is in the text stays text
+    assert panel.locator("li").first.text_content() == "Late is still yes <img src=x onerror=alert(1)>"
+    assert panel.locator("dl").text_content() == "incomethousands of eurosdebtwhat they owe"
+    assert page.locator("dt", has_text="income").last.get_attribute("title") == "thousands of euros"
+    assert violations(page) == []
+    page.keyboard.press("?")
+    assert not panel.is_visible()
+
+    flagged = row_of(page)
+    page.keyboard.press("!")
+    page.keyboard.type("y 1 <b>odd</b>")  # letters are no answers here
+    page.keyboard.press("Enter")
+    assert row_of(page) == flagged  # it is still to be answered
+    press(page, "y")
+    skipped = press(page, " ")
+    answered = press(page, "n")
+    wait_saved(page)
+    ledger = Campaign.open(server.campaign).engine.read()
+    assert [(name, text) for name, _, text in ledger.flags[ledger.find(flagged)]] == [("ann", "y 1 <b>odd</b>")]
+
+    owner = open_page(server.link)
+    owner.get_by_role("link", name="Review").click()
+    shown = owner.locator("td a")
+    until(owner, "document.querySelectorAll('td a').length === 3")
+    assert "⚑ ann: y 1 <b>odd</b>" in owner.locator("main").text_content()
+    assert violations(owner) == []
+    owner.get_by_label("Which rows").select_option("flagged")
+    until(owner, "document.querySelectorAll('td a').length === 1")
+    assert shown.text_content() == flagged
+    owner.get_by_label("Which rows").select_option("skipped")
+    until(owner, f"document.querySelector('td a')?.textContent === '{skipped}'")
+    owner.get_by_label("Which rows").select_option("all")
+    owner.get_by_label("Find rows").fill(f"ann {answered}")
+    until(owner, f"document.querySelector('td a')?.textContent === '{answered}'")
+    owner.get_by_label("Find rows").fill("nobody")
+    until(owner, "document.querySelector('main').textContent.includes('No such row.')")
+    owner.goto(f"{server.address}/review?row={flagged}")
+    owner.get_by_role("heading", name=f"Row {flagged}").wait_for()
+    owner.wait_for_selector(".raised")
+    owner.keyboard.press("n")
+    until(owner, "document.querySelector('.decided')?.textContent === 'It now counts as no.'")
+    assert stored(server)[flagged] == "no"
+    assert owner.url.endswith(f"?row={flagged}")
 
 
 def test_refused_answer_is_shown_and_never_sent_again(office, open_page):

@@ -71,6 +71,8 @@ def test_two_people_label_a_campaign_to_its_end(kind, tmp_path, monkeypatch, req
             "overlap": 1,
             "columns": ["x0", "x1"],
             "image_column": None,
+            "instructions": "",
+            "column_help": {},
         }
         seen = []
         while True:
@@ -349,6 +351,15 @@ def test_review_shows_disagreement_and_an_owner_decides(tmp_path, monkeypatch):
         told = olga.get("history").json()["entries"]
         assert [entry["sequence"] for entry in told] == list(range(1, len(told) + 1))
         assert (told[-1]["kind"], told[-1]["actor"]) == ("decided", "olga")
+        key = new_key()
+        for _ in range(2):  # sent twice, stored once
+            assert bob.post("flag", key=key, id=rows[1][0], text="odd").json()["id"] == rows[1][0]
+        assert bob.post("flag", key=new_key(), id="nothing", text="").status_code == 404
+        assert found.browser("cleo").post("flag", key=new_key(), id=rows[1][0], text="").status_code == 403
+        (flagged,) = olga.get("review", params={"all": 1, "only": "flagged"}).json()["rows"]
+        assert [(flag["annotator"], flag["text"]) for flag in flagged["flags"]] == [("bob", "odd")]
+        assert olga.get("review", params={"row": rows[2][0]}).json()["rows"][0]["id"] == rows[2][0]
+        assert olga.get("review", params={"row": "nothing"}).json() == {"rows": [], "total": 0}
         assert ann.get("status").json()["agreement"]["rows"] == 3
         assert Campaign.open(tmp_path / "c.db").status().labels == 3
 

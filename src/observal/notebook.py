@@ -115,6 +115,8 @@ class Labeller(anywidget.AnyWidget):
             self._tell(content["answers"])
         elif content["type"] == "undo":
             self._undo(content["key"])
+        elif content["type"] == "flag":
+            self._source.flag(content["id"], content["text"], self._annotator)
         if key is not None:
             self._seen.add(key)
 

@@ -149,6 +149,11 @@ class Labelling(Generic[T]):
         with self.engine.writing() as transaction:
             self.engine.decide(transaction, id_, label, annotator)
 
+    def flag(self, id_: object, text: str = "", annotator: str = ANYONE) -> None:
+        """Flag a row for others to look at, with a comment; its label stays as it is. :meth:`history` and the page's Review show it."""
+        with self.engine.writing() as transaction:
+            self.engine.flag(transaction, id_, text, annotator)
+
     def release(self, annotator: str) -> int:
         """Take back the open rows that an annotator holds, so others can label them; return how many."""
         with self.engine.writing() as transaction:

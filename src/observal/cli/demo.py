@@ -6,6 +6,7 @@ Both are made from data that scikit-learn ships, and go through a campaign as a 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from observal.checks import Floats
     from observal.problem.interval import Interval
 
-LABELS = 60
+LABELS, BATCH = 80, 20
+DIGITS = 60  # labels to buy in the demo for the browser
+STEPS_BESIDES = 3  # of the progress bar, beside labels: the campaign, the first fit and the report
 TUMOUR, DIAGNOSIS = "tumour", "diagnosis"
 DIGIT, IS_AN_8 = "digit", "is an 8"
 CHANCE = "chance"
-LEAST_CHANCE = 0.005  # of a look by the scorecard, whatever the score
+LEAST_CHANCE = 0.02  # of a look by the scorecard, whatever the score
 SEEN_SHARE, STEEPNESS = 0.3, 4.0  # rows with even odds of a look or better; how fast the odds change with the score
 TIMID_SHARE, LEAST_DIGIT_CHANCE = 0.004, 0.02  # the old classifier of digits looks mostly where it is very sure
 
@@ -43,7 +46,7 @@ def demo(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Buy 60 labels on a real data set, and write a campaign and its report.
+    """Buy 80 labels on a real data set, and write a campaign and its report.
 
     The data set comes with scikit-learn, so nothing is downloaded.
 
@@ -54,7 +57,10 @@ def demo(
         say(f"Is this an 8? An old classifier looked only at digits it was sure of. The campaign is in {campaign}.")
         serve_campaign(str(campaign), port=port, open_=open_, title="Is this an 8?")
         return
-    with progress_bar("buying labels", hidden=as_json) as progress:
+    if not as_json:
+        say(f"Tumours that an old scorecard did not look at: {LABELS} labels are bought, which takes some seconds.")
+        sys.stdout.flush()  # before what is slow to import
+    with progress_bar("making the campaign", hidden=as_json) as progress:
         outcome = run_demo(out, seed, progress)
     sentences = [
         *outcome.summary.splitlines(),
@@ -77,7 +83,7 @@ class DemoData:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What 60 labels did: test errors before and after, and what the campaign itself says of the error."""
+    """What the labels did: test errors before and after, and what the campaign itself says of the error."""
 
     log_rows: int
     revealed: int
@@ -114,9 +120,19 @@ class DemoResult:
         }
 
 
-def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int], None] | None = None) -> DemoResult:
-    """Run the demo, write its campaign and report to the folder `out`, and return what came out."""
+def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int, str], None] | None = None) -> DemoResult:
+    """Run the demo, write its campaign and report to the folder `out`, and return what came out.
+
+    `progress` is called with how much is done, of how much, and what is being done.
+    """
+
+    def show(done: int, what: str) -> None:
+        if progress is not None:
+            progress(done, LABELS + STEPS_BESIDES, what)
+
+    show(0, "making the campaign")
     from observal.campaign import Campaign
+    from observal.methods import AutoVC
     from observal.report.campaign_report import write_campaign_report
     from observal.threads import one_thread
 
@@ -134,6 +150,7 @@ def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int], No
         propensity=CHANCE,
         id=TUMOUR,
         label_budget=LABELS,
+        method=AutoVC(batch=BATCH, priority="balanced"),  # for a good model and for an interval worth showing
         random_state=random_state,
     )
 
@@ -143,11 +160,13 @@ def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int], No
     command = f"observal demo --out {out} --seed {random_state}"
     title = "Tumours that an old scorecard did not look at"
     with one_thread():  # many small fits run faster on one thread
+        show(1, "fitting the log alone")
         before = test_error()
-        while batch := campaign.ask(20):
+        show(2, "buying labels")
+        while batch := campaign.ask(BATCH):
             campaign.tell(batch.ids, data.labels[list(batch.ids)])
-            if progress is not None:
-                progress(campaign.labels, LABELS)
+            show(2 + campaign.labels, "buying labels")
+        show(2 + campaign.labels, "writing the report")
         report = write_campaign_report(campaign, out / "report.html", title, command, force=True)
         status, error = campaign.status(), campaign.intervals()["error"]
         return DemoResult(
@@ -250,7 +269,7 @@ def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
         label=IS_AN_8,
         propensity=CHANCE,
         id=DIGIT,
-        label_budget=LABELS,
+        label_budget=DIGITS,
         tables=TableOptions(classes=["no", "yes"]),
         method=AutoVC(batch=10),
         random_state=random_state,

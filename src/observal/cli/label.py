@@ -14,8 +14,10 @@ import typer
 
 from observal.cli.options import (
     Annotator,
+    ColumnsHelp,
     Dask,
     Encoding,
+    Instructions,
     Json,
     Missing,
     Separator,
@@ -235,6 +237,8 @@ def serve(
         float, option("Minutes after which the rows of a person who has left can go to others.", "MINUTES", min=0.1)
     ] = 15.0,
     images: Annotated[Path | None, option("The folder of images, if it was moved.", "FOLDER")] = None,
+    instructions: Instructions = None,
+    columns_help: ColumnsHelp = None,
     allow_host: Annotated[
         list[str] | None, option("Another host name that browsers may use for the server; may be repeated.", "HOST")
     ] = None,
@@ -256,7 +260,18 @@ def serve(
 
             webbrowser.open(link)
 
-    run(campaign, host, port, title=title, lease=lease, images=images, names=allow_host or (), ready=ready)
+    run(
+        campaign,
+        host,
+        port,
+        title=title,
+        lease=lease,
+        images=images,
+        instructions=instructions,
+        columns_help=columns_help,
+        names=allow_host or (),
+        ready=ready,
+    )
 
 
 annotator = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 # Headings in the help of commands with many options; options without a heading are the everyday ones and come first.
 TABLES = "Tables"
+PEOPLE = "People who label"
 
 
 def option(
@@ -59,6 +61,12 @@ DecimalSign = Annotated[
 Encoding = Annotated[str | None, option("Encoding of CSV files, such as cp1252; detected by default.", "NAME", TABLES)]
 Missing = Annotated[
     list[str] | None, option("A word that means a missing value, such as '?'; may be repeated.", "WORD", TABLES)
+]
+Instructions = Annotated[
+    Path | None, option("Markdown file that tells people how to label; the page shows it.", "FILE", PEOPLE)
+]
+ColumnsHelp = Annotated[
+    Path | None, option("Table of what columns mean (names and descriptions); the page shows it.", "FILE", PEOPLE)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Seed = Annotated[int, option("Seed of all random numbers.", "N", min=0)]

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from observal.cli.options import (
+    PEOPLE,
     TABLES,
     Chances,
+    ColumnsHelp,
     Dask,
     DecimalSign,
     Encoding,
@@ -21,6 +23,7 @@ from observal.cli.options import (
     Exclude,
     Features,
     Group,
+    Instructions,
     Json,
     Missing,
     Seed,
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
 FIRST_ROUND = 10  # rows of a round where --batch is not given
 LEARNING = "What to learn"
 BUYING = "How to buy labels"
-PEOPLE = "People who label"
 
 
 def init(
@@ -163,6 +165,8 @@ def init(
             "Height and width of a picture whose pixels are columns of numbers, such as 8x8.", "HEIGHTxWIDTH", PEOPLE
         ),
     ] = None,
+    instructions: Instructions = None,
+    columns_help: ColumnsHelp = None,
 ) -> None:
     """Make a campaign from tables: CSV, Excel, Parquet or Arrow files, or folders and patterns of Parquet files.
 
@@ -198,6 +202,8 @@ def init(
             images=images,
             image_column=image_column,
             pixels=None if pixels is None else _picture_size(pixels),
+            instructions=instructions,
+            columns_help=columns_help,
             in_place=in_place,
             executor=make_executor(dask, progress),
             progress=progress,

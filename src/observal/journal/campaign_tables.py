@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from observal.errors import InvalidInput, hide_secrets
+from observal.errors import InvalidInput, hide_secrets, one_line
 from observal.journal.settings import Display
 from observal.parquet import ExecutorLike, Source
 from observal.problem.problem import Problem
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from observal.tables.read import TableSource
+
+MOST_INSTRUCTIONS = 50_000  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,10 @@ class TableOptions:
         The column is not used as a feature unless `features` names it.
     pixels : (int, int), optional
         Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
+    instructions : path, optional
+        A Markdown file: what the labelling page tells people to do.
+    columns_help : path, optional
+        A table of what columns mean: names and descriptions, or the columns with one row of descriptions.
     in_place : bool, optional
         Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
         propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
@@ -83,6 +89,8 @@ class TableOptions:
     images: str | Path | None = None
     image_column: str | None = None
     pixels: tuple[int, int] | None = None
+    instructions: str | Path | None = None
+    columns_help: str | Path | None = None
     in_place: bool | None = None
     executor: ExecutorLike = None
     progress: Callable[..., None] | None = None
@@ -136,7 +144,9 @@ def load_tables(
         propensity_floor=options.propensity_floor,
     )
     source = PropensityOrigin((propensity,), floor=options.propensity_floor)
-    return _describe(loaded, roles, [*logs, pool], source, loaded.pool.X.names, Display())
+    return _describe(
+        loaded, roles, [*logs, pool], source, loaded.pool.X.names, describe_rows(options, loaded.pool.X.names)
+    )
 
 
 def _copy(
@@ -182,9 +192,36 @@ def _copy(
     return described._replace(rows=without_reading(rows))
 
 
+def describe_rows(options: TableOptions, columns: Sequence[str]) -> Display:
+    """Return what people are told about rows: the instructions, and what columns mean."""
+    from observal.tables.column_help import read_column_help
+
+    instructions = "" if options.instructions is None else read_instructions(options.instructions)
+    return Display(
+        instructions=instructions,
+        column_help={} if options.columns_help is None else read_column_help(options.columns_help, columns),
+    )
+
+
+def read_instructions(path: str | Path) -> str:
+    """Return the text of a Markdown file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"The instructions in {str(path)!r} cannot be read ({one_line(error, 100)}); give a text file in UTF-8."
+        ) from None
+    if len(text) > MOST_INSTRUCTIONS:
+        raise InvalidInput(
+            f"The instructions in {str(path)!r} have {len(text):,} characters, and {MOST_INSTRUCTIONS:,} is the most; shorten them."
+        )
+    return text
+
+
 def _make_display(options: TableOptions, rows: pa.Table) -> Display:
     folder = None if options.images is None else str(Path(options.images).resolve())
-    display = Display(folder, options.image_column, options.pixels)
+    words = describe_rows(options, rows.column_names)
+    display = replace(words, images=folder, image_column=options.image_column, pixels=options.pixels)
     if display.image_column is not None and display.image_column not in rows.column_names:
         raise InvalidInput(
             f"The pool has no column {display.image_column!r} for images, its columns are {rows.column_names}; name an existing one."

@@ -40,6 +40,8 @@ from observal.problem.result import Recorded, RunResult
 from observal.problem.table import Table
 from observal.tables.table_format import TableFormat
 
+MOST_COMMENT = 2000  # characters
+
 
 class Transaction(Protocol):
     """What a journal offers while it is read or written; `durable` says whether another process may read it later."""
@@ -389,6 +391,19 @@ class Engine(Generic[T]):
         ((position, (_, code)),) = codes.items()
         answer = (position, self.ledger.labels.get(position), code)
         self.append(transaction, annotator, "decided", {"answers": [answer]})
+
+    def flag(self, transaction: T, id_: object, text: str, annotator: str) -> None:
+        """Flag a row for others to look at: see :meth:`observal.Session.flag`."""
+        check_annotator(annotator, 1)
+        position = self.ledger.find(id_)
+        if position is None:
+            raise UnknownRow(f"Row {str(id_)!r} was never asked about, so it was not flagged; correct the id.")
+        text = " ".join(text.split())
+        if len(text) > MOST_COMMENT:
+            raise InvalidInput(
+                f"A comment may have at most {MOST_COMMENT} characters, but this one has {len(text)}; shorten it."
+            )
+        self.append(transaction, annotator, "flagged", {"rows": [position], "text": text})
 
     # -- a higher budget and more rows --------------------------------------------------------------------------
 

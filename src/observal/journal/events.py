@@ -14,6 +14,7 @@ extended   the new label budget; or how many rows the pool now has, how they are
            would have noted as near (None if that is not known)
 late       as answered, for rows that another annotator had answered by then: they keep their labels
 decided    as corrected, by an owner: what others answer no longer changes the label
+flagged    the rows that somebody wants others to look at, and a comment, which may be empty
 undone     rows and the code that an annotator took back; the row is open, and they hold it
 finished   why the method has nothing left to ask
 ========== =====================================================================================
@@ -86,6 +87,9 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
         require(type(payload.get("base", 0)) is int and payload.get("base", 0) >= 0, "its base is not valid")
         _check_recorded(payload.get("recorded"))
+    elif kind == "flagged":
+        require(isinstance(payload["text"], str), "its text is missing")
+        _check_rows(payload["rows"], settings)
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)

@@ -31,7 +31,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, round, asked, answered, corrected, late, decided, undone, released, extended or finished.
+        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended or finished.
     text : str
         What happened, in words.
     details : mapping
@@ -87,6 +87,9 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         return "; ".join(parts), {k: v for k, v in payload.items() if k in ("label_budget", "pool_rows", "added")}
     if event.kind == "finished":
         return payload["reason"], dict(payload)
+    if event.kind == "flagged":
+        ids, comment = [ledger.ids[p] for p in payload["rows"]], payload["text"]
+        return f"{_list_some(ids)} flagged" + (f": {comment}" if comment else ""), {"ids": ids, "text": comment}
     if event.kind in ("asked", "released"):
         ids = [ledger.ids[p] for p in payload["rows"]]
         if event.kind == "asked":

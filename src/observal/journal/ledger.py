@@ -47,6 +47,8 @@ class Ledger:
         When each answer was given, in order.
     decisions : dict
         Pool position → the class code that an owner decided, whatever others answered.
+    flags : dict
+        Pool position → who flagged the row, when, and with which comment, in order.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class Ledger:
         self.times: dict[int, dict[str, str]] = {}
         self.answer_times: list[str] = []
         self.decisions: dict[int, int | None] = {}
+        self.flags: dict[int, list[tuple[str, str, str]]] = {}
         self.bought = 0  # rows that have a label
         self.corrections = 0
         self.stop_reason = ""
@@ -305,6 +308,11 @@ class Ledger:
             self._settle(position)
             self.corrections += 1
             self.stop_reason = ""
+
+    def _on_flagged(self, event: Event) -> None:
+        for position in event.payload["rows"]:
+            self._require_asked(position)
+            self.flags.setdefault(position, []).append((event.actor, event.time, event.payload["text"]))
 
     def _on_undone(self, event: Event) -> None:
         for position, _ in event.payload["answers"]:

@@ -43,6 +43,10 @@ class Display:
         The column of images.
     pixels : (int, int), optional
         Height and width of a picture whose pixels are columns of numbers.
+    instructions : str
+        What people are told to do, in Markdown.
+    column_help : mapping
+        What columns mean, by name.
 
     Examples
     --------
@@ -53,6 +57,8 @@ class Display:
     images: str | None = None
     image_column: str | None = None
     pixels: tuple[int, int] | None = None
+    instructions: str = ""
+    column_help: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.images is not None and self.image_column is None:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict  # pydantic needs this one before Python
 Key = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,64}$")]
 Id = Annotated[str, StringConstraints(max_length=10_000)]
 Label = Annotated[str, StringConstraints(max_length=10_000)]
+Only = Literal["all", "disagreement", "flagged", "skipped"]
 Kind = Literal["number", "text", "category", "date", "flag", "image", "pixels", "missing"]
 
 # -- requests -----------------------------------------------------------------------------------------------------------
@@ -60,6 +61,14 @@ class Undo(Body):
     key: Key
 
 
+class Flag(Body):
+    """A row that others should look at, with a comment or without."""
+
+    key: Key
+    id: Id
+    text: Annotated[str, StringConstraints(max_length=10_000)] = ""
+
+
 class Decision(Body):
     """An owner's label for a row; null skips it."""
 
@@ -90,6 +99,8 @@ class About(TypedDict):
     overlap: int
     columns: list[str]
     image_column: str | None
+    instructions: str
+    column_help: dict[str, str]
 
 
 class Me(TypedDict):
@@ -245,12 +256,28 @@ class GivenAnswer(TypedDict):
     time: str
 
 
+class RaisedFlag(TypedDict):
+    """Who flagged a row, when, and with which comment."""
+
+    annotator: str
+    text: str
+    time: str
+
+
+class Flagged(TypedDict):
+    """The row that was flagged."""
+
+    id: str
+    progress: Progress
+
+
 class Reviewed(TypedDict):
-    """An answered row."""
+    """An answered or flagged row."""
 
     id: str
     fields: list[Cell]
     answers: list[GivenAnswer]
+    flags: list[RaisedFlag]
     decided: str | None
     open: bool
 

@@ -16,6 +16,7 @@ from typing import TypeVar, cast
 
 from observal.errors import ObservalError
 from observal.journal.answers import WrittenAnswer
+from observal.journal.campaign_tables import read_instructions
 from observal.journal.engine import Engine
 from observal.journal.sql import people
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
@@ -26,6 +27,7 @@ from observal.problem.words import listed
 from observal.server import bodies
 from observal.server.pool_view import PoolView
 from observal.server.worker import Worker
+from observal.tables.column_help import read_column_help
 
 HOUR = timedelta(hours=1)
 LATELY = timedelta(seconds=10)  # in which the pace of answers is measured
@@ -58,9 +60,19 @@ class Desk:
         Minutes after which an annotator who has left loses the rows they hold.
     images : Path, optional
         The folder of images, if it is no longer where it was when the campaign was made.
+    instructions, columns_help : Path, optional
+        Instructions in Markdown and a table of what columns mean, in place of those that the campaign was made with.
     """
 
-    def __init__(self, where: str, title: str = "", lease: float = 15.0, images: Path | None = None) -> None:
+    def __init__(
+        self,
+        where: str,
+        title: str = "",
+        lease: float = 15.0,
+        images: Path | None = None,
+        instructions: Path | None = None,
+        columns_help: Path | None = None,
+    ) -> None:
         self.store = open_store(where, keep=True)
         self.engine = Engine(SqlJournal(self.store))
         self._lease = timedelta(minutes=lease)
@@ -78,6 +90,8 @@ class Desk:
             settings = self.engine.ledger.settings
             self.rows = PoolView.of(transaction.connection, settings)
         self.images = images or settings.display.folder
+        self.instructions = "" if instructions is None else read_instructions(instructions)
+        self.column_help = {} if columns_help is None else read_column_help(columns_help, self.rows.columns)
         self.title = title or settings.label
         self.name = Path(where).name if Path(where).is_file() else self.store.title or "campaign"
         self.id = self.engine.ledger.first_digest[:12]
@@ -157,6 +171,8 @@ class Desk:
                 "overlap": settings.overlap,
                 "columns": self.rows.columns,
                 "image_column": self.rows.image_column,
+                "instructions": self.instructions or settings.display.instructions,
+                "column_help": {**settings.display.column_help, **self.column_help},
             }
             return {"name": person.name, "role": person.role, "campaign": about}
 
@@ -301,6 +317,22 @@ class Desk:
 
         return self._once(cookie, key, ["undo"], work)
 
+    def flag(self, cookie: str | None, key: str, id_: str, text: str) -> bodies.Flagged:
+        """Flag a row that this person was given, for owners to look at."""
+
+        def work(transaction: SqlTransaction, me: Person) -> bodies.Flagged:
+            position = self.engine.ledger.find(id_)
+            if (
+                position is not None
+                and me.role != "owner"
+                and me.name not in self.engine.ledger.recipients.get(position, ())
+            ):
+                raise Refused(403, f"Row {id_!r} was never given to you; ask for rows first.")
+            self.engine.flag(transaction, id_, text, me.name)
+            return {"id": id_, "progress": self._progress(me.name)}
+
+        return self._once(cookie, key, ["flag", id_, text], work)
+
     def settle(self, cookie: str | None, key: str, id_: str, label: str | None) -> bodies.Decided:
         """Decide a row, for an owner."""
 
@@ -329,7 +361,7 @@ class Desk:
             people.store_reply(transaction.connection, me.name, key, request, reply)
         self._choose_early()
         closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
-        if closed or none_open or request[0] != "tell" or reply["corrected"]:
+        if closed or none_open or request[0] not in ("tell", "flag") or reply.get("corrected"):
             self._looks.append((None, 0))  # a round closed, or an answer of a closed one changed
         return reply
 
@@ -405,17 +437,44 @@ class Desk:
                 "fitting": self.worker.fitting,
             }
 
-    def answered(self, cookie: str | None, every: bool, first: int = 0) -> bodies.Review:
-        """Return the rows on which people disagree, undecided ones first; or all answered rows, the newest first."""
+    def answered(
+        self, cookie: str | None, every: bool, first: int = 0, only: bodies.Only = "all", find: str = "", row: str = ""
+    ) -> bodies.Review:
+        """Return the rows on which people disagree, undecided ones first; or answered and flagged rows, the newest first; or one row."""
         with self._as(cookie, owner=True):
             ledger = self.engine.ledger
-            if every:
-                rows = sorted(ledger.times, key=lambda p: max(ledger.times[p].values(), default=""), reverse=True)
-                rows = [p for p in rows if ledger.responses.get(p)]
+            split = [p for p, codes in ledger.responses.items() if len(set(codes.values()) - {None}) > 1]
+            if row:
+                position = ledger.find(row)
+                rows = [] if position is None else [position]
+            elif every:
+                rows = sorted({*ledger.times, *ledger.flags}, key=self._last_touched, reverse=True)
+                wanted = {"flagged": ledger.flags, "disagreement": split, "skipped": self._skipped()}.get(only, rows)
+                words = find.casefold().split()
+                rows = [p for p in rows if p in wanted and (ledger.responses.get(p) or p in ledger.flags)]
+                rows = [p for p in rows if all(word in self._text_of(p) for word in words)] if words else rows
             else:
-                split = (p for p, codes in ledger.responses.items() if len(set(codes.values()) - {None}) > 1)
                 rows = sorted(split, key=lambda p: p in ledger.labels)
             return {"rows": [self._review_row(p) for p in rows[first : first + MOST_REVIEWED]], "total": len(rows)}
+
+    def _last_touched(self, position: int) -> str:
+        """Return when somebody last answered or flagged a row."""
+        ledger = self.engine.ledger
+        return max(
+            [*ledger.times.get(position, {}).values(), *(time for _, time, _ in ledger.flags.get(position, ()))],
+            default="",
+        )
+
+    def _skipped(self) -> set[int]:
+        return {p for p, codes in self.engine.ledger.responses.items() if None in codes.values()}
+
+    def _text_of(self, position: int) -> str:
+        """Return everything about a row that can be searched for."""
+        row = self._review_row(position)
+        cells = [f"{cell['name']} {cell['value']}" for cell in row["fields"] if cell["kind"] not in ("image", "pixels")]
+        answers = [f"{answer['annotator']} {answer['label'] or 'skipped'}" for answer in row["answers"]]
+        flags = [f"{flag['annotator']} {flag['text']}" for flag in row["flags"]]
+        return "\n".join([row["id"], *cells, *answers, *flags, row["decided"] or ""]).casefold()
 
     def _review_row(self, position: int) -> bodies.Reviewed:
         ledger = self.engine.ledger
@@ -425,14 +484,17 @@ class Desk:
 
         answers: list[bodies.GivenAnswer] = [
             {"annotator": name, "label": label(code), "time": ledger.times[position][name]}
-            for name, code in ledger.responses[position].items()
+            for name, code in ledger.responses.get(position, {}).items()
         ]
-        decision = label(ledger.decisions.get(position))
+        flags: list[bodies.RaisedFlag] = [
+            {"annotator": name, "text": text, "time": time} for name, time, text in ledger.flags.get(position, ())
+        ]
         return {
             "id": str(ledger.ids[position]),
             "fields": self.rows.fields(position),
             "answers": answers,
-            "decided": decision,
+            "flags": flags,
+            "decided": label(ledger.decisions.get(position)),
             "open": position not in ledger.labels,
         }
 

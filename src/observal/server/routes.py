@@ -165,6 +165,11 @@ def _add_labelling(api: APIRouter, at_desk: DeskCalls) -> None:
         """Take back your latest answer or skip; the row is yours again."""
         return await at_desk(request, lambda cookie: desk.take_back(cookie, body.key), write=True)
 
+    @api.post("/flag")
+    async def flag(request: Request, body: bodies.Flag) -> bodies.Flagged:
+        """Flag a row that you were given, with a comment or without, for owners to look at."""
+        return await at_desk(request, lambda cookie: desk.flag(cookie, body.key, body.id, body.text), write=True)
+
     @api.get("/image/{position}/{number}", response_class=Response)
     async def image(request: Request, position: int, number: int) -> Response:
         """Return the image in a cell of a row that you were given."""
@@ -199,10 +204,18 @@ def _add_owner(api: APIRouter, at_desk: DeskCalls) -> None:
 
     @api.get("/review")
     async def review(
-        request: Request, all: bool = False, first: Annotated[int, Query(ge=0, le=10**9)] = 0
+        request: Request,
+        all: bool = False,
+        first: Annotated[int, Query(ge=0, le=10**9)] = 0,
+        only: bodies.Only = "all",
+        find: Annotated[str, Query(max_length=1000)] = "",
+        row: Annotated[str, Query(max_length=10_000)] = "",
     ) -> bodies.Review:
-        """Rows on which people disagree; with `all` every answered row. For owners."""
-        return await at_desk(request, lambda cookie: desk.answered(cookie, all, first))
+        """Rows on which people disagree; with `all` every answered or flagged row, or `only` some kind or those with the words of `find`.
+
+        `row` is the id of a single row. For owners.
+        """
+        return await at_desk(request, lambda cookie: desk.answered(cookie, all, first, only, find, row))
 
     @api.post("/review")
     async def decide(request: Request, body: bodies.Decision) -> bodies.Decided:

@@ -44,6 +44,8 @@ def serve(
     title: str = "",
     lease: float = 15.0,
     images: Path | None = None,
+    instructions: Path | None = None,
+    columns_help: Path | None = None,
     names: Sequence[str] = (),
     ready: Callable[[str], None] = print,
 ) -> None:
@@ -61,6 +63,8 @@ def serve(
         Minutes after which a person who has left loses the rows they hold.
     images : Path, optional
         The folder of images, if it was moved.
+    instructions, columns_help : Path, optional
+        As for :class:`~observal.server.desk.Desk`.
     names : sequence of str
         Other host names that browsers may use for the server.
     ready : callable
@@ -76,7 +80,7 @@ def serve(
     store = open_store(where)
     check_host(store, host)
     with listen(host, port) as listener:
-        desk = Desk(where, title or store.title, lease, images)
+        desk = Desk(where, title or store.title, lease, images, instructions, columns_help)
         app = create_app(desk)
         guard = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host))
         # No access log: it would contain the tokens of links.

@@ -1,5 +1,6 @@
 // The page: who is signed in, which view is shown, and moving between views without loading the page again.
 
+import { offerHelp } from "./help.js";
 import labeller, { fill, h, plural } from "./labeller.js";
 import { api, Refused, send, ServerModel, watchProgress } from "./outbox.js";
 import * as progress from "./progress.js";
@@ -48,7 +49,7 @@ function labelView(me) {
   const rows = h("div");
   const below = h("section", { class: "effort card", "aria-label": "Error so far", hidden: true });
   fill(main, rows, below);
-  const stops = [labeller.render({ model, el: rows }), progress.effort(below, me), () => model.stop()];
+  const stops = [offerHelp(rows, me.campaign), labeller.render({ model, el: rows }), progress.effort(below, me), () => model.stop()];
   model.start();
   return () => stops.forEach((stop) => stop());
 }

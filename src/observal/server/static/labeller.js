@@ -1,7 +1,8 @@
 // The label view: one row (or a grid of rows), one key, the next row.
 //
 // This is an anywidget front-end module, so the same file runs in the page and in a notebook. It reads "campaign", "rows",
-// "progress" and "note" from the model, and sends {type: "tell", key, answers}, {type: "undo", key} and {type: "more", n}.
+// "progress" and "note" from the model, and sends {type: "tell", key, answers}, {type: "undo", key}, {type: "flag", key, id, text} and
+// {type: "more", n}.
 // A notebook loads it without a server, so it imports nothing.
 // It never waits for a reply: an answered row leaves the screen at once, and comes back only if its answer is refused or undone.
 
@@ -115,14 +116,14 @@ function standingMark(field) {
 }
 
 /** A row as people read it: pictures first, then names and values in the table's order. */
-export function rowView(row) {
+export function rowView(row, meanings = {}) {
   const pictures = row.fields.filter(isPicture);
   const others = row.fields.filter((field) => !isPicture(field));
   const list = h("dl", { class: "fields" }, others.map((field) => {
     const text = shownValue(field);
     const kind = field.kind === "missing" || field.value === null ? "missing" : field.kind;
     const mark = typeof field.standing === "number" && kind === "number" ? standingMark(field) : null;
-    return h("div", { class: `field ${kind}${text.length > LONG ? " long" : text.length > WIDE ? " wide" : ""}` }, h("dt", {}, field.name), h("dd", {}, h("span", {}, text), mark));
+    return h("div", { class: `field ${kind}${text.length > LONG ? " long" : text.length > WIDE ? " wide" : ""}` }, h("dt", { title: meanings[field.name] }, field.name), h("dd", {}, h("span", {}, text), mark));
   }));
   return h("div", { class: `row${pictures.length && others.length ? " both" : ""}` },
     pictures.length ? h("div", { class: "pictures" }, pictures.map((field) => picture(field, row))) : null,
@@ -175,10 +176,14 @@ class LabelView {
     this.saved = h("p", { class: "saved" });
     this.live = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
     this.away = h("p", { class: "away", role: "status" });
+    this.comment = h("input", { type: "text", maxlength: "2000", placeholder: "What should others know? It may stay empty.", "aria-label": "Comment on this row" });
+    this.flagForm = h("form", { class: "flagging", hidden: true, onsubmit: (event) => this.flag(event) }, this.comment, h("button", { type: "submit" }, "Flag this row"));
+    this.flagButton = h("button", { type: "button", class: "flag", onclick: () => this.openFlag() }, "Flag or comment ", h("kbd", {}, "!"));
+    this.comment.addEventListener("keydown", (event) => event.key === "Escape" && this.closeFlag());
     this.countdown = h("p", { class: "countdown", "aria-hidden": "true" });
     this.root = h("section", { class: "observal-labeller", "aria-label": "Label", tabindex: "-1", "data-lm-suppress-shortcuts": "true" },
       h("header", {}, this.title, this.mode), h("div", { class: "meter" }, this.bar, this.counts),
-      this.stage, h("div", { class: "dock" }, this.answers, h("div", { class: "lines" }, this.saved, this.away)), this.live);
+      this.stage, h("div", { class: "dock" }, this.answers, this.flagForm, h("div", { class: "lines" }, this.saved, this.away, this.flagButton)), this.live);
     el.replaceChildren(this.root);
   }
 
@@ -241,6 +246,29 @@ class LabelView {
     if (row) this.show();
   }
 
+  // -- a flag for others to look at the row, with a comment or without --
+
+  openFlag() {
+    if (this.grid || !this.shown.length) return;
+    this.flagForm.hidden = false;
+    this.comment.focus();
+  }
+
+  closeFlag() {
+    this.flagForm.hidden = true;
+    this.comment.value = "";
+    this.title.focus({ preventScroll: true });
+  }
+
+  flag(event) {
+    event.preventDefault();
+    const row = this.shown[0];
+    if (row) this.model.send({ type: "flag", key: newKey(), id: row.id, text: this.comment.value });
+    this.closeFlag();
+    this.say("Flagged. The owner sees it in Review");
+    this.speak();
+  }
+
   bringBack(row) {
     this.putAway(row.id);
     this.done.delete(row.id);
@@ -272,6 +300,7 @@ class LabelView {
     const tile = event.target.closest?.("[data-row]");
     let used = true;
     if (event.key === "Backspace") this.undo();
+    else if (event.key === "!") this.openFlag();
     else if (this.grid && event.key.startsWith("Arrow") && tile) this.moveFocus(tile, event.key);
     else if (this.grid && place >= 0 && tile) this.mark(tile.dataset.row, this.classes[place]);
     else if (this.grid && place >= 0) this.setDefault(this.classes[place]);
@@ -367,6 +396,9 @@ class LabelView {
     if (!left) this.countdown.textContent = this.secondsLeft(); // apart from the note: a screen reader must not read out every second
     if (ids === this.drawn) return this.speak();
     this.drawn = ids;
+    this.flagButton.hidden = this.grid || !this.shown.length;
+    this.flagForm.hidden = true; // a comment is about the row that was on screen
+    this.comment.value = "";
     if (!this.shown.length) this.drawEmpty();
     else if (this.grid) this.drawGrid();
     else this.drawRow(this.shown[0]);
@@ -388,7 +420,7 @@ class LabelView {
   }
 
   drawRow(row) {
-    fill(this.stage, rowView(row), this.why(row));
+    fill(this.stage, rowView(row, this.model.get("campaign")?.column_help), this.why(row));
     this.dock(`row ${JSON.stringify(this.classes)}`, () => [
       answerButtons(this.classes, (label, event) => this.answer(label, event)),
       h("button", { type: "button", class: "skip", onclick: (event) => this.answer(null, event) }, h("span", {}, "Skip"), h("span", { class: "keys" }, h("kbd", {}, "space"))),

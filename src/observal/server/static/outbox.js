@@ -159,7 +159,7 @@ export class ServerModel {
   /** Count what waits, for the progress bar: a label that waits is one more, and an undo takes one back. */
   count() {
     const items = this.outbox.read();
-    const labels = (item) => (item.answers ? item.answers.filter((answer) => answer.label !== null).length : -1);
+    const labels = (item) => (item.answers ? item.answers.filter((answer) => answer.label !== null).length : item.type === "undo" ? -1 : 0);
     this.set("pending", Math.max(0, items.reduce((sum, item) => sum + labels(item), 0)));
     if (this.away) this.set("waiting", `${this.away} ${items.length ? `${plural(items.length, "answer")} ${items.length === 1 ? "is" : "are"} waiting in this browser and will be sent.` : ""}`.trim());
     else if (this.values.waiting) this.set("waiting", "");
@@ -204,7 +204,7 @@ export class ServerModel {
       const { undone, row } = reply;
       if (row) this.set("rows", [row, ...this.values.rows.filter((other) => other.id !== row.id)]);
       this.emit("msg:custom", { type: "undone", key: item.key, id: undone?.id ?? null, row });
-    } else {
+    } else if (item.type === "tell") {
       const ids = new Set(item.answers.map((answer) => answer.id));
       this.values.rows = this.values.rows.filter((row) => !ids.has(row.id));
     }
