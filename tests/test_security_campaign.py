@@ -457,6 +457,11 @@ def test_all_tables_and_arrays_of_a_campaign_share_one_budget(copy, monkeypatch)
             read_pool_rows(connection, [0])
 
 
+def test_entry_of_many_lists_is_refused(copy):
+    forge(copy, 4, lambda payload: {"answers": [[]] * 5_000_000})
+    assert_cheaply_refused(copy, "Campaign.open(path).status()", "journal entry 4 was changed")
+
+
 def test_pool_of_a_billion_rows_in_one_chunk_is_refused(copy):
     forge(copy, *set_rows(10**8))
     assert_cheaply_refused(copy, "Campaign.open(path).check()", "too many rows")

@@ -232,6 +232,17 @@ def test_table_that_unpacks_to_gigabytes_is_refused(saved):
     assert_cheaply_refused(path, "ob.Session.load(path)", "unpacks to more than")
 
 
+def test_document_of_many_lists_is_refused(saved):
+    members = members_of(saved)
+    lists = (
+        b'{"tuple": [' + b"[]," * 5_000_000 + b"[]]}"
+    )  # 15 MB here, 360 MB in memory, and as much again once it is decoded
+    members["record.json"] = members["record.json"].replace(b'"notes": {"tuple": []}', b'"notes": ' + lists)
+    assert len(members["record.json"]) > len(lists)
+    path = write_members(saved.with_name("forged"), members, sealed=True)
+    assert_cheaply_refused(path, "ob.Session.load(path)", "more than 4,194,304 lists")
+
+
 def test_many_tables_share_one_budget(saved):
     packed = pack_table(pa.table({"x": pa.array(np.zeros(1 << 23))}), "zstd")  # 67 MB, and so allowed alone
     members = members_of(saved)

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from observal.errors import NotACampaign
+from observal.journal.archive import parse_json
 from observal.journal.events import Event
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
 from observal.journal.sql.schema import data, digest_of_chunk, head, journal
@@ -39,8 +40,8 @@ class StoreConnection:
         for number, row in enumerate(self.database.execute(query), start=after + 1):
             try:
                 digest = entry_digest(digest, row.sequence, row.time, row.actor, row.kind, row.payload)
-                payload = json.loads(row.payload) if digest == row.digest and number == row.sequence else None
-            except (TypeError, ValueError, RecursionError):
+                payload = parse_json(row.payload) if digest == row.digest and number == row.sequence else None
+            except (AttributeError, TypeError, ValueError, RecursionError):
                 payload = None
             if not isinstance(payload, dict):
                 raise self.damaged(f"journal entry {number} was changed or removed")
