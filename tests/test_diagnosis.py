@@ -12,9 +12,11 @@ from scipy.special import chdtrc
 
 import observal as ob
 from observal.diagnosis import Diagnosis, confounded_range, diagnose
-from observal.diagnosis.calibration_check import check_calibration, feature_scores
-from observal.diagnosis.drift import find_drift
+from observal.diagnosis.calibration_check import check_calibration, feature_scores, least_factor
+from observal.diagnosis.drift import DRIFT_LEVEL, find_drift, least_shift, shift_p_value
+from observal.diagnosis.feature_values import scaled_ranks, standardised_difference
 from observal.diagnosis.learning_curve import fit_curve, labels_needed
+from observal.diagnosis.near_copies import copied_share, find_near_copies, finest_step, nearest_rows
 from observal.diagnosis.overlap import find_overlap, roundest_between
 from observal.errors import InvalidInput
 from tests.reference import diagnosis as twin
@@ -84,6 +86,136 @@ def test_good_verdict_names_untested_assumptions():
     found = diagnose(*world())
     assert found.level == "good"
     assert "What no test can see" in found.verdict
+
+
+# -- what a small log cannot show
+
+
+@pytest.mark.parametrize("rows", [300, 1000, 5000])
+@pytest.mark.parametrize("policy", ["scorecard", "low"])
+def test_least_factor_is_found_in_four_logs_of_five(rows, policy):
+    """Of 250 logs off by the least factor, in the direction that is harder to see: outside of 65 % to 95 % has chance below 1e-4."""
+    rng, found = np.random.default_rng(rows), {"too high": 0, "too low": 0}
+    for _ in range(250):
+        x = rng.normal(size=rows)
+        q = 0.1 + 0.5 / (1.0 + np.exp(-2.0 * x)) if policy == "scorecard" else np.clip(10 ** (x - 1.5), 0.001, 0.999)
+        factor = least_factor(q)
+        for wrong, truth in (("too high", q / factor), ("too low", np.minimum(1.0, factor * q))):
+            found[wrong] += check_calibration(q, rng.random(rows) < truth).suspicious
+    assert 0.65 < min(found.values()) / 250 < 0.95
+
+
+@given(st.lists(st.floats(0.01, 0.99), min_size=1, max_size=20), st.integers(10, 60))
+@settings(max_examples=30)
+def test_least_factor_has_power_of_four_fifths(values, copies):
+    q = np.repeat(values, copies)
+    factor = least_factor(q)
+    if factor is None:
+        assert twin.power_of_overall_test(q, q / 1000.0) < 0.8
+        return
+    powers = [twin.power_of_overall_test(q, chances) for chances in (q / factor, np.minimum(1.0, factor * q))]
+    assert min(powers) == pytest.approx(0.8, abs=0.02) or (
+        powers[0] == pytest.approx(0.8, abs=0.02) and powers[1] < 0.8
+    )
+
+
+@pytest.mark.parametrize(("rows", "features"), [(300, 2), (1000, 6), (5000, 20)])
+def test_least_shift_is_found_in_four_samples_of_five(rows, features):
+    """Of 250 pairs of samples: outside of 65 % to 95 % has chance below 1e-4."""
+    rng, found = np.random.default_rng(rows), 0
+    is_pool = np.arange(2 * rows) >= rows
+    for _ in range(250):
+        X = rng.normal(size=(2 * rows, features))
+        X[rows:, 0] += least_shift(rows, rows, features)
+        found += shift_p_value(standardised_difference(scaled_ranks(X), is_pool), is_pool) < DRIFT_LEVEL / 2
+    assert 0.65 < found / 250 < 0.95
+
+
+def test_good_verdict_says_what_it_may_have_missed():
+    small, large = diagnose(*world(rows=600)), diagnose(*world(rows=8000))
+    for found in (small, large):
+        assert found.level == "good"
+        assert f"wrong by a factor below {found.calibration.least_factor:.2f}" in found.verdict
+        assert f"by less than {found.drift.least_shift:.2f} standard deviations" in found.verdict
+        assert found.to_dict()["calibration"]["least_factor"] == found.calibration.least_factor
+    assert "with 300 rows in the log these may go unnoticed" in small.verdict
+    assert small.calibration.least_factor > 1.2
+    assert large.calibration.least_factor < 1.1
+    assert small.drift.least_shift > 2 * large.drift.least_shift
+
+
+def test_log_that_cannot_be_checked_is_not_good():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(430, 2))
+    shown = rng.random(400) < 0.985
+    logged = ob.LoggedData(X[:400], np.where(shown, X[:400, 0] > 0, np.nan), np.where(np.arange(400) < 200, 0.99, 0.98))
+    found = diagnose(logged, ob.Pool(X[400:415], 0.99))
+    assert found.level == "care"
+    assert "too few rows to check whether log and pool are alike" in found.warnings[0]
+
+
+def test_rarely_shown_log_says_that_any_factor_goes_unnoticed():
+    assert least_factor(np.full(300, 0.02)) is None
+    calibration = check_calibration(np.full(300, 0.02), np.arange(300) < 6)
+    assert "wrong by whatever factor" in calibration.sentences()[-1]
+
+
+# -- near-copies
+
+
+def with_copies(X, copies, spread, rng):
+    """Return rows of which three in ten are near-copies, and the row that each is a copy of."""
+    n = len(X)
+    of_row = np.concatenate([np.arange(int(n * 0.7)), np.repeat(np.arange(int(n * 0.3 / copies)), copies)])
+    return X[of_row] + spread * rng.normal(size=(of_row.size, X.shape[1])) * (np.arange(of_row.size) >= n * 0.7)[
+        :, None
+    ], of_row
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_near_copies_are_found_and_named(copies):
+    rng = np.random.default_rng(0)
+    X, of_row = with_copies(rng.normal(size=(1000, 5)), copies, 0.01, rng)
+    y = rng.random(1000) < 0.5
+    logged = ob.LoggedData(X, np.where(rng.random(len(X)) < 0.4, y[of_row], np.nan), 0.4)
+    found = diagnose(logged, ob.Pool(rng.normal(size=(1000, 5)), 0.4))
+    assert 0.3 <= found.near_copies.share <= 0.75
+    assert found.level == "care"
+    sentence = next(warning for warning in found.warnings if "near-copy" in warning)
+    assert sentence.startswith(f"{round(100 * found.near_copies.share)}% of the log's rows have a near-copy in it.")
+    assert "--group" in sentence
+    named = ob.LoggedData(X, logged.y, 0.4, groups=of_row)
+    assert find_near_copies(named, rng).rows == 0
+    assert find_near_copies(ob.LoggedData(X, y[rng.permutation(len(X)) % 1000], 1.0), rng).share == 0.0  # labels differ
+
+
+@pytest.mark.parametrize("kind", ["normal", "plane", "one feature", "few values", "many zeros", "sparse", "correlated"])
+def test_unrelated_rows_have_no_near_copies(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    rows = {
+        "normal": X,
+        "plane": X[:, :2],
+        "one feature": X[:, :1],
+        "few values": np.round(2.0 * X),
+        "many zeros": np.maximum(X, 0.0).round(2),
+        "sparse": sp.csr_array(np.where(X > 1.0, X, 0.0)),
+        "correlated": X[:, :3] @ rng.normal(size=(3, 12)),
+    }[kind]
+    assert not find_near_copies(ob.LoggedData(rows, X[:, 0] > 0, 1.0), rng).found
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=20)
+def test_near_copies_match_reference(seed, step):
+    rng = np.random.default_rng(seed)
+    X, _ = with_copies(rng.normal(size=(60, 4)), 2, 0.02, rng)
+    distances, nearest = nearest_rows(X, np.arange(len(X)))
+    assert np.array_equal(distances[:, 0], np.sqrt(((X - X[nearest]) ** 2).sum(axis=1)))
+    share = copied_share(distances, step, np.full((len(X), 2), -1))
+    assert share in (0.0, pytest.approx(twin.near_copy_share(X.tolist(), step)))
+    assert share > 0.0 or step > 0.0
+    assert finest_step(X) < 0.1
 
 
 @pytest.mark.parametrize("wrong", ["too large", "too small", "leave out a feature"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from statistics import NormalDist
 
 
 def confounded_range(outcomes, propensity, strength):
@@ -45,3 +46,24 @@ def feature_score(column, residual, variance):
     middle = (len(column) + 1) / 2
     top = sum((rank - middle) * r for rank, r in zip(ranks, residual, strict=True))
     return top / sum((rank - middle) ** 2 * v for rank, v in zip(ranks, variance, strict=True)) ** 0.5
+
+
+def power_of_overall_test(propensity, chances):
+    """The chance that so many fewer (or more) labels are revealed than promised that the overall test warns, if labels are revealed with these chances."""
+    normal = NormalDist()
+    limit = normal.inv_cdf(1.0 - 0.01 / 3.0 / 2.0) * sum(q * (1.0 - q) for q in propensity) ** 0.5
+    off = abs(sum(c - q for c, q in zip(chances, propensity, strict=True)))
+    return normal.cdf((off - limit) / max(1e-9, sum(c * (1.0 - c) for c in chances) ** 0.5))
+
+
+def near_copy_share(rows, step):
+    """The share of rows whose nearest other row is at most a tenth as far away as the tenth nearest, no row being nearer than half a step."""
+    near = 0
+    for i, row in enumerate(rows):
+        distances = sorted(
+            max(step / 2, sum((a - b) ** 2 for a, b in zip(row, other, strict=True)) ** 0.5)
+            for j, other in enumerate(rows)
+            if j != i
+        )
+        near += distances[0] <= 0.1 * distances[9]
+    return near / len(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,8 @@ MOST_BINS = 10
 LEAST_BIN_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are unreliable
 SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred gets it
 CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
+LARGEST_FACTOR = 1e3  # by which propensities may be wrong
+POWER = 0.8  # the chance of being found that the smallest error has which a test could have seen
 MOST_NAMED = 3
 
 ENOUGH_ROWS = 200  # of a log that can be checked unless its propensities are close to 0 or 1
@@ -60,6 +62,8 @@ class Calibration:
         promised, most telling first.
     broken_promises : int
         Rows with propensity 1 whose label was not revealed.
+    least_factor : float, optional
+        The least factor by which propensities may be wrong and are called suspicious in four logs of five: see :func:`least_factor`.
     """
 
     status: Status
@@ -71,6 +75,7 @@ class Calibration:
     bins_p: float = 1.0
     features_p: float = 1.0
     features: tuple[tuple[str, float], ...] = ()
+    least_factor: float | None = None
 
     @property
     def suspicious(self) -> bool:
@@ -106,7 +111,22 @@ class Calibration:
             sentences.append("The log is too small to check whether the propensities are right.")
         else:
             sentences.append(self._verdict())
+            if not self.suspicious and self.limit:
+                sentences.append(f"What {count(self.n_rows, 'row')} may not show: {self.limit}.")
         return tuple(sentences)
+
+    @property
+    def n_rows(self) -> int:
+        """The rows whose label might have been revealed or not."""
+        return sum(b.rows for b in self.bins)
+
+    @property
+    def limit(self) -> str:
+        """What the test may have missed, in words; empty if the propensities could not be checked."""
+        if self.status != "checked":
+            return ""
+        by = "by whatever factor" if self.least_factor is None else f"by a factor below {self.least_factor:.2f}"
+        return f"propensities that are wrong {by}"
 
     def _verdict(self) -> str:
         if self.p_value >= SUSPICIOUS:
@@ -130,9 +150,8 @@ class Calibration:
             parts = [f"{'more' if z > 0 else 'less'} often where {name} is high" for name, z in self.features]
             return f"compared with what they promise, labels were revealed {listed(parts)}."
         if least == self.overall_p:
-            rows = sum(b.rows for b in self.bins)
             promised, observed = (
-                sum(getattr(b, name) * b.rows for b in self.bins) / rows for name in ("promised", "observed")
+                sum(getattr(b, name) * b.rows for b in self.bins) / self.n_rows for name in ("promised", "observed")
             )
             return f"{percent(promised)} of the labels should have been revealed and {percent(observed)} were."
         worst = max(self.bins, key=lambda b: abs(b.observed - b.promised) / max(b.error, 1e-300))
@@ -212,7 +231,51 @@ def check_calibration(
         for lo, hi, n, p, o, v in zip(lows, highs, rows, promised, observed, variance, strict=True)
     )
     expected_error = float(np.abs(observed - promised).sum() / q.size)
-    return Calibration("checked", bins, expected_error, least, broken, overall, by_bin, by_feature, features)
+    tests = (overall, by_bin, by_feature, features)
+    return Calibration("checked", bins, expected_error, least, broken, *tests, least_factor(q))
+
+
+def least_factor(q: Floats) -> float | None:
+    """Return the least factor by which propensities may be too high or too low and the overall test finds it in four logs of five; None if it finds none.
+
+    If labels are revealed with chances c instead of Q0, ΣZ is off by ``Σ (c − Q0)`` on average, with variance ``Σ c·(1 − c)``. The test finds what is
+    off by more than ``z·√V``, with z the normal quantile of a third of `SUSPICIOUS`. c is Q0/f or, up to 1, f·Q0. If propensities are so close to 1
+    that chances above them cannot be found, only those below count.
+
+    Parameters
+    ----------
+    q : array
+        Propensities above 0 and below 1; of many, some stand for all.
+
+    Examples
+    --------
+    >>> [round(least_factor(np.full(n, 0.3)), 2) for n in (300, 1000, 5000, 100_000)]
+    [1.48, 1.22, 1.09, 1.02]
+    """
+    from scipy.special import ndtri
+
+    some = q[:: 1 + (q.size - 1) // MOST_ROWS]
+    each = q.size / some.size
+    beyond = -float(ndtri(SUSPICIOUS / 6.0)) * np.sqrt(each * (some * (1.0 - some)).sum())
+
+    def is_found(chance: Floats) -> bool:
+        off = each * abs(float((chance - some).sum()))
+        return bool(off - beyond >= float(ndtri(POWER)) * np.sqrt(each * (chance * (1.0 - chance)).sum()))
+
+    too_high = _bisect(lambda factor: is_found(some / factor))
+    too_low = _bisect(lambda factor: is_found(np.minimum(1.0, factor * some)))
+    return None if too_high is None else max(too_high, too_low or 1.0)
+
+
+def _bisect(is_found: Callable[[float], bool]) -> float | None:
+    """Return the least factor above 1 that is found, or None if not even `LARGEST_FACTOR` is."""
+    low, high = 1.0, LARGEST_FACTOR
+    if not is_found(high):
+        return None
+    while high - low > 1e-4 * low:
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if is_found(middle) else (middle, high)
+    return high
 
 
 def _test_features(

@@ -18,6 +18,7 @@ from observal.diagnosis.decision import Decision, decision_sentence, find_decisi
 from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, source_of, standardise
 from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
+from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
 from observal.diagnosis.weighting import Weighting, summarise_weights
@@ -56,7 +57,7 @@ class Diagnosis:
         The rows that the old policy looked at: `n_logged`, or an estimate if only labelled rows were kept.
     labelled_only : bool
         Whether the log kept only its labelled rows.
-    overlap, weights, calibration, drift, confounding, labels_needed
+    overlap, weights, calibration, drift, confounding, labels_needed, near_copies
         The findings, each with its numbers and ``sentences()``.
     class_counts : tuple of (class, labels)
         How many labels of each class the log reveals.
@@ -79,6 +80,7 @@ class Diagnosis:
     drift: Drift
     confounding: Confounding
     labels_needed: LabelsNeeded
+    near_copies: NearCopies
     class_counts: tuple[tuple[str, int], ...]
     random_state: int
     decisions: tuple[Decision, ...] = ()
@@ -113,7 +115,20 @@ class Diagnosis:
             return f"Do not rely on the weights yet.{broken}"
         if self.warnings:
             return f"The log covers the pool, and its labels can be weighted. Read the warnings before relying on it. {UNTESTED}"
-        return f"The log covers the pool, and its labels can be weighted to represent it. {UNTESTED}"
+        return f"The log covers the pool, and its labels can be weighted to represent it.{self._limits()} {UNTESTED}"
+
+    def _limits(self) -> str:
+        """Return the smallest errors that would have been found: a small log that looks good may only be small."""
+        limits = [limit for limit in (self.calibration.limit, self.drift.limit) if limit]
+        if not limits:
+            return ""
+        return f" Nothing wrong was found, but with {count(self.n_logged, 'row')} in the log these may go unnoticed: {'; '.join(limits)}."
+
+    def _unchecked(self) -> str:
+        """Return what there are too few rows to check."""
+        of_propensities, of_drift = self.calibration.status == "too few rows", not self.drift.checked
+        what = ["whether the propensities are right"] * of_propensities + ["whether log and pool are alike"] * of_drift
+        return f"There are too few rows to check {' and '.join(what)}."
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -145,6 +160,9 @@ class Diagnosis:
             )
         if self.drift.found:
             sentences.append(self.drift.sentences()[0])
+        sentences += self.near_copies.sentences()
+        if self.calibration.status == "too few rows" or not self.drift.checked:
+            sentences.append(self._unchecked())
         if self.labelled_only:
             sentences.append(
                 "The log kept only labelled rows, so whether its propensities are right cannot be checked."
@@ -284,8 +302,8 @@ def diagnose(
     problem = Problem(logged, pool)
     names = _check(problem, feature_names, target_error, confounding, random_state)
     # Each part draws from its own stream, so that an option of one does not change another.
-    for_tree, for_drift, for_fit, for_curve, for_scores = (
-        np.random.default_rng([random_state, part]) for part in range(5)
+    for_tree, for_drift, for_fit, for_curve, for_scores, for_copies = (
+        np.random.default_rng([random_state, part]) for part in range(6)
     )
     labelled_only = keeps_labelled_only(logged)
     n_logged_rows = float(len(logged))
@@ -296,11 +314,12 @@ def diagnose(
     weights = summarise_weights(problem, n_logged_rows, labelled_only)
     rows = _sample_labels(logged, weights.clip, for_fit)
     X, codes = standardise(logged.rows.take(rows)), logged.codes[rows]
-    importance = plain_importance(logged.propensity[rows])
+    importance, groups = plain_importance(logged.propensity[rows]), problem.groups_of(rows)
     with one_thread():  # many small fits: threads that wait for each other only slow them down
         drift = find_drift(problem, names, for_drift, labelled_only)
-        error_range = _confound(logged, rows, X, confounding, for_fit)
-        needed = labels_needed(X, codes, importance, target_error, for_curve)
+        error_range = _confound(logged, rows, X, confounding, for_fit, groups)
+        needed = labels_needed(X, codes, importance, target_error, for_curve, groups)
+        near_copies = find_near_copies(logged, for_copies)
     decisions = find_decisions(logged, names, [source_of(name) for name in names] if sources is None else sources)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
@@ -319,6 +338,7 @@ def diagnose(
         drift=drift,
         confounding=error_range,
         labels_needed=needed,
+        near_copies=near_copies,
         class_counts=_class_counts(logged),
         random_state=int(random_state),
         decisions=decisions,
@@ -366,13 +386,18 @@ def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) ->
 
 
 def _confound(
-    logged: LoggedData, rows: Ints, X: Matrix, strengths: Sequence[float], rng: np.random.Generator
+    logged: LoggedData,
+    rows: Ints,
+    X: Matrix,
+    strengths: Sequence[float],
+    rng: np.random.Generator,
+    groups: Ints | None,
 ) -> Confounding:
     """Return how far hidden confounding of each strength would move the error out of fold of these rows."""
     if rows.size < LEAST_LABELS:
         return Confounding(None, int(rows.size))
     chance = logged.propensity[rows]
-    wrong, _ = mistakes_out_of_fold(X, logged.codes[rows], plain_importance(chance), rng)
+    wrong, _ = mistakes_out_of_fold(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)
     outcomes = wrong * (1.0 if logged.cost is None else logged.cost[rows])
     ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
     return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(rows.size), ranges)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from observal.checks import Bools, Floats
+from observal.diagnosis.calibration_check import POWER
 from observal.diagnosis.feature_values import (
     MOST_ROWS,
     choose_columns,
@@ -55,6 +56,8 @@ class Drift:
         The features whose means differ most, pool minus log, in standard deviations.
     rows_compared : int
         Rows looked at, log and pool together.
+    least_shift : float, optional
+        The least shift of one feature, in standard deviations, that is found in four pairs of samples of five: see :func:`least_shift`.
     """
 
     checked: bool
@@ -62,11 +65,20 @@ class Drift:
     p_value: float = 1.0
     differences: tuple[tuple[str, float], ...] = ()
     rows_compared: int = 0
+    least_shift: float | None = None
 
     @property
     def found(self) -> bool:
         """Whether log and pool differ by more than chance."""
         return self.p_value < DRIFT_LEVEL
+
+    @property
+    def limit(self) -> str:
+        """What the test may have missed, in words; empty if drift was not checked."""
+        if not self.checked:
+            return ""
+        by = "" if self.least_shift is None else f" by less than {self.least_shift:.2f} standard deviations"
+        return f"log and pool that differ{by} in a feature"
 
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
@@ -77,7 +89,8 @@ class Drift:
             f"seen (0.5 is guessing; {p_value(self.p_value)}, features one by one included)"
         )
         if not self.found:
-            return (f"Log and pool look like the same population: {evidence}.",)
+            limit = f"What {self.rows_compared:,} rows may not show: {self.limit}."
+            return (f"Log and pool look like the same population: {evidence}.", *([limit] if self.limit else []))
         parts = [
             f"{name} is {abs(d):.2f} standard deviations {'higher' if d > 0 else 'lower'}"
             for name, d in self.differences
@@ -144,7 +157,35 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
     # Without drift a standardised difference is about normal with this spread; three of them are not chance.
     noise = 3.0 * np.sqrt(1.0 / from_log.size + 1.0 / from_pool.size)
     differences = tuple((names[i], float(difference[i])) for i in largest if abs(difference[i]) > noise)
-    return Drift(True, auc, min(1.0, 2.0 * min(by_trees, by_features)), differences, int(X.shape[0]))
+    found = min(1.0, 2.0 * min(by_trees, by_features))
+    least = least_shift(from_log.size, from_pool.size, logged.X.shape[1])
+    return Drift(True, auc, found, differences, int(X.shape[0]), least)
+
+
+def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:
+    """Return by how many standard deviations one normal feature must be shifted to be found in four pairs of samples of five; None if none is.
+
+    A shift by δ puts a pool row above a logged one with chance Φ(δ/√2), so mean ranks, in their standard deviations, differ by
+    ``√12·(Φ(δ/√2) − ½)``. The test of all features finds ``z·√(1/n + 1/m)`` with z as Šidák's correction of half of `DRIFT_LEVEL` asks for.
+
+    Parameters
+    ----------
+    n_log, n_pool : int
+        Rows that are compared.
+    n_features : int
+        Features that are tested.
+
+    Examples
+    --------
+    >>> [round(least_shift(n, n, 6), 2) for n in (300, 1000, 5000)]
+    [0.34, 0.18, 0.08]
+    """
+    from scipy.special import ndtri
+
+    of_each = -np.expm1(np.log1p(-DRIFT_LEVEL / 2.0) / n_features)
+    needed = float(ndtri(POWER) - ndtri(of_each / 2.0)) * np.sqrt(1.0 / n_log + 1.0 / n_pool)
+    chance = 0.5 + needed / np.sqrt(12.0)
+    return float(np.sqrt(2.0) * ndtri(chance)) if chance < 1.0 else None
 
 
 def _tell_apart(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:

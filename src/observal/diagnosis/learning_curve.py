@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.learners.folds import random_ranks
+from observal.learners.folds import keep_together, random_ranks
 from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 
@@ -26,7 +26,12 @@ CurveStatus = Literal["estimated", "cannot tell", "no target"]
 
 
 def mistakes_out_of_fold(
-    X: Matrix, codes: Ints, weights: Floats, rng: np.random.Generator, train_share: float = 1.0
+    X: Matrix,
+    codes: Ints,
+    weights: Floats,
+    rng: np.random.Generator,
+    train_share: float = 1.0,
+    groups: Ints | None = None,
 ) -> tuple[Bools, int]:
     """Return which rows a weighted logistic regression gets wrong when it has not seen them, and how many it was fitted on.
 
@@ -42,6 +47,8 @@ def mistakes_out_of_fold(
         Draws the folds.
     train_share : float
         The share of the rows outside a fold that is trained on.
+    groups : int array, optional
+        The group of each row, where rows are related: those of a group share a fold.
 
     Examples
     --------
@@ -51,7 +58,9 @@ def mistakes_out_of_fold(
     >>> int(wrong.sum()) < 10, fitted_on
     (True, 80)
     """
-    ranks = random_ranks(codes, rng)
+    ranks = (
+        random_ranks(codes, rng) if groups is None else keep_together(codes, groups, lambda of: random_ranks(of, rng))
+    )
     folds = ranks % FOLDS
     _, of_row, sizes = np.unique(codes, return_inverse=True, return_counts=True)
     # The place within the class, from 0 to 1: the first rows by place have all classes in proportion.
@@ -143,7 +152,12 @@ def _format_labels(labels: float) -> str:
 
 
 def labels_needed(
-    X: Matrix, codes: Ints, weights: Floats, target: float | None, rng: np.random.Generator
+    X: Matrix,
+    codes: Ints,
+    weights: Floats,
+    target: float | None,
+    rng: np.random.Generator,
+    groups: Ints | None = None,
 ) -> LabelsNeeded:
     """Extrapolate the learning curve of a weighted logistic regression to a target error.
 
@@ -158,6 +172,8 @@ def labels_needed(
         The error wanted.
     rng : Generator
         Draws folds and resamples.
+    groups : int array, optional
+        The group of each row, where rows are related.
 
     Examples
     --------
@@ -182,7 +198,7 @@ def labels_needed(
             f"needs {LEAST_FOR_CURVE} and {LEAST_OF_CLASS}"
         )
         return LabelsNeeded("cannot tell", target, why=why)
-    sizes, mistakes = _measure_curve(X, codes, weights, rng)
+    sizes, mistakes = _measure_curve(X, codes, weights, rng, groups)
     share = weights / weights.max()
     errors = mistakes @ share / share.sum()
     curve = tuple((int(n), float(e)) for n, e in zip(sizes, errors, strict=True))
@@ -202,12 +218,14 @@ def labels_needed(
     return LabelsNeeded("estimated", target, float(needed), float(min(low, needed)), top, "", curve, float(best))
 
 
-def _measure_curve(X: Matrix, codes: Ints, weights: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _measure_curve(
+    X: Matrix, codes: Ints, weights: Floats, rng: np.random.Generator, groups: Ints | None
+) -> tuple[Floats, Floats]:
     """Return the training sizes, and for each of them how often each row was judged wrongly, sizes × rows."""
     sizes, mistakes = np.zeros(SHARES.size), np.zeros((SHARES.size, codes.size))
     for i, share in enumerate(SHARES):
         for _ in range(REPEATS):
-            wrong, sizes[i] = mistakes_out_of_fold(X, codes, weights, rng, float(share))
+            wrong, sizes[i] = mistakes_out_of_fold(X, codes, weights, rng, float(share), groups)
             mistakes[i] += wrong / REPEATS
     return sizes, mistakes
 

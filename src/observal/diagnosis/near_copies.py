@@ -1,0 +1,167 @@
+"""Rows that are nearly copies of each other: rows of one customer or day, perhaps, that should be named as a group.
+
+A row has a near-copy if its nearest row is at most a tenth as far away as its tenth nearest. Among rows that are not related this is rare: with locally even
+density in D dimensions it happens with chance ``1 − (1 − 10^(−D))^9``, which is 0.9 % for D = 3. Three things look like copies and are not:
+
+- *Rounded values.* Rows of a table of few values are often equal by chance. So no distance counts as less than half a step, a step being the typical
+  distance between neighbouring values of a column: the second smallest of the columns, since one fine column alone does not tell rows apart. Where the tenth
+  nearest row is as near as that, too, nothing can be said. And only rows count that have, in two columns at least, values that few rows have.
+- *Few dimensions.* D is estimated from how much farther the tenth nearest row is than the fifth; where chance explains a third of the near-copies, they are none.
+- *Equal rows with different labels.* If more than a tenth of the near-copies whose labels are known have another label, they are not copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+from observal.diagnosis.feature_values import MOST_COLUMNS, MOST_ROWS, dense, sample_rows, standardise
+from observal.problem.data import LoggedData
+from observal.problem.rows import to_dense
+from observal.problem.words import percent
+
+LOOKED_AT = 2000  # rows whose nearest rows are looked for, among at most MOST_ROWS rows of the log
+NEIGHBOURS = 10
+NEAR = 0.1  # of the distance to the tenth nearest row
+MANY = 0.1  # of the rows: fewer near-copies are not reported
+MOST_BY_CHANCE = 1.0 / 3.0
+MOST_DIFFERENT = 0.1  # of the near-copies whose labels are known
+RARE = 0.05  # of the rows: a value that more of them have tells nothing
+LEAST_ROWS = 50
+BLOCK_ROWS = 500
+
+
+@dataclass(frozen=True)
+class NearCopies:
+    """How many rows of the log have a near-copy in it.
+
+    Parameters
+    ----------
+    share : float
+        Of the rows looked at; 0 where that is explained by chance, or could not be found out.
+    rows : int
+        How many rows were looked at; 0 if groups were given, or there are too few rows.
+    """
+
+    share: float = 0.0
+    rows: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether there are so many that intervals may be too narrow."""
+        return self.share >= MANY
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the finding in words; nothing if there is none."""
+        if not self.found:
+            return ()
+        return (
+            f"{percent(self.share)} of the log's rows have a near-copy in it. If rows are related, name the column that they share, such as a customer or a "
+            "day, with --group (groups=); otherwise intervals are too low and too narrow.",
+        )
+
+
+def find_near_copies(logged: LoggedData, rng: np.random.Generator) -> NearCopies:
+    """Look for near-copies among the rows of a log; of a log of more than 20,000 rows in a sample, which finds fewer.
+
+    Groups of more than ten near-copies are not found: their tenth nearest row is a copy, too.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 5))
+    >>> twice = np.vstack([X, X + 0.01 * rng.normal(size=(400, 5))])
+    >>> [round(find_near_copies(ob.LoggedData(rows, rows[:, 0] > 0, 1.0), rng).share, 1) for rows in (X, twice)]
+    [0.0, 1.0]
+    """
+    n_features = logged.X.shape[1]
+    if logged.groups is not None or logged.rows.is_sparse or len(logged) < LEAST_ROWS or n_features < 2:
+        return NearCopies()
+    rows = sample_rows(len(logged), MOST_ROWS, rng)
+    columns = sample_rows(n_features, MOST_COLUMNS, rng)
+    Z = to_dense(standardise(dense(logged.rows.take(rows), columns)))
+    Z = Z[:, Z.any(axis=0)]
+    if Z.shape[1] < 2:
+        return NearCopies()
+    some = sample_rows(rows.size, LOOKED_AT, rng)
+    telling = some[telling_columns(Z)[some] >= 2]
+    if telling.size < LEAST_ROWS:
+        return NearCopies(0.0, int(some.size))
+    distances, nearest = nearest_rows(Z, telling)
+    codes = np.where(logged.revealed, logged.codes, -1)[rows]
+    labels = np.column_stack([codes[telling], codes[nearest]])
+    share = copied_share(distances, finest_step(Z), labels)
+    return NearCopies(share * telling.size / some.size, int(some.size))
+
+
+def nearest_rows(Z: Floats, some: Ints) -> tuple[Floats, Ints]:
+    """Return the distances of some rows to their nearest `NEIGHBOURS` other rows, the nearest first, and which row is the nearest."""
+    distances, nearest = np.empty((some.size, NEIGHBOURS)), np.empty(some.size, dtype=np.int64)
+    squares = np.einsum("ij,ij->i", Z, Z)
+    for begin in range(0, some.size, BLOCK_ROWS):
+        block = some[begin : begin + BLOCK_ROWS]
+        squared = squares[block][:, None] + squares - 2.0 * Z[block] @ Z.T
+        squared[np.arange(block.size), block] = np.inf
+        near = np.argpartition(squared, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        # Computed again as differences: as above, rows that are nearly equal would be as far apart as rounding puts them.
+        exact = np.sqrt(((Z[block][:, None, :] - Z[near]) ** 2).sum(axis=2))
+        order = np.argsort(exact, axis=1, kind="stable")
+        distances[begin : begin + block.size] = np.take_along_axis(exact, order, axis=1)
+        nearest[begin : begin + block.size] = near[np.arange(block.size), order[:, 0]]
+    return distances, nearest
+
+
+def telling_columns(Z: Floats) -> Ints:
+    """Return for each row in how many columns it has a value that few rows have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> telling_columns(np.column_stack([np.arange(100.0), np.arange(100.0) % 2])).tolist()[:3]
+    [1, 1, 1]
+    """
+    telling = np.zeros(len(Z), dtype=np.int64)
+    for column in Z.T:
+        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+        telling += counts[place] <= RARE * len(Z)
+    return telling
+
+
+def finest_step(Z: Floats) -> float:
+    """Return the second smallest of the columns' steps: the median distance between neighbouring values of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> finest_step(np.column_stack([np.arange(6) % 2, np.arange(6) % 3 * 0.5, np.arange(6) * 0.01]).astype(float))
+    0.5
+    """
+    steps = [float(np.median(np.diff(np.unique(column)))) for column in Z.T]
+    return sorted(steps)[1]
+
+
+def copied_share(distances: Floats, step: float, labels: Ints) -> float:
+    """Return the share of rows that have a near-copy; 0 where chance, or labels that differ, speak against copies.
+
+    Parameters
+    ----------
+    distances : array of shape (rows, neighbours)
+        To the nearest rows, the nearest first.
+    step : float
+        No distance counts as less than half of it.
+    labels : int array of shape (rows, 2)
+        The class of each row and of its nearest row; −1 where it is not known.
+    """
+    first, middle, last = (np.maximum(distances[:, k], step / 2.0) for k in (0, NEIGHBOURS // 2 - 1, NEIGHBOURS - 1))
+    is_copied: Bools = first <= NEAR * last
+    share = float(is_copied.mean())
+    # Of ten rows that are spread evenly, the fifth is in the inner half of the volume.
+    growth = float(np.median(np.log(last / middle)))
+    dimensions = np.log(2.0) / growth if growth > 0.0 else np.inf
+    by_chance = 1.0 - (1.0 - NEAR**dimensions) ** (NEIGHBOURS - 1)
+    known = is_copied & (labels >= 0).all(axis=1)
+    differ = float((labels[known, 0] != labels[known, 1]).mean()) if known.any() else 0.0
+    return 0.0 if by_chance > MOST_BY_CHANCE * share or differ > MOST_DIFFERENT else share
