@@ -68,7 +68,7 @@ def test_campaign_of_another_schema_gets_one_sentence(tmp_path, request, place):
     with engine_of(where).begin() as connection:
         connection.execute(sa.text("UPDATE observal_version SET version_num = '0003'"))
     with pytest.raises(
-        NotACampaign, match=r"another version of observal \(schema 0003; this one reads 1\); open it with"
+        NotACampaign, match=r"another version of observal \(schema 0003; this one reads 2\); open it with"
     ):
         Campaign.open(where)
 

@@ -351,6 +351,7 @@ def test_appended_events_are_not_read_back(backend, monkeypatch):
     monkeypatch.setattr("observal.journal.ledger.Ledger.follow", spy)
     monkeypatch.setattr("observal.journal.sql.journal.decode_plan", None)  # would raise if a plan were decoded
     now.ask(3)
+    kinds = [some for some in kinds if some]  # storing what was fitted finds nothing to follow
     assert kinds[-2:] == [["round"], ["asked"]]
     assert all("round" not in some for some in kinds[:-2])
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Generic, Self
@@ -219,44 +220,48 @@ class Labelling(Generic[T]):
 
     # -- results, fitted when they are first read ---------------------------------------------------------------
 
-    def _replay(self) -> Replay:
+    @contextmanager
+    def _replaying(self) -> Iterator[Replay]:
         with self.engine.reading() as transaction:
-            return self.engine.replay(transaction)
+            yield self.engine.replay(transaction)
 
     @property
     def rounds(self) -> tuple[Round, ...]:
         """The closed rounds; round 0 is the log alone. A round is fitted when it is first read."""
-        replay = self._replay()
-        return tuple(replay.round(k) for k in range(replay.closed + 1))
+        with self._replaying() as replay:
+            return tuple(replay.round(k) for k in range(replay.closed + 1))
 
     @property
     def estimator(self) -> Any:
         """The classifier after the last closed round."""
-        replay = self._replay()
-        return replay.estimator(replay.closed)
+        with self._replaying() as replay:
+            return replay.estimator(replay.closed)
 
     @property
     def returned_round(self) -> int | None:
         """The earlier round that `estimator` is from, because it very likely makes fewer mistakes; None if it is from the last one."""
-        replay = self._replay()
-        return replay.returned_round(replay.closed)
+        with self._replaying() as replay:
+            return replay.returned_round(replay.closed)
 
     def intervals(self, round_: int = -1) -> dict[str, Interval]:
         """Return intervals for the classifier of a closed round on the whole population, from the labels up to that round."""
-        replay = self._replay()
-        return dict(replay.intervals(range(replay.closed + 1)[round_]))
+        with self._replaying() as replay:
+            return dict(replay.intervals(range(replay.closed + 1)[round_]))
 
     def may_gain(self, labels: int) -> float | None:
         """Return how much `labels` more labels may lower the error; None before 100 labels were bought."""
-        return self._replay().still_to_gain(labels)
+        with self._replaying() as replay:
+            return replay.still_to_gain(labels)
 
     def judged(self) -> JudgedRows | None:
         """Return the labelled rows as fits that have not seen them judge them; None where the method cannot tell."""
-        return self._replay().judged()
+        with self._replaying() as replay:
+            return replay.judged()
 
     def judged_by_first_model(self) -> Ints | None:
         """Return what the classifier of the log alone predicts for the rows of :meth:`judged`; None where the method cannot tell."""
-        return self._replay().judged_by_first_model()
+        with self._replaying() as replay:
+            return replay.judged_by_first_model()
 
     def result(self) -> RunResult:
         """Return the results so far: the classifier of the last closed round, and every decision up to it."""
@@ -364,15 +369,16 @@ class Session(Labelling[MemoryJournal]):
         )
         journal.append(OBSERVAL, "created", {"settings": settings})
         super().__init__(Engine(journal))
-        self._replay()  # raises now if the method does not accept the data
+        with self._replaying():  # raises now if the method does not accept the data
+            pass
 
     @classmethod
     def over(cls, journal: MemoryJournal) -> Self:
         """Return a session over an existing journal."""
         session = cls.__new__(cls)
         Labelling.__init__(session, Engine(journal))
-        session._replay()
-        return session
+        with session._replaying():
+            return session
 
     @property
     def method(self) -> Method:

@@ -89,7 +89,10 @@ def split_list(texts: str | Sequence[str] | None) -> list[str] | None:
 
 
 def open_campaign(where: str, dask: str | None = None, progress: Callable[..., None] | None = None) -> Campaign:
-    """Return a campaign, with a cluster if one is named; refuse a cluster on which nothing would be computed."""
+    """Return a campaign, with a cluster if one is named; refuse a cluster on which nothing would be computed.
+
+    `progress` says when a model is fitted.
+    """
     from observal.campaign import Campaign
 
     campaign = Campaign.open(where)
@@ -98,6 +101,8 @@ def open_campaign(where: str, dask: str | None = None, progress: Callable[..., N
             "--dask is for campaigns whose tables stay in place, but this one has copies of them; leave it out."
         )
     campaign.engine.executor = make_executor(dask, progress)
+    if progress is not None:
+        campaign.engine.on_fit = lambda labels: progress(0, None, f"fitting the model to {labels:,} labels")
     return campaign
 
 

@@ -93,8 +93,8 @@ class ProgressBar:
     def __init__(self, bar: Progress, task: TaskID, description: str) -> None:
         self._bar, self._task, self._description = bar, task, description
 
-    def __call__(self, done: int, total: int, description: str | None = None) -> None:
-        """Show how much is done."""
+    def __call__(self, done: int, total: int | None, description: str | None = None) -> None:
+        """Show how much is done; `total` is None where nobody knows."""
         self._bar.update(self._task, completed=done, total=total, description=description or self._description)
 
     @contextmanager
@@ -122,9 +122,17 @@ def progress_bar(description: str, hidden: bool = False) -> Iterator[ProgressBar
 @contextmanager
 def _show_progress(description: str) -> Iterator[ProgressBar]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    words = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), words, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield ProgressBar(bar, bar.add_task(description, total=None), description)
 

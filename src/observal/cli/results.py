@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def status(
     campaign: Where,
     interval: Annotated[
-        bool, typer.Option("--interval", help="Fit the classifier and show the interval around its error.")
+        bool, typer.Option("--interval", help="Show the interval around the classifier's error.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -32,10 +32,10 @@ def status(
 
     Example: observal status campaign.db --interval
     """
-    opened = open_campaign(campaign)
     measures = None
-    if interval:
-        with progress_bar("fitting", hidden=as_json):
+    with progress_bar("reading", hidden=as_json or not interval) as progress:
+        opened = open_campaign(campaign, progress=progress)
+        if interval:
             measures = ModelMeasures(opened.intervals(), opened.returned_round, opened.estimator)
     print_status(opened.status(), as_json, measures)
 
@@ -125,9 +125,16 @@ def report(
     """
     from observal.report.campaign_report import write_campaign_report
 
-    with progress_bar("fitting", hidden=as_json):
+    with progress_bar("writing the report", hidden=as_json) as progress:
         path = write_campaign_report(
-            open_campaign(campaign), out, title, _command_line(), force, author, split_list(by) or (), logged or ()
+            open_campaign(campaign, progress=progress),
+            out,
+            title,
+            _command_line(),
+            force,
+            author,
+            split_list(by) or (),
+            logged or (),
         )
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
@@ -158,8 +165,8 @@ def export(
     """
     if sum(path is not None for path in (model, label_studio, argilla)) != 1:
         raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")
-    with progress_bar("fitting", hidden=as_json):
-        opened = open_campaign(campaign)
+    with progress_bar("writing the model", hidden=as_json) as progress:
+        opened = open_campaign(campaign, progress=progress)
         if model is None:
             _export_rows(opened, label_studio, argilla, force, as_json)
             return

@@ -101,6 +101,17 @@ class PoolState:
         """The method's model of the labels so far."""
         return self.fit(self)
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the model is there."""
+        return "model" in self.__dict__
+
+    def with_model(self, fit: Any, model_of: Callable[[Self], Any]) -> Self:
+        """Return the state with a model that need not be fitted, and what fits the states after it."""
+        state = replace(self, fit=fit)
+        state.__dict__["model"] = model_of(state)  # where the cached property keeps it
+        return state
+
     @classmethod
     def start(cls, problem: Problem, fit: Callable[[Any], Any]) -> Self:
         """Return the initial state."""

@@ -13,8 +13,9 @@ journal, and what a block appends is stored when the block ends; a block that ra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,7 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from observal.checks import Ints, check_whole
-from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, ObservalError, UnknownRow
+from observal.errors import (
+    CampaignUnavailable,
+    ConflictingAnswer,
+    InvalidInput,
+    InvalidLabel,
+    ObservalError,
+    UnknownRow,
+)
 from observal.intervals.measures import judged_by
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
@@ -32,6 +40,7 @@ from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
 from observal.journal.settings import Settings, check_annotator, observal_version
 from observal.journal.status import why_ahead, why_nothing
+from observal.journal.stored_fit import LARGEST_FIT, StoredFit, fit_key, pack_fit
 from observal.parquet.executors import ExecutorLike, executor_of
 from observal.problem.interval import Interval
 from observal.problem.plan import ACTION_NAMES, Plan, Stop
@@ -66,6 +75,14 @@ class Transaction(Protocol):
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""
+        ...
+
+    def stored_fit(self, key_of: Callable[[int], str], closed: int) -> StoredFit | None:
+        """Return what was last fitted, if its key is that of one of the closed rounds; else None."""
+        ...
+
+    def store_fit(self, round_: int, key: str, content: bytes) -> None:
+        """Store a fit in place of the one before."""
         ...
 
 
@@ -103,13 +120,17 @@ class Engine(Generic[T]):
         What the journal's events add up to, as of the latest transaction.
     executor
         It can be set until the problem is first read.
+    on_fit : callable, optional
+        Called with the number of labels when a model is about to be fitted to them, which may take a while.
     """
 
     def __init__(self, journal: Journal[T], executor: ExecutorLike = None) -> None:
         self.journal = journal
         self.ledger = Ledger()
         self._replay: Replay | None = None
+        self._key = ""  # of the round that the replay ends with, if what is fitted can be stored
         self.executor = executor
+        self.on_fit: Callable[[int], None] | None = None
 
     # -- transactions -------------------------------------------------------------------------------------------
 
@@ -119,6 +140,7 @@ class Engine(Generic[T]):
         with self.journal.reading() as transaction:
             self._follow(transaction)
             yield transaction
+        self._store_fit()
 
     @contextmanager
     def writing(self) -> Iterator[T]:
@@ -132,6 +154,20 @@ class Engine(Generic[T]):
             if self.ledger.sequence != before:
                 self.ledger = Ledger()  # it followed events that were then not stored
             raise
+        self._store_fit()
+
+    def _store_fit(self) -> None:
+        """Store what was fitted after the last closed round, in a transaction of its own: no answer depends on it."""
+        fit = self._replay.to_store() if self._replay is not None and self._key else None
+        if fit is None:
+            return
+        content = pack_fit(fit)
+        # It may be read-only; then the next command fits again.
+        with suppress(CampaignUnavailable), self.journal.writing() as transaction:
+            ledger = self._follow(transaction)
+            current = ledger.closed == fit.round and fit_key(ledger, fit.round) == self._key
+            if current and len(content) <= LARGEST_FIT:
+                transaction.store_fit(fit.round, self._key, content)
 
     @contextmanager
     def part(self, transaction: T) -> Iterator[None]:
@@ -476,7 +512,15 @@ class Engine(Generic[T]):
             self._replay = start_replay(self.problem(transaction, with_ids=False), settings)
         elif self._replay.label_budget != settings.label_budget:  # it was raised
             self._replay = start_replay(self._replay.problem, settings)
-        self._replay.follow(self.ledger.plans, self.ledger.labels, self.ledger.bases)
+        ledger, stored = self.ledger, None
+        if transaction.durable:
+            key = fit_key(ledger, ledger.closed)
+            if key != self._key:
+                stored = transaction.stored_fit(partial(fit_key, ledger), ledger.closed)
+            self._key = key
+        self._replay.follow(ledger.plans, ledger.labels, ledger.bases, stored)
+        if self.on_fit is not None and not self._replay.is_fitted:
+            self.on_fit(self._replay.labels)
         return self._replay
 
     def result(self, transaction: T, fit_all: bool = True) -> RunResult:
@@ -502,13 +546,14 @@ class Engine(Generic[T]):
     def error_history(self, transaction: T, points: int) -> list[tuple[int, Interval]]:
         """Return the error after some of the rounds: see :meth:`observal.Session.error_history`."""
         replay = self.replay(transaction)
-        records, last = self._list_records(replay), replay.closed
-        history = []
-        for k in sorted({round(i * last / points) for i in range(points + 1)}):
-            record = records[k]
-            intervals = replay.intervals(k) if record is None else replay.stretch_intervals(k, {"error": record.error})
-            history.append((replay.bought(k), intervals["error"]))
-        return history
+        rounds = sorted({round(i * replay.closed / points) for i in range(points + 1)})
+        return [(replay.bought(k), self.error_after(replay, k)) for k in rounds]
+
+    def error_after(self, replay: Replay, k: int) -> Interval:
+        """Return the interval for the error after a closed round: what is on record of it, or else computed."""
+        record = self._list_records(replay)[k]
+        intervals = replay.intervals(k) if record is None else replay.stretch_intervals(k, {"error": record.error})
+        return intervals["error"]
 
     def first_measures(self, transaction: T) -> dict[str, Interval]:
         """Return intervals with the log alone: see :meth:`observal.Session.first_measures`."""

@@ -69,6 +69,8 @@ class Ledger:
         self.digest = ""
         self.first_digest = ""  # of the entry that made the campaign, and so of this campaign alone
         self.data_digest = ""
+        # Of the entry with which all is known that the model of each round depends on, besides labels.
+        self.model_digests: list[str] = []
         self._settings: Settings | None = None
         self.plans: list[Plan] = []
         self.bases: list[int] = []
@@ -230,6 +232,7 @@ class Ledger:
 
     def _on_created(self, event: Event) -> None:
         self._settings, self.first_digest = event.payload["settings"], event.digest
+        self.model_digests = [event.digest]
         self.data_digest = event.payload.get("data", "")
 
     def _on_round(self, event: Event) -> None:
@@ -243,6 +246,7 @@ class Ledger:
             self.records[base] = record
         self.plans.append(plan)
         self.bases.append(base)
+        self.model_digests.append(event.digest)
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             if position in self.ids:
                 raise ValueError(f"pool row {position} was asked about before")
@@ -254,6 +258,7 @@ class Ledger:
 
     def _on_extended(self, event: Event) -> None:
         self._settings = self.settings.extend(event.payload)
+        self.model_digests = [event.digest] * len(self.model_digests)
         self.stop_reason = ""
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -68,6 +68,12 @@ class MemoryJournal:
     def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
         """Return log and pool."""
         return self._problem
+
+    def stored_fit(self, key_of: Callable[[int], str], closed: int) -> None:
+        """Return nothing: a session keeps its fits in memory."""
+
+    def store_fit(self, round_: int, key: str, content: bytes) -> None:
+        """Do nothing."""
 
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""

@@ -39,9 +39,10 @@ class ArrayField:
 
 @dataclass(frozen=True)
 class RecordField:
-    """A record of one of some kinds."""
+    """A record of one of some kinds, or None where that is allowed."""
 
     kinds: tuple[type, ...]
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class RecordsField:
     kinds: tuple[type, ...]
 
 
-Scalar = Literal["number", "count", "sign", "flag", "text", "texts", "point", "labels", "label"]
+Scalar = Literal["number", "count", "sign", "flag", "text", "texts", "point", "labels", "label", "shares", "settings"]
 Field = ArrayField | RecordField | RecordsField | Scalar
 
 
@@ -72,18 +73,22 @@ class Cosines:
 
 @cache
 def records() -> Mapping[type, Mapping[str, Field]]:
-    """Return the fields of every kind of record that a model file may hold."""
+    """Return the fields of every kind of record that a model file or a stored fit may hold."""
     from observal.intervals.thresholds import ThresholdClassifier
-    from observal.learners.blend import Blend
+    from observal.journal import stored_fit as s
+    from observal.learners.blend import Blend, BlendChoices
     from observal.learners.features import FeatureMap
+    from observal.learners.newton_fit import NewtonFit
     from observal.learners.population import Space
     from observal.learners.smooth_learners import AdditiveChances, KernelChances, LinearChances
     from observal.learners.tree_learners import TreeChances
+    from observal.methods.auto import StoredBlend
     from observal.methods.committee import ConstantClassifier
-    from observal.methods.newton import NewtonClassifier
+    from observal.methods.newton import NewtonChoices, NewtonClassifier, StoredNewton
     from observal.paper import hypotheses as h
     from observal.paper.exact import FiniteClassifier
     from observal.paper.linear_methods import LinearClassifier
+    from observal.problem.interval import Interval
 
     vector = ArrayField("f8", "features")
     members = (h.Constant, h.Threshold, h.HalfPlane, h.TangentHalfPlane, h.Rectangle, h.KnownPredictions)
@@ -154,6 +159,50 @@ def records() -> Mapping[type, Mapping[str, Field]]:
         h.KnownPredictions: {"predictions": ArrayField("i1", "rows")},
         FiniteClassifier: {"member": RecordField(members), "classes_": "labels"},
         ThresholdClassifier: {"estimator": RecordField((Blend, NewtonClassifier)), "threshold": "number"},
+        BlendChoices: {"theta": "shares", "tuned": "settings"},
+        StoredBlend: {
+            "blend": RecordField((Blend,)),
+            "left_out": ArrayField("f8", "labelled classes"),
+            "refitted": ArrayField("f8", "judged classes"),
+            "choices": RecordField((BlendChoices,), optional=True),
+            "kept": RecordField((BlendChoices,), optional=True),
+        },
+        NewtonChoices: {"features": "text", "ridge": "number", "tempering": "number"},
+        NewtonFit: {
+            "coef": ArrayField("f8", "expanded"),
+            "intercept": "number",
+            "objective": "number",
+            "hessian": ArrayField("f8", "parameters parameters"),
+            "converged": "flag",
+            "n_iter": "count",
+            "history": ArrayField("f8", "steps"),
+        },
+        StoredNewton: {
+            "choices": RecordField((NewtonChoices,)),
+            "kept": RecordField((NewtonChoices,), optional=True),
+            "query": RecordField((NewtonFit,)),
+            "output": RecordField((NewtonFit,)),
+            "output_weights": ArrayField("f8", "labelled"),
+            "left_out_scores": ArrayField("f8", "judged"),
+            "earlier": RecordField((StoredNewton,), optional=True),
+        },
+        Interval: {
+            "estimate": "number",
+            "low": "number",
+            "high": "number",
+            "confidence": "number",
+            "method": "text",
+            "unknown": "number",
+            "most": "number",
+        },
+        s.NamedInterval: {"name": "text", "interval": RecordField((Interval,))},
+        s.RoundChances: {"round": "count", "chances": ArrayField("f4", "rows known")},
+        s.StoredFit: {
+            "round": "count",
+            "model": RecordField((StoredBlend, StoredNewton), optional=True),
+            "intervals": RecordsField((s.NamedInterval,)),
+            "chances": RecordsField((s.RoundChances,)),
+        },
     }
 
 
@@ -186,7 +235,7 @@ def _encode_field(kind: Field, value: Any, arrays: list[NDArray[Any]]) -> Any:
         arrays.append(array)
         return {"array": len(arrays) - 1, "shape": list(array.shape)}
     if isinstance(kind, RecordField):
-        return encode(value, arrays)
+        return None if value is None and kind.optional else encode(value, arrays)
     if isinstance(kind, RecordsField):
         return [encode(item, arrays) for item in value]
     if kind == "labels":
@@ -197,6 +246,10 @@ def _encode_field(kind: Field, value: Any, arrays: list[NDArray[Any]]) -> Any:
         return float(value) if isfinite(value) else repr(float(value))
     if kind == "point":
         return [_encode_field("number", number, arrays) for number in value]
+    if kind == "shares":
+        return dict(value)
+    if kind == "settings":
+        return {name: list(numbers) for name, numbers in value.items()}
     return list(value) if kind == "texts" else value
 
 
@@ -264,7 +317,7 @@ class RecordReader:
         if isinstance(kind, ArrayField):
             return self._array(kind, value, sizes)
         if isinstance(kind, RecordField):
-            return self.read(value, kind.kinds)
+            return None if value is None and kind.optional else self.read(value, kind.kinds)
         if isinstance(kind, RecordsField):
             return tuple(self.read(item, kind.kinds) for item in _require(value, list))
         if kind == "labels":
@@ -323,6 +376,11 @@ def _read_scalar(kind: Scalar, value: Any) -> Any:
         sound = type(value) is str
     elif kind == "label":
         sound = isinstance(value, bool | int | float | str)
+    elif kind == "shares":
+        return {name: _read_scalar("number", number) for name, number in _require(value, dict).items()}
+    elif kind == "settings":
+        parts = _require(value, dict).items()
+        return {name: tuple(_read_scalar("number", number) for number in _require(part, list)) for name, part in parts}
     else:
         items = _require(value, list)
         if kind == "texts":

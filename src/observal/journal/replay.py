@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
+from observal.errors import InvalidInput
 from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
+from observal.intervals.state import PoolState
 from observal.intervals.stopping import LEAST_BOUGHT, chances_of, estimate_gain, still_to_gain
 from observal.journal.settings import Settings
+from observal.journal.stored_fit import NamedInterval, RoundChances, StoredFit
 from observal.methods import Method
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
@@ -110,15 +113,32 @@ class Replay:
         self._answers: list[Codes] = []  # the answers of each closed round
         self._rounds: dict[int, Round] = {}
         self._intervals: dict[int, LazyIntervals] = {}
+        self._single_looks: dict[int, dict[str, Interval]] = {}
         self._chances: dict[int, Floats] = {}
+        self._stored: dict[int, StoredFit] = {}
 
     @property
     def closed(self) -> int:
         """The number of closed rounds."""
         return len(self.states) - 1
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the model of the last closed round is there; only methods that fit when they are asked to can say no."""
+        state = self.states[-1]
+        return not isinstance(state, PoolState) or state.is_fitted
+
+    @property
+    def labels(self) -> int:
+        """All labels up to the last closed round, the log's included."""
+        return self._labels(self.closed)
+
     def follow(
-        self, plans: Sequence[Plan], labels: Mapping[int, int | None], bases: Sequence[int] | None = None
+        self,
+        plans: Sequence[Plan],
+        labels: Mapping[int, int | None],
+        bases: Sequence[int] | None = None,
+        stored: StoredFit | None = None,
     ) -> None:
         """Close every round whose rows all have a label or were skipped; recompute from the first round whose answers changed.
 
@@ -131,7 +151,10 @@ class Replay:
         bases : sequence of int, optional
             After which closed round each was planned; after the one before it by default. Rounds close in order all the same: the rows
             that a plan takes are those that the open plans before it left.
+        stored : StoredFit, optional
+            What was fitted after one of these rounds, with the same labels.
         """
+        self._recall(stored)
         for k, plan in enumerate(plans):
             rows = plan.asked.tolist()
             codes = None if any(row not in labels for row in rows) else tuple(labels[row] for row in rows)
@@ -142,13 +165,21 @@ class Replay:
             if codes is None:
                 return
             self._close(plan, codes, k if bases is None else bases[k])
+            self._recall(stored)
 
     def _forget_after(self, k: int) -> None:
         """Keep what is known up to a round: an answer of the next one was changed or undone."""
         del self.states[k + 1 :], self._answers[k:]
-        self._rounds = {number: round_ for number, round_ in self._rounds.items() if number <= k}
-        self._intervals = {number: lazy for number, lazy in self._intervals.items() if number <= k}
-        self._chances = {number: chances for number, chances in self._chances.items() if number <= k}
+        known: tuple[dict[int, Any], ...] = (
+            self._rounds,
+            self._intervals,
+            self._single_looks,
+            self._chances,
+            self._stored,
+        )
+        for by_round in known:
+            for number in [number for number in by_round if number > k]:
+                del by_round[number]
 
     def _close(self, plan: Plan, codes: Codes, base: int) -> None:
         answers = Answers(
@@ -159,6 +190,54 @@ class Replay:
         state = self._method.advance(self.problem, self.states[-1], plan, answers, rng)
         self.states.append(state if base == self.closed else state.planned_ahead_in(self.states[base]))
         self._answers.append(codes)
+
+    def _recall(self, stored: StoredFit | None) -> None:
+        """Take over what was fitted after the last closed round, unless it was fitted here or is not what it should be."""
+        state, k = self.states[-1], self.closed
+        if (
+            stored is None
+            or stored.round != k
+            or k in self._stored
+            or not isinstance(state, PoolState)
+            or state.is_fitted
+        ):
+            return
+        n_classes = len(self.problem.logged.classes)
+        chances = {past.round: past.chances for past in stored.chances}
+        try:
+            _check_chances(chances, (self._sample_rows.size, n_classes))
+            _check_intervals(dict(stored.intervals))
+            if stored.model is not None:
+                state = self._method.recall(self.problem, state, stored.model)
+        except Exception:  # whatever is wrong with it, the fit can be made again
+            return
+        self.states[-1], self._stored[k] = state, stored
+        self._chances.update({past: values for past, values in chances.items() if past <= k})
+        if stored.intervals:
+            self._single_looks[k] = dict(stored.intervals)
+
+    def to_store(self) -> StoredFit | None:
+        """Return what is known after the last closed round; None if nothing was fitted, or nothing that is not stored."""
+        state, k = self.states[-1], self.closed
+        if not isinstance(state, PoolState) or not state.is_fitted:
+            return None
+        self._chances_after(k)
+        n_classes = len(self.problem.logged.classes)  # a committee may know fewer
+        needed = self._half if self.bought(k) >= LEAST_BOUGHT else 0
+        fit = StoredFit(
+            k,
+            self._method.stored_model(self.problem, state),
+            tuple(NamedInterval(*pair) for pair in self._single_looks.get(k, {}).items()),
+            tuple(
+                RoundChances(past, chances)
+                for past, chances in sorted(self._chances.items())
+                if needed <= past <= k and chances.shape[1] == n_classes
+            ),
+        )
+        if not fit.adds_to(self._stored.get(k)):
+            return None
+        self._stored[k] = fit
+        return fit
 
     def next_plan(self, open_plans: Sequence[Plan] = ()) -> Plan | Stop:
         """Return the method's plan after the last closed round; rows of later rounds that are still open are not chosen again."""
@@ -197,11 +276,14 @@ class Replay:
     def intervals(self, k: int) -> LazyIntervals:
         """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
         if k not in self._intervals:
-            state = self.states[k]
-            self._intervals[k] = LazyIntervals(
-                lambda: self.stretch_intervals(k, self._method.intervals(self.problem, state))
-            )
+            self._intervals[k] = LazyIntervals(lambda: self.stretch_intervals(k, self._single_look(k)))
         return self._intervals[k]
+
+    def _single_look(self, k: int) -> dict[str, Interval]:
+        """Return intervals that hold at this round alone."""
+        if k not in self._single_looks:
+            self._single_looks[k] = self._method.intervals(self.problem, self.states[k])
+        return self._single_looks[k]
 
     def record(self) -> Recorded | None:
         """Return what is known after the last closed round, if that costs no further fit; else None."""
@@ -210,7 +292,7 @@ class Replay:
         state, round_ = self.states[-1], self.round(self.closed)
         if any(plan.near is None for plan in state.plans()):
             return None
-        intervals = self._method.intervals(self.problem, state)
+        intervals = self._single_look(self.closed)
         names = (name for name in judged_by(self.problem.goals.objective) if name != "error" and name in intervals)
         return Recorded(
             float(round_.clip),
@@ -287,14 +369,18 @@ class Replay:
 
         With `more`, what that many labels may gain.
         """
-        counts = [self._labels(k) for k in range(self.closed + 1)]
-        bought = counts[-1] - counts[0]
-        if bought < LEAST_BOUGHT:
+        if self.bought(self.closed) < LEAST_BOUGHT:
             return None
-        half = max(k for k, count in enumerate(counts) if count - counts[0] <= bought / 2)
+        half, now = self._half, self._labels(self.closed)
         gain = estimate_gain(self._chances_after(self.closed), self._chances_after(half), self._method.calibrated)
-        end = self._labels_at_end if more is None else counts[-1] + more
-        return still_to_gain(gain, counts[-1], counts[half], end)
+        end = self._labels_at_end if more is None else now + more
+        return still_to_gain(gain, now, self._labels(half), end)
+
+    @property
+    def _half(self) -> int:
+        """The last round by which no more than half of the labels were bought."""
+        bought = self.bought(self.closed)
+        return max(k for k in range(self.closed + 1) if self.bought(k) <= bought / 2)
 
     def _chances_after(self, k: int) -> Floats:
         """Return what the classifier of a round says of a sample of the population."""
@@ -304,15 +390,33 @@ class Replay:
 
     @cached_property
     def _sample(self) -> Any:
+        return self.problem.select(self._sample_rows).for_estimator()
+
+    @cached_property
+    def _sample_rows(self) -> Ints:
         first, end = self.problem.counted
         if end - first > JUDGED_ROWS:
             sample = np.random.default_rng(0).choice(end - first, JUDGED_ROWS, replace=False)
-            return self.problem.select(first + np.sort(sample)).for_estimator()
-        return self.problem.select(np.arange(first, end)).for_estimator()
+            return np.asarray(first + np.sort(sample))
+        return np.arange(first, end)
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
         # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.
         return np.random.default_rng([self._random_state, round_, purpose])
+
+
+def _check_chances(chances: Mapping[int, Floats], shape: tuple[int, int]) -> None:
+    if not all(part.shape == shape and ((part >= 0.0) & (part <= 1.0)).all() for part in chances.values()):
+        raise InvalidInput("The stored chances are not those of this population; use an undamaged copy.")
+
+
+def _check_intervals(intervals: Mapping[str, Interval]) -> None:
+    for interval in intervals.values():
+        ends = interval.low, interval.high, interval.estimate
+        if not (0.0 < interval.most <= 1e100 and 0.0 <= interval.unknown <= 1.0 and max(map(abs, ends)) <= 1e100):
+            raise InvalidInput(f"The stored interval {interval} cannot be right; use an undamaged copy.")
+    if intervals and "error" not in intervals:
+        raise InvalidInput("The stored intervals are without that of the error; use an undamaged copy.")
 
 
 def start_replay(problem: Problem, settings: Settings) -> Replay:

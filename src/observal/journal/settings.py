@@ -304,7 +304,7 @@ def versions() -> dict[str, str]:
     >>> "numpy" in versions()
     True
     """
-    packages = ("observal", "numpy", "scipy", "scikit-learn", "pyarrow", "sqlalchemy")
+    packages = ("observal", "numpy", "scipy", "scikit-learn", "lightgbm", "numba", "pyarrow", "sqlalchemy")
     return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 

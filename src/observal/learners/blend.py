@@ -16,7 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
-from observal.learners.blend_settings import DROPPED, EM_STEPS, LEARNERS, PRIOR_LABELS
+from observal.learners.blend_settings import (
+    DROPPED,
+    EM_STEPS,
+    KERNEL_RIDGES,
+    LEARNERS,
+    LINEAR_RIDGES,
+    LOGISTIC_RIDGES,
+    PRIOR_LABELS,
+    WIDTHS,
+)
 from observal.learners.features import FeatureMap
 from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.labelled import LabelledRows, LearnerFit, clip_chances
@@ -213,6 +222,35 @@ class BlendChoices(NamedTuple):
 
     theta: Mapping[str, float]
     tuned: Mapping[str, tuple[float, ...]]
+
+
+def check_choices(choices: BlendChoices, n_classes: int) -> None:
+    """Refuse choices that :func:`fit_blend` cannot have made: a fit with them might not end.
+
+    Examples
+    --------
+    >>> check_choices(BlendChoices({"linear": 1.0}, {"linear": (0.01,)}), 2)
+    >>> check_choices(BlendChoices({"linear": 1.0}, {"linear": (-1.0,)}), 2)
+    Traceback (most recent call last):
+        ...
+    observal.errors.InvalidInput: The settings of a blend's learners are not among those that it chooses from; use an undamaged copy.
+    """
+    ridges = LOGISTIC_RIDGES if n_classes == 2 else LINEAR_RIDGES
+    allowed: dict[str, set[tuple[float, ...]]] = {
+        "linear": {(ridge,) for ridge in ridges},
+        "additive": {(ridge,) for ridge in LINEAR_RIDGES},
+        "kernel": {(number, ridge) for number in range(2 * len(WIDTHS)) for ridge in KERNEL_RIDGES},
+    }
+    known = all(tuned in allowed.get(name, {()}) for name, tuned in choices.tuned.items())
+    shares = choices.theta.values()
+    if (
+        not known
+        or choices.theta.keys() != choices.tuned.keys()
+        or not all(0.0 < share <= 1.0 + 1e-9 for share in shares)
+    ):
+        raise InvalidInput(
+            "The settings of a blend's learners are not among those that it chooses from; use an undamaged copy."
+        )
 
 
 class BlendFit(NamedTuple):

@@ -76,13 +76,15 @@ def targets(codes: Ints, n_classes: int) -> Floats:
 def clip_chances(chances: Floats) -> Floats:
     """Return chances none of which is nearly 0, adding up to 1.
 
+    A learner from somebody else's file may say anything; even then they are numbers.
+
     Examples
     --------
     >>> import numpy as np
-    >>> clip_chances(np.array([[0.0, 1.0]])).round(4).tolist()
-    [[0.001, 0.999]]
+    >>> clip_chances(np.array([[0.0, 1.0], [np.nan, np.inf]])).round(4).tolist()
+    [[0.001, 0.999], [0.0, 1.0]]
     """
-    chances = np.maximum(chances, LEAST_CHANCE)
+    chances = np.fmin(np.fmax(chances, LEAST_CHANCE), 1e100)
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 

@@ -23,7 +23,16 @@ from observal.intervals.thresholds import (
     label_weights,
     odds_at,
 )
-from observal.learners.blend import Blend, BlendChoices, BlendFit, check_learners, fit_blend, lead, shift_odds
+from observal.learners.blend import (
+    Blend,
+    BlendChoices,
+    BlendFit,
+    check_choices,
+    check_learners,
+    fit_blend,
+    lead,
+    shift_odds,
+)
 from observal.learners.blend_settings import LEARNERS
 from observal.learners.folds import INTERVAL_FOLDS, plain_folds
 from observal.learners.population import Population
@@ -242,6 +251,17 @@ class AutoVC(Method[PoolState]):
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 
+    def stored_model(self, problem: Problem, state: PoolState) -> StoredBlend:
+        """Return the blend for :meth:`recall`."""
+        model: AutoModel = state.model
+        refitted = model.__dict__.get("refitted", model.left_out[:0])
+        return StoredBlend(model.blend, model.left_out, refitted, model.choices, state.fit.choices)
+
+    def recall(self, problem: Problem, state: PoolState, record: StoredBlend) -> PoolState:
+        """Return a state with the blend of a record."""
+        fit: AutoFitter = replace(state.fit, kept=record.kept)
+        return state.with_model(fit, lambda same: fit.recall(same, record))
+
 
 def draw_at_random(problem: Problem, state: PoolState, choice: Choice) -> Draw:
     """Return equal chances for all rows that pass the gate: what is left while the blend says the same of every row."""
@@ -324,13 +344,36 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
 
     def __call__(self, state: PoolState) -> AutoModel:
         """Fit on all labels."""
-        choices: BlendChoices | None = None if self.anchor is None else self.anchor.model.choices
+        choices: BlendChoices | None = self.choices
         labels = self._labels(state)
         X, weights = self.problem.take(labels.rows), labels.weights(self.method.tempering)
         blend, out_of_fold, new_choices = self._fit(X, labels.codes, weights, choices, labels.groups)
         return AutoModel(
             self.problem, self.method, blend, new_choices, out_of_fold, labels.clip, state, self.judge_pool
         )
+
+    def recall(self, state: PoolState, record: StoredBlend) -> AutoModel:
+        """Return the model of a record, if it may be that of the state's labels."""
+        labels, classes = self._labels(state), self.problem.logged.classes
+        left_out, refitted, theta = record.left_out, record.refitted, record.blend.theta
+        for choices in (record.choices, record.kept):
+            if choices is not None:
+                check_choices(choices, classes.size)
+        if (
+            not np.array_equal(record.blend.classes_, classes)
+            or left_out.shape != (labels.rows.size, classes.size)
+            or refitted.shape not in (left_out.shape, (0, classes.size))
+            or not all(((part >= 0.0) & (part <= 1.0)).all() for part in (left_out, refitted))
+            or not ((theta >= 0.0).all() and abs(theta.sum() - 1.0) < 1e-9)
+        ):
+            raise InvalidInput("The stored blend is not that of these labels; use an undamaged copy.")
+        # Its own scales are those of the population, or they are wrong.
+        blend = replace(record.blend, feature_map=self.population.feature_map)
+        model = AutoModel(
+            self.problem, self.method, blend, record.choices, left_out, labels.clip, state, self.judge_pool
+        )
+        model.__dict__.update({"refitted": refitted} if refitted.size else {})  # where the cached property keeps it
+        return model
 
     def refit(self, state: PoolState) -> Floats:
         """Return the chances of each labelled row by whole blends fitted without its tenth of the labels.
@@ -357,6 +400,20 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
     ) -> BlendFit:
         classes, learners = self.problem.logged.classes, self.method.learners
         return fit_blend(self.population, X, codes, weights, classes, learners, choices, groups)
+
+
+class StoredBlend(NamedTuple):
+    """What cannot be computed again without a fit.
+
+    The blend; chances of the labelled rows by fits without a quarter of them, and without a tenth if intervals were computed; what was
+    chosen, and what was kept of an earlier choice.
+    """
+
+    blend: Blend
+    left_out: Floats
+    refitted: Floats
+    choices: BlendChoices | None
+    kept: BlendChoices | None
 
 
 @dataclass(frozen=True, eq=False)

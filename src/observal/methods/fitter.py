@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from observal.checks import Floats, Ints
 from observal.intervals.state import PoolState
@@ -81,12 +81,15 @@ class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
         From a model to its predictions for the pool; see :func:`remember_latest`.
     anchor : PoolState, optional
         The earlier state whose choice of settings still holds; without one they are chosen again.
+    kept : optional
+        What the anchor chose, where that is known without fitting it.
     """
 
     method: MethodT
     problem: Problem
     judge_pool: Callable[[ModelT], PoolT] = field(repr=False)
     anchor: PoolState | None = field(default=None, kw_only=True)
+    kept: Any = field(default=None, kw_only=True, repr=False)
 
     @abstractmethod
     def __call__(self, state: PoolState) -> ModelT:
@@ -101,4 +104,9 @@ class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
         """Return the fitter of the state that follows `before`; it chooses again once the labels bought have grown by half."""
         anchor = before if self.anchor is None else self.anchor
         again = n_bought >= max(AGAIN * anchor.bought.size, self.first_choice)
-        return replace(self, anchor=None if again else anchor)
+        return replace(self, anchor=None if again else anchor, kept=None if again else self.kept)
+
+    @property
+    def choices(self) -> Any:
+        """What the anchor chose; None if settings are chosen again."""
+        return self.kept if self.kept is not None or self.anchor is None else self.anchor.model.choices

@@ -263,6 +263,20 @@ class NewtonVC(Method[PoolState]):
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 
+    def stored_model(self, problem: Problem, state: PoolState) -> StoredNewton:
+        """Return the fits for :meth:`recall`."""
+        model: NewtonModel = state.model
+        source = model.returned
+        earlier = None if source is state else self.stored_model(problem, source)
+        scores = model.__dict__.get("left_out_scores", np.empty(0))  # not every round needs them
+        fits = (model.query_fit.fit, model.output_fit.fit, model.output_fit.weights)
+        return StoredNewton(model.choices, state.fit.choices, *fits, scores, earlier)
+
+    def recall(self, problem: Problem, state: PoolState, record: StoredNewton) -> PoolState:
+        """Return a state with the fits of a record."""
+        fit: NewtonFitter = replace(state.fit, kept=record.kept)
+        return state.with_model(fit, lambda same: fit.recall(same, record))
+
 
 @dataclass(frozen=True, eq=False)
 class NewtonClassifier(TwoClassPredictions):
@@ -336,12 +350,47 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
         """Fit on all labels."""
         labels = WeightedLabels.of(self.problem, state, self.method.fixed.clip_constant)
         with one_thread():  # hundreds of small products: more threads would mostly wait for each other
-            choices: NewtonChoices = self._choose(labels) if self.anchor is None else self.anchor.model.choices
+            choices: NewtonChoices = self._choose(labels) if self.anchor is None else self.choices
             feature_map = self.maps[choices.features]
             X, weights = feature_map(self.problem.take(labels.rows)), labels.weights(choices.tempering)
             fit = fit_logistic(X, labels.signs, weights, choices.ridge, self.method.fixed.penalty)
         weighted = WeightedFit(fit, weights)
         return NewtonModel(self.method, self.problem, feature_map, choices, labels, weighted, state, self.judge_pool)
+
+    def recall(self, state: PoolState, record: StoredNewton) -> NewtonModel:
+        """Return the model of a record, if it may be that of the state's labels."""
+        labels, earlier = WeightedLabels.of(self.problem, state, self.method.fixed.clip_constant), first_state(state)
+        for choices in filter(None, (record.choices, record.kept)):
+            self._check_choices(choices)
+        feature_map = self.maps[record.choices.features]
+        n_labelled, n_features = labels.rows.size, feature_map(self.problem.take(labels.rows[:0])).shape[1]
+        scores, weights = record.left_out_scores, record.output_weights
+        if (
+            any(fit.coef.size != n_features or not _is_sound(fit) for fit in (record.query, record.output))
+            or scores.size not in (0, n_labelled)
+            or weights.size != n_labelled
+            or not (is_moderate(scores) and is_moderate(weights) and (weights >= 0.0).all())
+            or (record.earlier is not None and (earlier is state or record.earlier.earlier is not None))
+        ):
+            raise InvalidInput("The stored fits are not those of these labels; use an undamaged copy.")
+        query = WeightedFit(record.query, labels.weights(record.choices.tempering))
+        model = NewtonModel(
+            self.method, self.problem, feature_map, record.choices, labels, query, state, self.judge_pool
+        )
+        known: dict[str, object] = {"output_fit": WeightedFit(record.output, weights)}
+        known |= {"left_out_scores": scores} if scores.size else {}
+        known["returned"] = (
+            state if record.earlier is None else self.method.recall(self.problem, earlier, record.earlier)
+        )
+        model.__dict__.update(known)  # where cached properties keep them
+        return model
+
+    def _check_choices(self, choices: NewtonChoices) -> None:
+        """Refuse choices that :meth:`_choose` cannot have made."""
+        ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
+        temperings = (TEMPERED, 1.0) if self.method.tempering == "auto" else (self.method.tempering,)
+        if choices.features not in self.maps or choices.ridge not in ridges or choices.tempering not in temperings:
+            raise InvalidInput("The stored settings are not among those to choose from; use an undamaged copy.")
 
     def _choose(self, labels: WeightedLabels) -> NewtonChoices:
         """Choose features, ridge and tempering by weighted cross-validation."""
@@ -365,6 +414,33 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
         (half, of_half), (full, of_full) = best(TEMPERED), best(1.0)
         gain = labels.weights(1.0)[some] * (of_half.losses - of_full.losses)
         return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
+
+
+class StoredNewton(NamedTuple):
+    """What cannot be computed again without a fit: choices, fits, scores out of fold where they were needed, and the earlier model that is returned."""
+
+    choices: NewtonChoices
+    kept: NewtonChoices | None
+    query: NewtonFit
+    output: NewtonFit
+    output_weights: Floats
+    left_out_scores: Floats
+    earlier: StoredNewton | None
+
+
+def is_moderate(values: Floats) -> bool:
+    """Return whether all values are numbers whose squares are numbers."""
+    return bool((np.abs(values) <= 1e100).all())
+
+
+def _is_sound(fit: NewtonFit) -> bool:
+    """Return whether gaps and margins of a stored fit are numbers."""
+    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_moderate(np.append(fit.coef, fit.intercept)):
+        return False
+    try:
+        return is_moderate(fit.hessian) and is_moderate(leverages(np.zeros((1, fit.coef.size)), fit.hessian))
+    except np.linalg.LinAlgError:
+        return False
 
 
 class WeightedFit(NamedTuple):
@@ -601,13 +677,18 @@ def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
 # -- the classifier of the log alone ------------------------------------------------------------------------------
 
 
+def first_state(state: PoolState) -> PoolState:
+    """Return the state that knows the log alone."""
+    while state.before is not None:
+        state = state.before
+    return state
+
+
 def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
     """Return the state that knows the log alone, if its classifier very likely makes fewer mistakes; else None."""
     from scipy.special import ndtri
 
-    earlier = state
-    while earlier.before is not None:
-        earlier = earlier.before
+    earlier = first_state(state)
     if earlier is state or np.unique(earlier.labelled(problem)[1]).size < 2:
         return None
     rows, codes = state.labelled(problem)

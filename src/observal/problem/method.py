@@ -209,6 +209,17 @@ class Method(ABC, Generic[StateT]):
         """
         return None
 
+    def stored_model(self, problem: Problem, state: StateT) -> object | None:
+        """Return a record of a state's model, from which :meth:`recall` makes it again without fitting; None if there is none.
+
+        A campaign stores it. Its class is listed in :mod:`observal.journal.records`.
+        """
+        return None
+
+    def recall(self, problem: Problem, state: StateT, record: Any) -> StateT:
+        """Return a state with the model of a record; raise InvalidInput if it cannot be this state's, because anybody may have written it."""
+        return state
+
 
 def check_method(method: object) -> Method:
     """Return a method instance; raise for anything else, including the class itself.

@@ -199,10 +199,10 @@ class _Process:
         engine = self._campaign.engine
         with engine.reading() as transaction:
             replay = engine.replay(transaction)
+            engine.error_after(replay, replay.closed)  # in here, so that it is stored
         rounds = {k: _describe_round(k, replay.bought(k), None) for k in range(replay.closed + 1)}
         for k in reversed(range(replay.closed + 1)):
-            error = replay.intervals(k)["error"]
-            rounds[k] = _describe_round(k, replay.bought(k), error)
+            rounds[k] = _describe_round(k, replay.bought(k), engine.error_after(replay, k))
             self._pipe.send(("rounds", list(rounds.values())))
             if k and self._pipe.poll():
                 return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from observal.errors import NotACampaign
 from observal.journal.archive import parse_json
 from observal.journal.events import Event
 from observal.journal.sql.integrity import START, chunk_digest, data_digest, entry_digest
-from observal.journal.sql.schema import data, digest_of_chunk, head, journal
+from observal.journal.sql.schema import data, digest_of_chunk, fit, head, journal
 from observal.problem.arrow_stream import Budget
 
 
@@ -126,6 +126,22 @@ class StoreConnection:
         if chunk_digest(name, chunk, row.first_row, content) != self._digests.get((name, chunk)):
             raise self.damaged(f"chunk {chunk} of its {name} was changed")
         return content
+
+    def read_fit(self, key_of: Callable[[int], str | None], most: int) -> bytes | None:
+        """Return the stored fit, if its key is the one that its round should have and if it has at most so many bytes; else None."""
+        query = sa.select(fit.c.round, fit.c.key, sa.func.length(fit.c.content).label("size"))
+        rows = self.database.execute(query).fetchmany(2)
+        if len(rows) != 1 or not (isinstance(rows[0].round, int) and isinstance(rows[0].size, int)):
+            return None
+        if rows[0].size > most or rows[0].key != key_of(rows[0].round):
+            return None
+        content = self.database.execute(sa.select(fit.c.content)).scalar()
+        return bytes(content) if isinstance(content, bytes | memoryview) else None
+
+    def write_fit(self, round_: int, key: str, content: bytes) -> None:
+        """Store a fit in place of the one before."""
+        self.database.execute(sa.delete(fit))
+        self.database.execute(sa.insert(fit), {"round": round_, "key": key, "content": content})
 
     def structure_problem(self) -> str:
         """Return the first error that SQLite's own check of the file finds; empty if there is none, and on PostgreSQL."""

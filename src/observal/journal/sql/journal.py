@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from observal.journal.settings import Settings
 from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.store import Store
 from observal.journal.sql.stored_problem import check_stored, read_pool_ids, read_pool_rows, read_problem
+from observal.journal.stored_fit import LARGEST_FIT, StoredFit, unpack_fit
 from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -117,6 +118,15 @@ class SqlTransaction:
     def pool_ids(self, positions: Ints) -> NDArray[Any]:
         """Return the ids of some pool rows."""
         return read_pool_ids(self.connection, positions)
+
+    def stored_fit(self, key_of: Callable[[int], str], closed: int) -> StoredFit | None:
+        """Return what was last fitted, if its key is that of one of the closed rounds; else None."""
+        content = self.connection.read_fit(lambda k: key_of(k) if 0 <= k <= closed else None, LARGEST_FIT)
+        return None if content is None else unpack_fit(content)
+
+    def store_fit(self, round_: int, key: str, content: bytes) -> None:
+        """Store a fit in place of the one before."""
+        self.connection.write_fit(round_, key, content)
 
     def pool_rows(self, positions: list[int]) -> pa.Table:
         """Return some pool rows as they are in the table, as an Arrow table."""

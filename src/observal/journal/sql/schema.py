@@ -3,7 +3,8 @@
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
 (:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
 the journal's last entry (:mod:`observal.journal.sql.integrity`). Four serve the labelling page: people, hashes of their tokens, until
-when they keep the rows they hold, and replies to requests that may be sent twice. Nothing of a result depends on these.
+when they keep the rows they hold, and replies to requests that may be sent twice. One holds what was last fitted
+(:mod:`observal.journal.stored_fit`). Nothing of a result depends on these.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from observal.errors import NotACampaign
 
-SCHEMA = "1"
+SCHEMA = "2"
 """The version of these tables and of what is in them; raise it with every change, because files of another version are refused."""
 _VERSION_TABLE = "observal_version"
 
@@ -79,6 +80,13 @@ reply = sa.Table(
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
+)
+fit = sa.Table(
+    "observal_fit",
+    _metadata,
+    sa.Column("round", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 _version = sa.Table(_VERSION_TABLE, _metadata, sa.Column("version_num", sa.String(32), primary_key=True))
 _GROWING = (journal, data, digest_of_chunk)
