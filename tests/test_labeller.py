@@ -230,6 +230,19 @@ def test_note_is_shown_when_there_are_no_rows(view):
     assert answers(page) == [("L7", "no")]
 
 
+def test_wait_is_counted_down_without_reading_it_out(view):
+    page = view(state([], note="Choosing the next rows…", seconds=3))
+    assert page.locator(".countdown").text_content() == "about 3 seconds left"
+    read_out = page.locator(".unseen").text_content()
+    page.evaluate("model.set('seconds', 1)")
+    assert page.locator(".countdown").text_content() == "about 1 second left"
+    page.evaluate("model.set('seconds', 0)")
+    assert page.locator(".countdown").text_content() == "a moment longer than last time"
+    assert page.locator(".unseen").text_content() == read_out
+    page.evaluate("(rows) => model.set('rows', rows)", [loan(7)])
+    assert page.locator(".countdown").count() == 0
+
+
 def test_more_rows_are_asked_for_before_they_run_out(view):
     page = view(state([loan(n) for n in range(12)]))
     asked = []
