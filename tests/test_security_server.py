@@ -70,6 +70,7 @@ POSTS = {
     "tell": {"key": "k", "answers": [{"id": "1", "label": "good"}]},
     "skip": {"key": "k", "id": "1"},
     "undo": {"key": "k"},
+    "flag": {"key": "k", "id": "1", "text": "odd"},
     "review": {"key": "k", "id": "1", "label": "good"},
 }
 
