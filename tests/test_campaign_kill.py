@@ -100,7 +100,7 @@ def test_killed_command_leaves_whole_files_and_a_sound_campaign(tmp_path, kills)
         arguments, written = commands_for(rng, tmp_path, number)
         process, connection = start_command(arguments, tmp_path)
         assert connection.poll(60)
-        process.join(float(rng.uniform(0.0, 0.4)))
+        process.join(1.5 * float(rng.random()) ** 2)  # most die early; on a busy machine some still get far
         interrupted += process.exitcode is None
         process.kill()
         process.join()
