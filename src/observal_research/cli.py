@@ -224,9 +224,29 @@ def _cluster(dask: str | None) -> Iterator[None]:
         yield
 
 
+def leaks(
+    folder: Annotated[Path, typer.Argument(help="Folder of Parquet tables with the class in the column label.")],
+    repeats: Annotated[int, typer.Option(help="Draws for each table and kind of leak.", min=1)] = 3,
+    as_json: Json = False,
+) -> None:
+    """Plant leaks of six kinds in tables, and print how often the diagnosis finds them and how often it names honest columns.
+
+    Example: observal-research leaks tables/
+    """
+    from observal_research.leaks import measure, summarise
+
+    with progress_bar("planting", hidden=as_json):
+        rows = summarise(measure(folder, repeats))
+    header = ["planted", "found where it carries nearly everything", "found elsewhere", "tables with a false alarm"]
+    if as_json:
+        print_json([dict(zip(header, row, strict=True)) for row in rows])
+    else:
+        print_table(header, rows)
+
+
 app = make_app(
     "Check the paper's claims, reproduce its figure, and compare methods.",
-    {"Commands": {"verify": verify, "ablate": ablate, "reproduce": reproduce, "benchmark": benchmark}},
+    {"Commands": {"verify": verify, "ablate": ablate, "reproduce": reproduce, "benchmark": benchmark, "leaks": leaks}},
 )
 
 

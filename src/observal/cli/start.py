@@ -287,12 +287,15 @@ def diagnose(
             _check_dask(dask, logged, pool, chances, format_, in_place=True)
             loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)
             encoder = loaded.encoder
-            subject = _Subject(loaded.logged, loaded.pool, encoder.names, encoder.sources, encoder.dates, loaded.notes)
+            subject = _Subject(
+                loaded.logged, loaded.pool, encoder.names, encoder.sources, encoder.dates, label, loaded.notes
+            )
         diagnosis = run_diagnose(
             subject.logged,
             subject.pool,
             feature_names=subject.features,
             sources=subject.sources,
+            label=subject.label,
             date_features=subject.dates,
             target_error=target_error,
             random_state=seed,
@@ -313,6 +316,7 @@ class _Subject(NamedTuple):
     features: Sequence[str]
     sources: Sequence[str] | None
     dates: Collection[str]
+    label: str
     notes: Sequence[str]
 
 
@@ -343,7 +347,9 @@ def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None
     problem, settings = campaign.problem, campaign.settings
     encoder = settings.encoder
     sources, dates = (None, ()) if encoder is None else (encoder.sources, encoder.dates)
-    return _Subject(problem.logged, problem.pool, settings.features, sources, dates, campaign.status().notes)
+    return _Subject(
+        problem.logged, problem.pool, settings.features, sources, dates, settings.label, campaign.status().notes
+    )
 
 
 def _propensity_source(columns: list[str] | None, estimate: bool) -> str | list[str]:

@@ -17,6 +17,7 @@ from observal.diagnosis.confounding import Confounding, confounded_range
 from observal.diagnosis.decision import Decision, decision_sentence, find_decisions, repeats_decision
 from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, source_of, standardise
+from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence
 from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
@@ -67,6 +68,10 @@ class Diagnosis:
         Columns that tell which labels were revealed.
     repeats_decision : bool
         Whether the propensities only repeat such a column: everything that is computed with them then means nothing.
+    leaks : tuple of Leak
+        Columns that may give the label away.
+    label : str
+        The name of the label.
     """
 
     n_logged: int
@@ -85,6 +90,8 @@ class Diagnosis:
     random_state: int
     decisions: tuple[Decision, ...] = ()
     repeats_decision: bool = False
+    leaks: tuple[Leak, ...] = ()
+    label: str = ""
 
     @property
     def level(self) -> Level:
@@ -133,9 +140,10 @@ class Diagnosis:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before relying on the log, most serious first."""
-        if self.repeats_decision:
-            return (decision_sentence(self.decisions),)
         sentences = [decision_sentence(self.decisions)] if self.decisions else []
+        sentences += [leak_sentence(self.leaks, self.label)] if self.leaks else []
+        if self.repeats_decision:
+            return tuple(sentences)
         if self.calibration.suspicious:
             sentences += self.calibration.sentences()
         if self.overlap.barely > LOST:
@@ -195,7 +203,7 @@ class Diagnosis:
     def text(self) -> str:
         """Return the diagnosis as a page of plain text."""
         lines = [fill(self.summary, WIDTH), "", fill(self.verdict, WIDTH)]
-        if self.warnings and not self.repeats_decision:
+        if self.warnings:
             lines += ["", "Warnings", *map(_item, self.warnings)]
         for heading, sentences in self.sections():
             lines += ["", heading]
@@ -253,6 +261,7 @@ def diagnose(
     target_error: float | None = None,
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
     random_state: int = 0,
+    label: str = "",
 ) -> Diagnosis:
     """Find out how far a log can be trusted for a pool, before any label is bought.
 
@@ -278,6 +287,8 @@ def diagnose(
         Strengths Γ ≥ 1 of hidden confounding: by how much the true odds of being revealed may differ from the stated ones.
     random_state : int
         The seed of all random draws.
+    label : str
+        The name of the label; columns named like it are looked at.
 
     Returns
     -------
@@ -320,7 +331,8 @@ def diagnose(
         error_range = _confound(logged, rows, X, confounding, for_fit, groups)
         needed = labels_needed(X, codes, importance, target_error, for_curve, groups)
         near_copies = find_near_copies(logged, for_copies)
-    decisions = find_decisions(logged, names, [source_of(name) for name in names] if sources is None else sources)
+    sources = [source_of(name) for name in names] if sources is None else sources
+    decisions = find_decisions(logged, names, sources)
     expected = np.ones(len(logged)) if labelled_only else logged.propensity
     return Diagnosis(
         n_logged=len(logged),
@@ -342,6 +354,8 @@ def diagnose(
         class_counts=_class_counts(logged),
         random_state=int(random_state),
         decisions=decisions,
+        leaks=find_leaks(logged, names, sources, date_features, label),
+        label=label,
         repeats_decision=bool(decisions) and repeats_decision(logged.propensity, logged.revealed),
     )
 

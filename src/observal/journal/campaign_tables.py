@@ -246,7 +246,7 @@ def _describe(
 
     encoder = loaded.encoder
     dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
-    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates)
+    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates, roles.label)
     return CampaignTables(
         Problem(loaded.logged, loaded.pool),
         None,

@@ -86,6 +86,7 @@ def write_campaign_report(
             problem.pool,
             feature_names=names,
             sources=sources,
+            label=settings.label,
             date_features=dates,
             percent_features=percents,
             random_state=status.random_state,

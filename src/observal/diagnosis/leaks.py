@@ -1,0 +1,455 @@
+"""Columns that give the label away: known only once the label is, so that a model that uses them is worth nothing later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from shlex import quote
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+from observal.diagnosis.feature_values import (
+    MOST_COLUMNS,
+    choose_columns,
+    columns_by_source,
+    dense,
+    sample_positions,
+)
+from observal.learners.folds import random_folds
+from observal.paper.weights import plain_importance
+from observal.problem.data import LoggedData
+from observal.problem.rows import is_sparse
+from observal.problem.words import listed, percent
+
+# What a column or a model explains is 1 − (its log loss on rows it has not seen) / (the log loss of one chance for all rows).
+# The thresholds were set on public tables with and without planted leaks; observal_research.leaks measures them.
+STRONG = 0.45  # of the label: what a column must explain before anything is fitted
+STRONG_PAIR = 0.75  # the same for two columns together, of which there are many to choose from
+PERFECT = 0.95  # of the label: a column that explains so much is named whatever the others explain
+STANDS_OUT = 0.6  # of the label: a column that explains so much, and twice as much as any other, is named likewise
+NEARLY_ALL = 0.75  # of what the model explains, by one column
+NEARLY_ALL_PAIR = 0.85
+FAR_WORSE = 0.75  # of what the model explains: without the column, a model explains less than this
+TELLING = 0.1  # of the label: what a column with a name like the label's must explain
+TELLING_DATE = 0.3  # of the label: what the order of two dates must explain
+MOST_ROWS = 2000  # labelled rows that are looked at
+MOST_PAIRED = 120  # columns of which all pairs are looked at
+LOOKED_CLOSELY = 6  # pairs of them that are looked at in other ways, if the best explains CLOSER_LOOK of the label
+CLOSER_LOOK = 0.2
+LEAST_VALUES = 3  # of a column whose sum with another is looked at
+MOST_TOGETHER = 4  # columns that are left out together
+MOST_DATES = 8
+MOSTLY_KNOWN = 0.1  # of the rows that a date may lack and still be compared with others
+LEAST_OF_CLASS, LEAST_ROWS = 5, 40
+LEAST_COLUMNS = 3  # with fewer, there are no others to compare a column with
+FOLDS = 3
+HEAVIEST = 10.0  # times the median weight: larger ones are cut
+FOREST_ROWS = 20.0  # with how many rows' weight a forest's chances count against one row of the class shares
+
+Kind = Literal["value", "missing", "pair", "name", "date"]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A column, or two together, that may give the label away.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The columns of the table to leave out.
+    kind : {"value", "missing", "pair", "name", "date"}
+        What shows it: the column's value, whether it is missing, both columns together, a name like the label's, or the order of
+        two dates.
+    explains, all_explain, others_explain : float
+        The share of the label that it explains, that all columns explain, and that all columns without leaks explain.
+    beside : str
+        The other date, if it is about the order of two.
+    """
+
+    columns: tuple[str, ...]
+    kind: Kind
+    explains: float
+    all_explain: float
+    others_explain: float
+    beside: str = ""
+
+    @property
+    def evidence(self) -> str:
+        """What shows it, in words.
+
+        Examples
+        --------
+        >>> Leak(("end",), "date", 0.9, 0.9, 0.1, "due").evidence
+        "by how much 'end' is later than 'due' tells 90%"
+        """
+        name = listed([repr(column) for column in self.columns])
+        words = {
+            "value": f"{name} alone tells",
+            "missing": f"whether {name} is missing tells",
+            "pair": f"{name} together tell",
+            "name": f"{name} is named like the label and tells",
+            "date": f"by how much {name} is later than {self.beside!r} tells",
+        }[self.kind]
+        return f"{words} {percent(self.explains)}"
+
+
+def leak_sentence(leaks: Sequence[Leak], label: str = "") -> str:
+    """Return what to do about columns that may give the label away, in a sentence.
+
+    Examples
+    --------
+    >>> print(leak_sentence([Leak(("is_late",), "value", 0.92, 0.95, 0.2)], "late"))
+    Column 'is_late' may give the label 'late' away: of what is to be known about the label, 'is_late' alone tells 92%, all columns 95% and the others 20%. If it is only known once the label is, leave it out with --exclude is_late.
+    """
+    columns = list(dict.fromkeys(column for leak in leaks for column in leak.columns))
+    names, exclude = listed([repr(column) for column in columns]), quote(",".join(columns))
+    subject, it, they_are = (
+        (f"Column {names} may", "it", "it is") if len(columns) == 1 else (f"Columns {names} may", "them", "they are")
+    )
+    told = "; ".join(leak.evidence for leak in leaks)
+    the_label = f"the label {label!r}" if label else "the label"
+    return (
+        f"{subject} give {the_label} away: of what is to be known about the label, {told}, all columns "
+        f"{percent(max(0.0, leaks[0].all_explain))} and the others {percent(max(0.0, leaks[-1].others_explain))}. If {they_are} only "
+        f"known once the label is, leave {it} out with --exclude {exclude}."
+    )
+
+
+def find_leaks(
+    logged: LoggedData,
+    names: Sequence[str],
+    sources: Sequence[str],
+    dates: Collection[str] = (),
+    label: str = "",
+) -> tuple[Leak, ...]:
+    """Return columns that may give the label away.
+
+    A column is named if it explains nearly all that a model explains, by its value or by whether it is missing, and a model without it
+    is far worse; likewise two columns together, or several that each explain nearly all. A column with a name like the label's, and a date
+    whose order with another date goes with the label, need to explain less.
+
+    Parameters
+    ----------
+    logged : LoggedData
+        The log; at most 2,000 of its labels are looked at.
+    names, sources : sequences of str
+        The names of the features, and the columns of the table that they come from.
+    dates : collection of str
+        The names of features that are dates.
+    label : str
+        The name of the label.
+
+    Examples
+    --------
+    >>> import numpy as np, observal as ob
+    >>> rng = np.random.default_rng(0)
+    >>> late = rng.random(600) < 0.4
+    >>> X = np.column_stack([rng.normal(size=(600, 3)), np.where(rng.random(600) < 0.98, late, ~late)])
+    >>> logged = ob.LoggedData(X, late, propensity=0.5)
+    >>> [leak.columns for leak in find_leaks(logged, *[["km", "weight", "price", "flag"]] * 2)]
+    [('flag',)]
+    """
+    evidence = Evidence.of(logged, names, sources, dates)
+    if evidence is None:
+        return ()
+    left, leaks = list(evidence.columns), list[Leak]()
+    while len(left) >= LEAST_COLUMNS:
+        found = _find_singles(evidence, left) or _find_pair(evidence, left)
+        if not found:
+            break
+        leaks += found
+        left = [column for column in left if not any(column in leak.columns for leak in found)]
+    return (*leaks, *_find_telling(evidence, left, dates, label, leaks))
+
+
+def _find_singles(evidence: Evidence, left: Sequence[str]) -> list[Leak]:
+    """Return the fewest columns that each explain nearly all, and without which a model is far worse."""
+    strong = [column for column in left if evidence.single(column) >= STRONG]
+    if not strong:
+        return []
+    strong.sort(key=evidence.single, reverse=True)
+    full = evidence.model(left)
+    strong = [column for column in strong if evidence.single(column) >= NEARLY_ALL * full][:MOST_TOGETHER]
+    for n_out in range(1, len(strong) + 1):
+        out = strong[:n_out]
+        others = [column for column in left if column not in out]
+        rest = evidence.model(others)
+        if rest <= FAR_WORSE * full or _stand_out(evidence, out, others):
+            return [Leak((c,), evidence.kind(c), evidence.single(c), full, rest, evidence.later_than(c)) for c in out]
+    return []
+
+
+def _stand_out(evidence: Evidence, columns: Sequence[str], others: Sequence[str]) -> bool:
+    """Return whether each of these columns explains all of the label, or much and far more than any other column does."""
+    least, most = min(map(evidence.single, columns)), max(map(evidence.single, others), default=0.0)
+    return most < PERFECT <= least or (least >= STANDS_OUT and most <= least / 2.0)
+
+
+def _find_pair(evidence: Evidence, left: Sequence[str]) -> list[Leak]:
+    """Return two columns that together explain nearly all, if a model without them is far worse and others are left."""
+    explained, pair = evidence.best_pair(left)
+    if explained < STRONG_PAIR:
+        return []
+    full = evidence.model(left)
+    rest = evidence.model([column for column in left if column not in pair])
+    stands_out = explained >= PERFECT and max(map(evidence.single, left)) <= explained / 2.0
+    if not stands_out and (explained < NEARLY_ALL_PAIR * full or rest > FAR_WORSE * full):
+        return []
+    return [Leak(pair, "pair", explained, full, rest)]
+
+
+def _find_telling(
+    evidence: Evidence, left: Sequence[str], dates: Collection[str], label: str, found: Sequence[Leak]
+) -> list[Leak]:
+    """Return columns named like the label, and dates whose order with another date tells much about it."""
+    named = [column for column in left if resembles(column, label) and evidence.single(column) >= TELLING]
+    dated = [
+        column
+        for column in left
+        if column not in named and evidence.later_than(column) and evidence.single(column) >= TELLING_DATE
+    ]
+    if not (named or dated):
+        return []
+    full = found[0].all_explain if found else evidence.model(left)
+    rest = evidence.model([column for column in left if column not in (*named, *dated)])
+    return [Leak((c,), "name", evidence.single(c), full, rest) for c in named] + [
+        Leak((c,), "date", evidence.single(c), full, rest, evidence.later_than(c)) for c in dated
+    ]
+
+
+# -- what columns and models explain -------------------------------------------------------------------------------
+
+
+class _View(NamedTuple):
+    """A column as groups of rows: by its value, by whether it is missing, and by how much it is later than another date."""
+
+    value: Ints
+    missing: Ints | None
+    later: dict[str, Ints]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Labelled rows, and what each column, two columns or a model of several columns explain of their labels."""
+
+    X: Floats
+    codes: Ints
+    weights: Floats
+    columns: dict[str, list[int]]
+    views: dict[str, _View]
+
+    @classmethod
+    def of(
+        cls, logged: LoggedData, names: Sequence[str], sources: Sequence[str], dates: Collection[str]
+    ) -> Evidence | None:
+        """Return the evidence of a log; None if it has too few labels or columns."""
+        rows = sample_positions(logged.rows, MOST_ROWS, np.flatnonzero(logged.revealed))
+        codes = np.unique(logged.codes[rows], return_inverse=True)[1]
+        counts = np.bincount(codes, minlength=2)
+        if rows.size < LEAST_ROWS or np.sort(counts)[-2] < LEAST_OF_CLASS or len(set(sources)) < LEAST_COLUMNS:
+            return None
+        weights = plain_importance(logged.propensity[rows])
+        weights = np.minimum(weights, HEAVIEST * np.median(weights))
+        X = logged.rows.take(rows)
+        chosen: Ints = np.arange(X.shape[1])
+        if is_sparse(X) or X.shape[1] > 2 * MOST_COLUMNS:
+            chosen = choose_columns(X, codes == int(np.argmax(counts)))
+        X = dense(X, chosen)
+        columns = columns_by_source([sources[k] for k in chosen.tolist()])
+        n_bins = int(np.clip(np.sqrt(rows.size / 14), 4, 12))
+        date_columns = [c for c, at in columns.items() if names[chosen[at[0]]] in dates][:MOST_DATES]
+        views = {column: _view(X, columns, column, date_columns, n_bins) for column in columns}
+        return cls(X, codes, weights / weights.mean(), columns, views)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """The share of each class."""
+        counts = np.bincount(self.codes, weights=self.weights)
+        return np.asarray(counts / counts.sum())
+
+    def _explained(self, chances: Floats) -> float:
+        """Return what the chances of the rows' own classes explain."""
+        baseline = -float(np.average(np.log(self.shares[self.codes]), weights=self.weights))
+        return 1.0 + float(np.average(np.log(chances), weights=self.weights)) / baseline
+
+    def _by_groups(self, groups: Ints) -> float:
+        """Return what groups of rows explain: each row is judged by the other rows of its group."""
+        n_classes = self.shares.size
+        counts = np.bincount(
+            groups * n_classes + self.codes, weights=self.weights, minlength=(int(groups.max()) + 1) * n_classes
+        ).reshape(-1, n_classes)
+        own, total = counts[groups, self.codes] - self.weights, counts.sum(axis=1)[groups] - self.weights
+        return self._explained((np.maximum(own, 0.0) + self.shares[self.codes]) / (np.maximum(total, 0.0) + 1.0))
+
+    @cached_property
+    def _singles(self) -> dict[str, tuple[float, Kind, str]]:
+        """What each column explains in the way in which it explains most, that way, and the date it is compared with.
+
+        Being missing comes first if it explains as much, and the comparison of dates last.
+        """
+        out: dict[str, tuple[float, Kind, str]] = {}
+        for column, view in self.views.items():
+            ways: list[tuple[float, float, Kind, str]] = [(0.0, self._by_groups(view.value), "value", "")]
+            if view.missing is not None:
+                ways.append((0.02, self._by_groups(view.missing), "missing", ""))
+            ways += [(-0.02, self._by_groups(groups), "date", other) for other, groups in view.later.items()]
+            _, explained, kind, other = max(ways, key=lambda way: way[0] + way[1])
+            out[column] = explained, kind, other
+        return out
+
+    def single(self, column: str) -> float:
+        """Return what one column explains."""
+        return self._singles[column][0]
+
+    def kind(self, column: str) -> Kind:
+        """Return by what a column explains most."""
+        return self._singles[column][1]
+
+    def later_than(self, column: str) -> str:
+        """Return the date that a date is compared with, if that is what explains most; otherwise nothing."""
+        return self._singles[column][2]
+
+    def best_pair(self, left: Sequence[str]) -> tuple[float, tuple[str, str]]:
+        """Return the two columns that explain most together, and how much."""
+        some = sorted(left, key=self.single, reverse=True)[:MOST_PAIRED]
+        pairs = list(combinations(some, 2))
+        explained = [
+            self._by_groups(self.views[a].value * (int(self.views[b].value.max()) + 1) + self.views[b].value)
+            for a, b in pairs
+        ]
+        best = int(np.argmax(explained))
+        if explained[best] < CLOSER_LOOK:
+            return explained[best], pairs[best]
+        order = np.argsort(explained)[::-1][
+            :LOOKED_CLOSELY
+        ]  # a forest, a sum and a difference see finer than groups do
+        finer = [max(explained[k], self._by_forest(pairs[k]), self._by_sums(*pairs[k])) for k in order.tolist()]
+        return max(finer), pairs[int(order[int(np.argmax(finer))])]
+
+    def _by_sums(self, first: str, second: str) -> float:
+        """Return what the sum or the difference of two columns of numbers explains."""
+        at, groups = (self.columns[first], self.columns[second]), (self.views[first].value, self.views[second].value)
+        if any(int(values.max()) < LEAST_VALUES for values in groups):
+            return -1.0
+        a, b = self.X[:, at[0][0]], self.X[:, at[1][0]]
+        nothing = np.zeros(a.size, dtype=bool)
+        return max(self._by_groups(_bin(values, nothing, 2 * int(groups[0].max() + 1))) for values in (a + b, a - b))
+
+    def model(self, columns: Sequence[str]) -> float:
+        """Return what a model of these columns explains: a forest, or one of the columns if that explains more."""
+        if not columns:
+            return 0.0
+        return max(0.0, self._by_forest(columns), *(self.single(column) for column in columns))
+
+    def _by_forest(self, columns: Sequence[str]) -> float:
+        from observal.learners.tree_learners import grow_forest
+
+        X = _as_ranks(self.X[:, [k for column in columns for k in self.columns[column]]])
+        n_classes, chances = self.shares.size, np.empty((self.codes.size, self.shares.size))
+        folds = random_folds(self.codes, FOLDS, np.random.default_rng(0))
+        for fold in range(FOLDS):
+            train, test = folds != fold, folds == fold
+            trees = grow_forest(X[train], self.codes[train], self.weights[train], n_classes, fold)
+            chances[test] = trees(X[test])
+        own = chances[np.arange(self.codes.size), self.codes]
+        return self._explained((FOREST_ROWS * own + self.shares[self.codes]) / (FOREST_ROWS + 1.0))
+
+
+def _as_ranks(X: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """Return features as ranks: trees split them in the same way, and no value is too large."""
+    out = np.empty(X.shape, dtype=np.float32)
+    for k in range(X.shape[1]):
+        out[:, k] = np.unique(X[:, k], return_inverse=True)[1]
+    return out
+
+
+def _view(X: Floats, columns: dict[str, list[int]], column: str, date_columns: Sequence[str], n_bins: int) -> _View:
+    values = [X[:, k] for k in columns[column]]
+    is_category = len(values) > 1 and all(bool(np.isin(part, (0.0, 1.0)).all()) for part in values)
+    if is_category:
+        groups = np.unique(np.stack(values), axis=1, return_inverse=True)[1].ravel()
+        return _View(groups, _missing_groups(values), {})
+    is_missing = _missing(values)
+    others = [other for other in date_columns if other != column] if column in date_columns else []
+    later = _later(X, columns, column, others, n_bins)
+    return _View(_bin(values[0], is_missing, n_bins), _missing_groups(values), later)
+
+
+def _missing(values: Sequence[Floats]) -> Bools:
+    """Return where a column is missing: the last of its features says so, if it has several."""
+    return values[-1] == 1.0 if len(values) > 1 else np.zeros(values[0].size, dtype=bool)
+
+
+def _missing_groups(values: Sequence[Floats]) -> Ints | None:
+    is_missing = _missing(values)
+    return is_missing.astype(np.int64) if 0 < np.count_nonzero(is_missing) < is_missing.size else None
+
+
+def _bin(values: Floats, is_missing: Bools, n_bins: int) -> Ints:
+    """Return groups of about equal size by value, a group for each if there are few values, and one of missing values."""
+    known = values[~is_missing]
+    distinct = np.unique(known)
+    edges = distinct[1:]
+    if distinct.size > n_bins:
+        edges = np.unique(np.quantile(known, np.linspace(0.0, 1.0, n_bins + 1)[1:-1]))
+    groups = np.searchsorted(edges, values, side="right")
+    groups[is_missing] = groups.max(initial=0) + 1
+    return np.asarray(groups)
+
+
+def _later(
+    X: Floats, columns: dict[str, list[int]], column: str, others: Sequence[str], n_bins: int
+) -> dict[str, Ints]:
+    """Return groups of rows by how much later a date is than each other one that is earlier on average and almost always known."""
+    own, out = [X[:, k] for k in columns[column]], dict[str, Ints]()
+    for other in others:
+        values = [X[:, k] for k in columns[other]]
+        is_missing = _missing(own) | _missing(values)
+        by = own[0] - values[0]
+        if np.mean(_missing(values)) <= MOSTLY_KNOWN and not is_missing.all() and float(by[~is_missing].mean()) > 0.0:
+            # Earlier, the same day and later are groups of their own.
+            groups = _bin(by, is_missing, n_bins) * 3 + np.sign(by).astype(np.int64) + 1
+            out[other] = np.unique(groups, return_inverse=True)[1].ravel()
+    return out
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+_GENERIC = re.compile(
+    "an?|and|at|by|class|code|column|date|day|final|flag|for|has|id|in|is|key|label|name|new|no|nr|num|number|of|old|on|or|outcome|result|"
+    "status|target|the|time|to|type|value|was|were|with|x|y|yes"
+)
+_ENDINGS = ("ments", "ment", "ness", "ings", "ing", "ers", "er", "ed", "es", "ly", "s", "d", "e", "y")
+_LEAST_STEM = 3
+
+
+def resembles(column: str, label: str) -> bool:
+    """Return whether a column is named like the label: all telling words of one occur in the other, whatever their endings.
+
+    Words such as id, date, type, name and value tell nothing.
+
+    Examples
+    --------
+    >>> [resembles(name, "late") for name in ("is_late", "lateDate", "days late", "latitude", "due_date")]
+    [True, True, True, False, False]
+    >>> resembles("payment_method", "late_payment"), resembles("loan_id", "defaulted"), resembles("default flag", "defaulted")
+    (False, False, True)
+    """
+    ours, theirs = _stems(column), _stems(label)
+    return bool(ours) and bool(theirs) and (ours <= theirs or theirs <= ours)
+
+
+def _stems(name: str) -> frozenset[str]:
+    spaced = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name)
+    words = [word for word in re.split(r"[\W\d_]+", spaced.lower()) if word and not _GENERIC.fullmatch(word)]
+    return frozenset(_stem(word) for word in words)
+
+
+def _stem(word: str) -> str:
+    ending = next((e for e in _ENDINGS if word.endswith(e) and len(word) - len(e) >= _LEAST_STEM), "")
+    return word.removesuffix(ending)
