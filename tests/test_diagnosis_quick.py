@@ -108,8 +108,9 @@ def test_init_prints_warnings_and_exclude_removes_them(tmp_path):
     frame[400:].drop(columns="y").to_csv(tmp_path / "pool.csv", index=False)
     tables = ["--logged", tmp_path / "log.csv", "--pool", tmp_path / "pool.csv", "--label", "y", "--propensity", "q"]
     out = observal("init", tmp_path / "a.db", *tables).stdout
-    assert "Warning: 100 rows of the log have propensity 1 and no label" in out
-    assert "Column 'number' looks like an id" in out
+    block = " ".join(out.partition("Before you spend money")[2].split())
+    assert block.startswith("– 100 rows of the log have propensity 1 and no label")
+    assert "– Column 'number' looks like an id" in block
     out = observal("init", tmp_path / "b.db", *tables, "--exclude", "number").stdout
     assert "looks like an id" not in out
     campaign = ob.Campaign.open(tmp_path / "b.db")

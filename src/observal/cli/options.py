@@ -69,6 +69,7 @@ ColumnsHelp = Annotated[
     Path | None, option("Table of what columns mean (names and descriptions); the page shows it.", "FILE", PEOPLE)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Notes = Annotated[bool, typer.Option("--notes", help="Show all notes, such as how each column was read.")]
 Seed = Annotated[int, option("Seed of all random numbers.", "N", min=0)]
 Jobs = Annotated[int | None, option("Processes to use; all cores by default.", "N", min=1)]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file; a campaign is never replaced.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,9 +41,13 @@ def printable(text: object, lines: bool = False) -> str:
     return re.sub(unsafe, lambda match: ascii(match[0])[1:-1], str(text))
 
 
-def say(text: object, error: bool = False, lines: bool = False) -> None:
-    """Print text on standard output or standard error; `lines` if it may have several lines."""
-    print(printable(text, lines), file=sys.stderr if error else sys.stdout)
+def say(text: object, error: bool = False, lines: bool = False, red: Iterable[str] = ()) -> None:
+    """Print text on standard output or standard error; `lines` if it may have several lines, `red` for parts to show in red on a terminal."""
+    shown, stream = printable(text, lines), sys.stderr if error else sys.stdout
+    if stream.isatty() and not os.environ.get("NO_COLOR"):
+        for part in (printable(part, lines) for part in red):
+            shown = shown.replace(part, typer.style(part, fg="red"))
+    print(shown, file=stream)
 
 
 def next_command(verb: str, campaign: str, options: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import join
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from observal.cli.options import Force, Json, Where, open_campaign, option, split_list
-from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar
+from observal.cli.options import Force, Json, Notes, Where, open_campaign, option, split_list
+from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar, say
 from observal.errors import hide_secrets
+from observal.problem.words import count, split_notes
 
 if TYPE_CHECKING:
     from observal.campaign import Campaign
@@ -26,6 +27,7 @@ def status(
     interval: Annotated[
         bool, typer.Option("--interval", help="Show the interval around the classifier's error.")
     ] = False,
+    notes: Notes = False,
     as_json: Json = False,
 ) -> None:
     """Show the progress of a campaign.
@@ -37,7 +39,7 @@ def status(
         opened = open_campaign(campaign, progress=progress)
         if interval:
             measures = ModelMeasures(opened.intervals(), opened.returned_round, opened.estimator)
-    print_status(opened.status(), as_json, measures)
+    print_status(opened.status(), as_json, measures, notes)
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,38 @@ class ModelMeasures:
     estimator: object
 
 
-def print_status(current: Status, as_json: bool, measures: ModelMeasures | None = None) -> None:
-    """Print the status, with the measures of the classifier on top."""
+def print_status(current: Status, as_json: bool, measures: ModelMeasures | None = None, notes: bool = False) -> None:
+    """Print the status, with the measures of the classifier on top, and all notes or the first warnings among them."""
     if measures is not None and not measures.intervals:
         measures = None
     if as_json:
         print_json(current.to_dict() | (_measures_to_json(measures) if measures else {}))
         return
     print_pairs([*(_measures_to_lines(current, measures) if measures else []), *current.lines()])
+    warnings, others = split_notes(current.notes)
+    print_warnings(warnings, notes)
+    print_notes(others, notes)
+
+
+def print_warnings(warnings: Sequence[str], show_all: bool) -> None:
+    """Print what to look at before money is spent, in red on a terminal."""
+    if not warnings:
+        return
+    from observal.diagnosis.diagnose import BEFORE, item, shorten
+
+    items = [item(sentence) for sentence in (warnings if show_all else shorten(warnings))]
+    say("\n".join([BEFORE, *items]), lines=True, red=items)
+
+
+def print_notes(notes: Sequence[str], show_all: bool) -> None:
+    """Print notes, or only how many there are."""
+    if show_all:
+        for note in notes:
+            say(f"Note: {note}")
+    elif notes:
+        say(
+            f"{count(len(notes), 'note')} on how the tables were read; --notes shows {'it' if len(notes) == 1 else 'them'}."
+        )
 
 
 def _measures_to_json(measures: ModelMeasures) -> dict[str, object]:

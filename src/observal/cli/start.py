@@ -26,6 +26,7 @@ from observal.cli.options import (
     Instructions,
     Json,
     Missing,
+    Notes,
     Seed,
     Separator,
     Where,
@@ -35,8 +36,9 @@ from observal.cli.options import (
     split_list,
 )
 from observal.cli.output import ProgressBar, next_command, print_json, printable, progress_bar, say
-from observal.cli.results import print_status
+from observal.cli.results import print_notes, print_status
 from observal.problem.objectives import TOLERANCE
+from observal.problem.words import split_notes
 
 if TYPE_CHECKING:
     from observal.problem.data import LoggedData, Pool
@@ -61,6 +63,7 @@ def init(
         int | None, option("Label budget; by default the method decides when to stop.", "N", min=0)
     ] = None,
     seed: Seed = 0,
+    notes: Notes = False,
     as_json: Json = False,
     features: Features = None,
     cost: Annotated[
@@ -226,7 +229,7 @@ def init(
             width=width,
             objective=_objective(target, cost_of_missing),
         )
-    print_status(created.status(), as_json)
+    print_status(created.status(), as_json, notes=notes)
     if not as_json:
         say("Next: " + next_command("ask", campaign, f"-n {batch or FIRST_ROUND} --csv -o labels.csv"))
 
@@ -243,6 +246,7 @@ def diagnose(
         float | None, option("An error, to estimate how many labels it takes to reach it.", "SHARE")
     ] = None,
     seed: Seed = 0,
+    notes: Notes = False,
     as_json: Json = False,
     features: Features = None,
     group: Group = None,
@@ -303,9 +307,11 @@ def diagnose(
     if as_json:
         print_json({**diagnosis.to_dict(), "notes": list(subject.notes)})
         return
-    say(diagnosis.text(), lines=True)
-    for note in subject.notes:
-        say(f"Note: {note}")
+    from observal.diagnosis.diagnose import item
+
+    warnings, others = split_notes(subject.notes)
+    say(diagnosis.text(warnings, all_warnings=notes), lines=True, red=map(item, diagnosis.serious))
+    print_notes(others, notes)
 
 
 class _Subject(NamedTuple):

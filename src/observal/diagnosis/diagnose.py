@@ -37,6 +37,8 @@ FEW_OF_CLASS = 5
 HEAVY = 0.5  # of all weight on one label in a hundred
 MOST_LABELS = 2000  # revealed labels that classifiers are fitted on
 WIDTH = 100
+BEFORE = "Before you spend money"
+MOST_LINES = 5  # under that heading
 
 UNTESTED = (
     "What no test can see: whether the old policy looked at something that is not on record, and whether labels "
@@ -200,18 +202,26 @@ class Diagnosis:
             f"a pool of {count(self.pool_rows, 'row')}."
         )
 
-    def text(self) -> str:
-        """Return the diagnosis as a page of plain text."""
+    @property
+    def serious(self) -> tuple[str, ...]:
+        """Those of the warnings that make labels a waste of money as long as nothing is changed."""
+        sentences = [decision_sentence(self.decisions)] if self.decisions else []
+        sentences += [leak_sentence(self.leaks, self.label)] if self.leaks else []
+        return (*sentences, *(self.calibration.sentences() if self.calibration.cannot_be_right else ()))
+
+    def text(self, more_warnings: Sequence[str] = (), all_warnings: bool = False) -> str:
+        """Return the diagnosis as a page of plain text, with the first warnings or with all of them."""
         lines = [fill(self.summary, WIDTH), "", fill(self.verdict, WIDTH)]
-        if self.warnings:
-            lines += ["", "Warnings", *map(_item, self.warnings)]
+        warnings = list(dict.fromkeys((*self.warnings, *more_warnings)))
+        if warnings:
+            lines += ["", BEFORE, *map(item, warnings if all_warnings else shorten(warnings))]
         for heading, sentences in self.sections():
             lines += ["", heading]
             for paragraph in paragraphs(sentences):
                 if isinstance(paragraph, str):
                     lines.append(fill(paragraph, WIDTH))
                 else:
-                    lines += [_item(item) for item in paragraph]
+                    lines += [item(part) for part in paragraph]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,7 +233,8 @@ class Diagnosis:
         return cast("dict[str, Any]", values)
 
 
-def _item(text: str) -> str:
+def item(text: str) -> str:
+    """Return a sentence as an item of a list, in lines of some width."""
     return fill(f"– {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
@@ -233,6 +244,19 @@ def _to_json(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_to_json(inner) for inner in value]
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def shorten(sentences: Sequence[str]) -> tuple[str, ...]:
+    """Return at most five lines: the sentences or, if there are more, the first four and how many are left out.
+
+    Examples
+    --------
+    >>> shorten(["a.", "b.", "c.", "d.", "e.", "f."])
+    ('a.', 'b.', 'c.', 'd.', '2 more; --notes shows them.')
+    """
+    if len(sentences) <= MOST_LINES:
+        return tuple(sentences)
+    return (*sentences[: MOST_LINES - 1], f"{len(sentences) - MOST_LINES + 1} more; --notes shows them.")
 
 
 def paragraphs(sentences: Sequence[str]) -> list[str | list[str]]:

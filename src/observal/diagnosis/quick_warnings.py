@@ -14,7 +14,7 @@ from observal.diagnosis.leaks import find_leaks, leak_sentence
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
 from observal.problem.rows import to_dense
-from observal.problem.words import count
+from observal.problem.words import WARNING, count
 
 LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
 MOST_NAMED = 5
@@ -61,7 +61,7 @@ def quick_warnings(
         *([leak_sentence(leaks, label)] if leaks else []),
         *_find_ids(Problem(logged, pool), names, dates),
     )
-    return [f"Warning: {sentence}" for sentence in sentences]
+    return [f"{WARNING}{sentence}" for sentence in sentences]
 
 
 def _check_propensities(logged: LoggedData) -> list[str]:

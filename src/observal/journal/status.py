@@ -141,7 +141,7 @@ class Status:
         if self.objective != "error":
             lines.append(("objective", objective_words(self.objective, self.classes)))
         lines.append(("intervals", self.intervals))
-        return lines + [("note", note) for note in self.notes]
+        return lines
 
     def _classes(self) -> str:
         names = ", ".join(str(value) for value in self.classes)

@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 from math import floor, isfinite, log10
 
+WARNING = "Warning: "  # before notes that matter before money is spent
+
 
 def percent(share: float) -> str:
     """Return a share in percent, with no more digits than help.
@@ -124,3 +126,15 @@ def day_words(days: float) -> str:
     except (OverflowError, ValueError):
         return f"{days:,.0f} days after 1970"
     return moment.strftime("%Y-%m-%d") + ("" if moment.time() == dt.time() else moment.strftime(" %H:%M"))
+
+
+def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return warnings, without the word in front, and all other notes.
+
+    Examples
+    --------
+    >>> split_notes(["Warning: a.", "b."])
+    (['a.'], ['b.'])
+    """
+    warnings = [note.removeprefix(WARNING) for note in notes if note.startswith(WARNING)]
+    return warnings, [note for note in notes if not note.startswith(WARNING)]

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
+from observal.diagnosis.diagnose import BEFORE
 from observal.diagnosis.feature_values import sample_rows
 from observal.intervals.cells import HIDDEN
 from observal.intervals.contradiction import COMPARED, contradiction
@@ -164,7 +165,9 @@ def log_verdict(content: ReportContent) -> Verdict | None:
     if content.diagnosis is None:
         return None
     titles = {"good": "The log is usable.", "care": "Use the log with care.", "buy": "The log alone is not enough."}
-    level = content.diagnosis.level
+    level, serious = content.diagnosis.level, content.diagnosis.serious
+    if serious:
+        return Verdict("buy", f"{BEFORE}:", serious)
     return Verdict(level, titles[level], [content.diagnosis.verdict])
 
 

@@ -16,7 +16,7 @@ from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
-from observal.problem.words import count
+from observal.problem.words import WARNING, count
 from observal.tables.classes import Label, Positive, check_classes, order_classes
 from observal.tables.encoder import ColumnSource, TableEncoder
 from observal.tables.read import read_tables
@@ -194,13 +194,13 @@ def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]
     tiny = (logged.propensity > 0.0) & (logged.propensity < _TINY_PROPENSITY)  # 0 says that nothing was revealed there
     if tiny.any():
         doubts.append(
-            f"{count(int(tiny.sum()), 'row of the log has', 'rows of the log have')} a propensity below {_TINY_PROPENSITY:g}, the "
+            f"{WARNING}{count(int(tiny.sum()), 'row of the log has', 'rows of the log have')} a propensity below {_TINY_PROPENSITY:g}, the "
             f"least {logged.propensity[tiny].min():.3g}: a label there weighs more than a million others; check the propensities, or raise "
             "them with --propensity-floor (propensity_floor=)."
         )
     if chances.keeps_labelled_only(logged):
         doubts.append(
-            f"Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
+            f"{WARNING}Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
             "kept only its labelled rows, say so, because the missing rows must be counted."
         )
     return doubts

@@ -1,0 +1,68 @@
+"""What commands show before money is spent: five lines at most, red on a terminal, and the other notes counted."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from observal.cli.output import say
+from observal.diagnosis.diagnose import MOST_LINES, shorten
+from tests.command import observal
+
+ROLES = ["--label", "y", "--propensity", "q"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two tables with many columns to note something about, and one that gives the label away."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({f"kind{k}": rng.choice(["a", "b", "c"], 800) for k in range(30)})
+    y = np.where(rng.random(800) < 0.5, "yes", "no")
+    table["state"], table["q"], table["y"] = np.where(y == "yes", "open", "shut"), 0.5, y
+    table.loc[rng.random(800) < 0.5, "y"] = None
+    table[:500].to_csv(tmp_path / "log.csv", index=False)
+    table[500:].drop(columns="y").to_csv(tmp_path / "pool.csv", index=False)
+    return tmp_path
+
+
+def test_notes_are_counted_and_shown_on_demand(files):
+    commands = {
+        "diagnose": ["diagnose", "log.csv", "--pool", "pool.csv", *ROLES],
+        "init": ["init", "a.db", "--logged", "log.csv", "--pool", "pool.csv", *ROLES, "--budget", 20],
+        "status": ["status", "a.db"],
+    }
+    for name, command in commands.items():
+        said = observal(*command, cwd=files).stdout
+        assert "Before you spend money\n  – Column 'state' may give the label 'y' away" in said, name
+        assert "on how the tables were read; --notes shows them." in said, name
+        assert "became 3 columns" not in said, name
+        command[1] = command[1].replace("a.db", "b.db") if name == "init" else command[1]
+        assert observal(*command, "--notes", cwd=files).stdout.count("became 3 columns") == 30, name
+
+
+def test_many_warnings_are_five_lines():
+    assert len(shorten([f"{k}." for k in range(40)])) == MOST_LINES
+    assert shorten([f"{k}." for k in range(40)])[-1] == "36 more; --notes shows them."
+    assert shorten(["a.", "b."]) == ("a.", "b.")
+
+
+class Terminal(io.StringIO):
+    """What a terminal shows."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_matters_is_red_on_a_terminal_only(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for stream, is_red in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr("sys.stdout", stream)
+        say("fine\nbad", lines=True, red=["bad"])
+        assert stream.getvalue() == ("fine\n\x1b[31mbad\x1b[0m\n" if is_red else "fine\nbad\n")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", quiet := Terminal())
+    say("bad", red=["bad"])
+    assert quiet.getvalue() == "bad\n"
