@@ -126,7 +126,9 @@ def test_commands_and_report_name_the_columns_to_exclude(tmp_path):
     said = observal("init", "c.db", "--logged", "log.csv", *roles, "--budget", 20, cwd=tmp_path).stdout
     assert "--exclude late_date,end,is_late." in " ".join(said.split())
     observal("report", "c.db", "-o", "r.html", cwd=tmp_path)
-    assert "--exclude late_date,end,is_late." in (tmp_path / "r.html").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert "Check these columns first." in page
+    assert page.count("--exclude late_date,end,is_late.") >= 2  # where the page opens, and in the diagnosis
     left_out = ["--exclude", "late_date,end,is_late"]
     said = observal("diagnose", "log.csv", *roles, *left_out, cwd=tmp_path).stdout
     assert "away" not in said

@@ -31,7 +31,7 @@ from observal.problem.words import listed, percent
 STRONG = 0.45  # of the label: what a column must explain before anything is fitted
 STRONG_PAIR = 0.75  # the same for two columns together, of which there are many to choose from
 PERFECT = 0.95  # of the label: a column that explains so much is named whatever the others explain
-STANDS_OUT = 0.55  # of the label: a column that explains so much, and twice as much as any other, is named likewise
+STANDS_OUT = 0.6  # of the label: a column that explains so much, and twice as much as any other, is named likewise
 NEARLY_ALL = 0.75  # of what the model explains, by one column
 NEARLY_ALL_PAIR = 0.85
 FAR_WORSE = 0.75  # of what the model explains: without the column, a model explains less than this

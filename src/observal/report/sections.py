@@ -72,7 +72,11 @@ def decision(content: ReportContent) -> Decision:
     """Return what the report opens with: use the model, buy more labels, or stop."""
     to_buy = len(content.pool) - len(content.result.queries) - sum(r.skipped for r in content.result.rounds)
     level = model_verdict(content).level
-    return decide(content.all_intervals, level, content.goals.objective, content.to_gain, to_buy)
+    decided = decide(content.all_intervals, level, content.goals.objective, content.to_gain, to_buy)
+    if content.diagnosis is None or not (content.diagnosis.leaks or content.diagnosis.decisions):
+        return decided
+    otherwise = f"If all of them are known in time: {decided.title[0].lower()}{decided.title[1:]}"
+    return Decision("stop", "Check these columns first.", [*content.diagnosis.serious, otherwise])
 
 
 # -- in short --------------------------------------------------------------------------------------------------------
@@ -165,10 +169,10 @@ def log_verdict(content: ReportContent) -> Verdict | None:
     if content.diagnosis is None:
         return None
     titles = {"good": "The log is usable.", "care": "Use the log with care.", "buy": "The log alone is not enough."}
-    level, serious = content.diagnosis.level, content.diagnosis.serious
+    level, serious, said = content.diagnosis.level, content.diagnosis.serious, content.diagnosis.verdict
     if serious:
-        return Verdict("buy", f"{BEFORE}:", serious)
-    return Verdict(level, titles[level], [content.diagnosis.verdict])
+        return Verdict("buy", f"{BEFORE}:", [*(sentence for sentence in serious if sentence not in said), said])
+    return Verdict(level, titles[level], [said])
 
 
 def model_verdict(content: ReportContent) -> Verdict:
