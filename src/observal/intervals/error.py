@@ -3,8 +3,8 @@
 **Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
 pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
 bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
-and from rows picked at random. Of a bought row it is on record which kind it is. Of a labelled row of the log it is decided by fits that have
-not seen its label. A method without such fits says so; then each row that was taken represents only itself.
+and from rows picked at random. Which kind a labelled row is of is decided by fits that have not seen its label; with AutoVC only that of the log's rows,
+since it is on record which rows were picked at random. A method without such fits says so; then each row that was taken represents only itself.
 
 **Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
 Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
@@ -154,6 +154,7 @@ def judge_labels(
     scores_of: Callable[[Ints], Scores],
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FINE_FOLDS,
+    on_record: bool = False,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -173,6 +174,9 @@ def judge_labels(
         scores and predicted classes; or these for all labelled rows, where the method has them already.
     folds : int
         How many times to fit without some rows.
+    on_record : bool
+        Whether rows are picked at random with even chances, and never count among those that a round would have taken. Fits without the label of such a row may be less certain
+        of it than of the rows around it that it stands for, and would put it among the uncertain ones.
     """
     rows, codes = state.labelled(problem)
     groups = problem.groups_of(rows)
@@ -186,9 +190,8 @@ def judge_labels(
     scores[where] = out_scores
     kind = would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
-    # Of bought rows it is on record. Fits without the label of a row that was picked at random are less certain of it than of the rows
-    # around it that it stands for, so they would put it among the uncertain ones.
-    kind[bought] = np.isin(frame[bought] - problem.n_logged, taken_rows(state))
+    kind &= ~(bought & on_record)
+    kind |= np.isin(frame - problem.n_logged, taken_rows(state))  # even if rounding moves a gap past the threshold
     of_pool = frame >= problem.n_logged
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)

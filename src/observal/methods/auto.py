@@ -520,7 +520,11 @@ class AutoModel:
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
 
-        labels = judge_labels(problem, self.state, gaps, self.scores_of, self._scores(self.refitted))
+        evenly = (
+            self.method.priority == "accuracy"
+        )  # other picks are more often of rows in doubt, as those that rounds take are
+        out_of_fold = self._scores(self.refitted)
+        labels = judge_labels(problem, self.state, gaps, self.scores_of, out_of_fold, on_record=evenly)
         return None if labels is None else labels.allowing_for(self.gains)
 
     @property

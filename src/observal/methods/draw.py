@@ -141,7 +141,7 @@ def draw(
     open_[taken_gate] = True
     asked = np.concatenate([taken_gate, taken_free])
     blind[asked] = False
-    if choice.to_measure and doubt is not None:
+    if choice.to_measure and doubt is not None and size > 0:
         n_random = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
         measuring = np.zeros(open_.size)
