@@ -20,7 +20,7 @@ SCORE_BINS = 6  # cells of a stratum by score, at most
 LEAST_LABELS = 10  # labels of a cell, about
 MOST_UNEVEN = 1.5  # times as many rows for each label as in the stratum are the most that a cell may have,
 ENOUGH_LABELS = 20  # unless it has so many labels
-LEAST_KNOWN = 4  # labels of a stratum; one with fewer joins another that is like it
+LEAST_KNOWN = 4  # labels of a stratum; one with fewer joins another or counts as unknown
 SPREAD_LABELS = 5.0  # labels by which the spread of mistakes in a cell is drawn towards that in all cells
 LEAST_SPREAD = 0.2  # floor for a cell's spread, as a share of that in all cells
 LEAST_CORRELATED = 1.05  # factor of the standard error of independent mistakes
@@ -42,7 +42,7 @@ class Cells:
     share : array of shape (cells,)
         P_c.
     of_label : int array
-        The cell of each labelled row; −1 in none.
+        The cell of each labelled row; −1 in a stratum with too few labels.
     weight : array
         Of each labelled row within its cell.
     unknown : float
@@ -133,7 +133,7 @@ class Cells:
 
     @property
     def row_weight(self) -> Floats:
-        """Weights of the labelled rows that sum to 1; 0 in no cell."""
+        """Weights of the labelled rows that sum to 1; 0 in a stratum with too few labels."""
         if not self.share.size:
             return np.zeros(self.of_label.size)
         used = self.of_label >= 0
@@ -391,9 +391,10 @@ def propensity_strata(propensity: Floats) -> Ints:
 
 
 def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
-    """Return a group for each stratum; one with few labels joins the nearest that has enough, or others like it that have few.
+    """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
 
-    Few labels are not none: a group with one has a bound of its own, if a wide one. Strata without a label that are like no other are −1.
+    Those that find none join each other, where together they have enough. Fewer than four labels leave over 60 % possible even if none is a
+    mistake, which is hardly less than nothing.
 
     Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
     was avoided on purpose, and the neighbour says nothing about it.
@@ -421,7 +422,7 @@ def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     remaining = np.flatnonzero((out < 0) & (np.bincount(strata, minlength=count) > 0))
     while remaining.size:
         alike = remaining[typical[remaining] <= MOST_UNLIKE * typical[remaining[0]]]
-        if labels[alike].any():
+        if labels[alike].sum() >= LEAST_KNOWN:
             out[alike] = alike[0]
         remaining = remaining[alike.size :]
     return out

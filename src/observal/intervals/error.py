@@ -27,7 +27,7 @@ be and as much as it would count there. So a region with few labels has a bound 
 **Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
 without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
 
-**What labels cannot tell.** A stratum without a label may be all wrong or all right, and so may the share of rows in each
+**What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
 
 **Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
