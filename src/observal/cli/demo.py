@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from observal.checks import Floats
     from observal.problem.interval import Interval
 
-LABELS, BATCH = 80, 20
-DIGITS = 60  # labels to buy in the demo for the browser
+LABELS, BATCH = 60, 20  # labels to buy, and how many are asked for at once
 STEPS_BESIDES = 3  # of the progress bar, beside labels: the campaign, the first fit and the report
 TUMOUR, DIAGNOSIS = "tumour", "diagnosis"
 DIGIT, IS_AN_8 = "digit", "is an 8"
 CHANCE = "chance"
-LEAST_CHANCE = 0.02  # of a look by the scorecard, whatever the score
+LEAST_CHANCE = 0.005  # of a look by the scorecard, whatever the score
 SEEN_SHARE, STEEPNESS = 0.3, 4.0  # rows with even odds of a look or better; how fast the odds change with the score
 TIMID_SHARE, LEAST_DIGIT_CHANCE = 0.004, 0.02  # the old classifier of digits looks mostly where it is very sure
 
@@ -46,7 +45,7 @@ def demo(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Buy 80 labels on a real data set, and write a campaign and its report.
+    """Buy 60 labels on a real data set, and write a campaign and its report.
 
     The data set comes with scikit-learn, so nothing is downloaded.
 
@@ -132,7 +131,6 @@ def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int, str
 
     show(0, "making the campaign")
     from observal.campaign import Campaign
-    from observal.methods import AutoVC
     from observal.report.campaign_report import write_campaign_report
     from observal.threads import one_thread
 
@@ -150,7 +148,6 @@ def run_demo(out: Path, random_state: int = 0, progress: Callable[[int, int, str
         propensity=CHANCE,
         id=TUMOUR,
         label_budget=LABELS,
-        method=AutoVC(batch=BATCH, priority="balanced"),  # for a good model and for an interval worth showing
         random_state=random_state,
     )
 
@@ -269,7 +266,7 @@ def make_digits_campaign(out: Path, random_state: int = 0) -> Path:
         label=IS_AN_8,
         propensity=CHANCE,
         id=DIGIT,
-        label_budget=DIGITS,
+        label_budget=LABELS,
         tables=TableOptions(classes=["no", "yes"]),
         method=AutoVC(batch=10),
         random_state=random_state,
