@@ -281,7 +281,11 @@ def test_column_that_gives_the_label_away_is_named(made):
         )
     notes = create(folder, "a.db", in_place=True).settings.notes
     assert notes[0].startswith("Warning: Column 'paid' may give the label 'y' away")
-    assert notes[:1] == create(folder, "b.db", in_place=False).settings.notes[:1]
+    copied = create(folder, "b.db", in_place=False).settings.notes[
+        0
+    ]  # from other rows, so its shares may differ a little
+    assert copied.partition(":")[0] == notes[0].partition(":")[0]
+    assert copied.partition("If it is")[2] == notes[0].partition("If it is")[2]
 
 
 def test_large_tables_stay_in_place_by_themselves(made, monkeypatch):
@@ -377,7 +381,7 @@ def test_commands_work_in_place(made):
     where = folder / "campaign.db"
     tables = ["--logged", folder / "log.parquet", "--pool", folder / "pool.parquet"]
     roles = ["--label", "y", "--propensity", "q0", "--id", "name"]
-    said = run("init", where, *tables, *roles, "--in-place", "--method", "newton", "--budget", 20)
+    said = run("init", where, *tables, *roles, "--in-place", "--method", "newton", "--budget", 20, "--notes")
     assert "stay where they are" in said.stdout
     assert run("ask", where, "-n", 3).returncode == 0
     assert "Coverage" in run("diagnose", where).stdout
