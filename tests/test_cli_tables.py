@@ -17,10 +17,12 @@ import pytest
 import observal as ob
 from observal.campaign import Campaign, load_model
 from observal.cli.output import format_cells
+from observal.problem.interval import Interval
+from observal.problem.judged_rows import JudgedRows
 from observal.problem.problem import Problem
 from observal.problem.words import day_words
 from observal.report.campaign_report import write_campaign_report
-from observal.report.inspection import JudgedRows, errors_by_group
+from observal.report.inspection import errors_by_group
 from observal.tables.column_format import ColumnFormat, guess_format
 from observal.tables.table_format import TableFormat
 from tests.test_cli_campaign import observal
@@ -81,7 +83,9 @@ def saved_by_a_spreadsheet(path, truth):
 def test_semicolon_csv_becomes_a_model_and_labels_come_back(tmp_path, european, monkeypatch):
     monkeypatch.chdir(tmp_path)
     roles = ["--label", "Rückzahlung", "--id", "Antrag", "--propensity", "Prüfquote"]
-    made = observal("init", "c.db", "--logged", "log.csv", "--pool", "pool.csv", *roles, "--budget", 20, "--batch", 10)
+    made = observal(
+        "init", "c.db", "--logged", "log.csv", "--pool", "pool.csv", *roles, "--budget", 20, "--batch", 10, "--notes"
+    )
     assert "read as semicolon-separated text with decimal commas, encoded as Windows-1252" in made
     assert "'Zinssatz' has percent signs" in made
     observal("ask", "c.db", "-n", 10, "-o", "labels.csv")
@@ -129,7 +133,9 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     codes = late.astype(np.int64)
     groups = errors_by_group(
         problem,
-        JudgedRows(np.arange(600), codes, codes, np.ones(600)),
+        JudgedRows(
+            np.arange(600), codes, codes, np.ones(600), lambda top, bottom: Interval(0.0, 0.0, 0.1, 0.95, "given")
+        ),
         ["since"],
         ["since"],
         [],
@@ -239,7 +245,7 @@ def test_errors_take_one_line(tmp_path, european, monkeypatch):
     assert list(asked["rows"][0]) == [*SHOWN, "round", "reason", "Rückzahlung"]
     (tmp_path / "l.csv").write_text(f"Antrag;Rückzahlung\n{asked['rows'][0]['Antrag']};?\n", encoding="cp1252")
     assert "no answers yet" in observal("tell", "c.db", "l.csv")
-    said = observal("diagnose", "log.csv", "--pool", "pool.csv", *roles, "--missing", "?", "--decimal", ",")
+    said = observal("diagnose", "log.csv", "--pool", "pool.csv", *roles, "--missing", "?", "--decimal", ",", "--notes")
     assert "70 with a label" in said
     assert "The tables were read as semicolon-separated text" in said
 

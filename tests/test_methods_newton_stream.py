@@ -22,7 +22,7 @@ from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import pooling as twin
 
 STREAM = NewtonVC(ridge=1e-2, tempering=0.5, order="stream", stop_below=0.0)
-WORDS = dict(zip(("gated", "free", "random", "settled", "shown"), STREAM_REASONS, strict=True))
+WORDS = dict(zip(("gated", "free", "random", "blind", "settled", "shown"), STREAM_REASONS, strict=True))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -70,7 +70,7 @@ def run():
 
 
 def judge(rows, codes, predicted, weight):
-    """Judged rows whose intervals are Wilson's, with as many labels as the weights are worth."""
+    """Judged rows whose intervals are those of as many labels as the weights are worth."""
 
     def ratio(top, bottom):
         share = float(weight @ top / (weight @ bottom))

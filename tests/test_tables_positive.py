@@ -66,7 +66,7 @@ def tables(tmp_path, classes=("paid", "default")):
     [([], "default", True), (["--positive", "paid"], "paid", False), (["--classes", "default,paid"], "paid", False)],
 )
 def test_init_notes_the_positive_class(tmp_path, options, last, noted):
-    out = observal(*tables(tmp_path), *options).stdout
+    out = observal(*tables(tmp_path), *options, "--notes").stdout
     assert ob.Campaign.open(tmp_path / "c.db").settings.classes[-1] == last
     assert ("Precision and recall are about 'default', the rarer class in the log" in out) == noted
 

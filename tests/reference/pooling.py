@@ -139,7 +139,7 @@ def beta_ends(estimate, variance, step, square, confidence=0.95):
 
 
 def even_ends(ends, label_scores, scores):
-    """The ends that are left when cells with over 1.5 times the stratum's rows for a label join the neighbour with fewer, the worst first."""
+    """The ends that are left when cells with over 1.5 times the stratum's rows for a label and fewer than 20 labels join the neighbour with fewer rows for a label, the worst first."""
     ends = list(ends)
     while ends:
         cells = [-np.inf, *ends, np.inf]
@@ -147,7 +147,10 @@ def even_ends(ends, label_scores, scores):
             sum(low < s <= high for s in scores) / sum(low < s <= high for s in label_scores)
             for low, high in pairwise(cells)
         ]
-        worst = rates.index(max(rates))
+        few = [sum(low < s <= high for s in label_scores) < 20 for low, high in pairwise(cells)]
+        if not any(few):
+            break
+        worst = max((k for k in range(len(rates)) if few[k]), key=lambda k: rates[k])
         if rates[worst] <= 1.5 * len(scores) / len(label_scores):
             break
         neighbours = [k for k in (worst - 1, worst + 1) if 0 <= k < len(rates)]
