@@ -16,20 +16,20 @@ from observal.intervals.measures import (
     AUC,
     BASELINE,
     BASELINE_COST,
-    COST,
     COST_WINS,
     WINS,
     beats_baseline,
     confusion_key,
     measure_all,
 )
-from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others
+from observal.intervals.recalibration import Recalibration, label_strength, log_odds, recalibrate
+from observal.intervals.thresholds import UNLABELLED, ScoredRows, ThresholdClassifier, choose_threshold
 from observal.problem.interval import CONFIDENCE
-from observal.problem.objectives import canonical, costs_of
+from observal.problem.objectives import COST, canonical, costs_of, is_cautious, measure_of, objective_words
 from observal.report.verdict import advice, baseline_sentence, confusion, measures_of
 from tests.reference import measures as twin
 
-OBJECTIVES = ["recall=0.8", "precision=0.6", "balanced error", "cost=1,10"]
+OBJECTIVES = ["recall=0.8", "recall>=0.8", "precision=0.4", "balanced error", "cost=1,10", "missing=10,checking=1"]
 
 
 @st.composite
@@ -107,42 +107,76 @@ def test_auc_and_balanced_error_move_by_stated_influence():
         assert 0.95 * width < one.high - one.low < 1.35 * width
 
 
-@given(labelled(), st.sampled_from(OBJECTIVES))
-def test_chosen_threshold_is_optimal(found, objective):
-    scores, codes, _, weights = found
-    chosen = choose_threshold(scores, codes, weights, objective, 0.0)
-    values = np.unique(scores)
+@st.composite
+def scored_rows(draw):
+    """Rows of a population, some of them labelled, and what their scores may say about the others."""
+    n = draw(st.integers(5, 25))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scores = rng.integers(-3, 4, n) / 2.0 if draw(st.booleans()) else 2.0 * rng.normal(size=n)
+    codes = rng.choice([UNLABELLED, 0, 1], n)
+    draws = np.column_stack([rng.normal(-1.0, 0.5, 7), rng.uniform(0.1, 2.0, 7)])
+    return ScoredRows(scores, codes), Recalibration(-1.0, 1.0, draws)
+
+
+@given(scored_rows(), st.sampled_from(OBJECTIVES))
+def test_chosen_threshold_is_best_of_all(found, objective):
+    rows, recalibration = found
+    chosen = choose_threshold(rows, recalibration, objective)
+    values = np.unique(rows.scores)
     others = [values[0] - 1.0, *((values[:-1] + values[1:]) / 2.0), values[-1] + 1.0]
-    value = twin.value_of(chosen, scores, codes, weights, objective)
-    best = [v for t in others if (v := twin.value_of(t, scores, codes, weights, objective)) is not None]
-    if value is None:  # only a precision can be out of reach
+    worth = {t: twin.value_of(t, rows.scores, rows.codes, recalibration.draws, objective) for t in (*others, chosen)}
+    best = [value for value in worth.values() if value is not None]
+    if worth[chosen] is None:  # only a precision can be out of reach
         assert objective.startswith("precision")
         assert not best
-    elif objective.startswith(("recall", "precision")):  # the value is the threshold: no further one reaches the target
-        between = [t for t in others if twin.value_of(t, scores, codes, weights, objective) is not None]
-        said = [int((scores >= t).sum()) for t in between]
-        extreme = min(said) if objective.startswith("recall") else max(said)
-        assert int((scores >= chosen).sum()) == extreme
     else:
-        assert value >= max(best) - 1e-9
+        assert worth[chosen] == pytest.approx(max(best), abs=1e-9)
 
 
-def test_rarer_class_is_judged_by_thresholds_without_it():
-    scores = np.array([0.9, 0.8, 0.7, 0.75, *np.linspace(0.0, 0.6, 39)])
-    codes = np.array([1, 1, 1] + [0] * 40)
-    ones = np.ones(43)
-    threshold = choose_threshold(scores, codes, ones, "recall=0.99", 0.5)
-    said = judged_by_others(scores, codes, ones, "recall=0.99", threshold, 0.5)
-    assert threshold < 0.7
-    assert said[:3].tolist() == [1, 1, 0]  # without the third, a threshold above it finds all others
-    assert said[3] == 1
-    assert not said[4:].any()
+def test_recalibration_matches_slow_twin_and_undoes_shifts():
+    rng = np.random.default_rng(0)
+    scores, shares = rng.normal(0.0, 2.0, 300), rng.uniform(0.2, 3.0, 300)
+    codes = (rng.random(300) < 1 / (1 + np.exp(2.5 - 0.6 * scores))).astype(np.int64)
+    fit = recalibrate(scores, codes, shares)
+    np.testing.assert_allclose([fit.shift, fit.slope], twin.recalibrate(scores, codes, shares), atol=1e-5)
+    np.testing.assert_allclose(label_strength(shares), twin.strength(shares))
+    assert -3.3 < fit.shift < -1.7
+    assert 0.3 < fit.slope < 0.9
+    np.testing.assert_allclose(fit.draws.mean(axis=0), [fit.shift, fit.slope])
+    few = recalibrate(scores[:40], codes[:40], shares[:40])
+    assert (few.draws.std(axis=0) > 1.3 * fit.draws.std(axis=0)).all()  # fewer labels say less
+    reverse = recalibrate(-scores, codes, shares)  # scores that say the opposite are held to say nothing
+    assert reverse.slope > 0.0
+    assert (reverse.draws[:, 1] > 0.0).all()
+    np.testing.assert_allclose(log_odds(1 / (1 + np.exp(-scores))), scores)
+
+
+def test_threshold_expects_positives_where_nobody_looked():
+    """Two positive labels, both at the top: labels alone would say that flagging the top finds all of them."""
+    scores = np.linspace(-4.0, 1.0, 501)
+    codes = np.full(501, UNLABELLED)
+    codes[[500, 499]], codes[[480, 450, 400]] = 1, 0
+    fit = recalibrate(scores[codes >= 0], codes[codes >= 0], np.ones(5))
+    usual, cautious = (choose_threshold(ScoredRows(scores, codes), fit, goal) for goal in ("recall=0.8", "recall>=0.8"))
+    assert cautious < usual < scores[400]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_flagged_share_is_kept_exactly(share):
+    scores = np.random.default_rng(0).normal(size=1000)
+    rows = ScoredRows(scores, np.full(1000, UNLABELLED))
+    cut = choose_threshold(rows, Recalibration(0.0, 1.0, np.array([[0.0, 1.0]])), f"flag={share:g}")
+    assert np.mean(scores >= cut) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
     ("objective", "match"),
     [
         ("recall=80", "write 80% as recall=0.8"),
+        ("flag=300", "write 300 of 6,000 rows as flag=5%"),
+        ("flag>=0.1", "kept exactly"),
+        ("missing=1,checking=2", "must cost more than checking"),
+        ("missing=1,checking=x", "is not known"),
         ("recal=0.8", "is not known"),
         ("cost=1,0", "is not known"),
         ({"nobody": 3}, "but is for 'nobody'"),
@@ -153,6 +187,18 @@ def test_rarer_class_is_judged_by_thresholds_without_it():
 def test_wrong_objective_raises_one_sentence(objective, match):
     with pytest.raises(InvalidInput, match=match):
         canonical(objective, ["no", "yes"])
+
+
+def test_objectives_are_read_as_people_write_them():
+    classes = ["paid", "default"]
+    read = [canonical(text, classes) for text in ("recall = 80%", "recall >= 80 %", "flag=5%", "precision=.5")]
+    assert read == ["recall=0.8", "recall>=0.8", "flag=0.05", "precision=0.5"]
+    assert [is_cautious(text) for text in read] == [False, True, False, False]
+    assert [measure_of(text) for text in read] == ["recall", "recall", "flag", "precision"]
+    assert objective_words(read[1], classes) == "find at least 80% of 'default' with 95% confidence (recall 0.8)"
+    assert objective_words(read[2], classes) == "flag 5% of all rows as 'default'"
+    checked = "the lowest cost: missing 'default' costs 50, checking a flagged row 2"
+    assert objective_words(canonical("missing=50, checking=2", classes), classes) == checked
 
 
 def test_objective_needs_two_classes_and_supporting_method():
@@ -188,7 +234,7 @@ def ran(objective, method, seed=0, budget=60):
 
 
 @pytest.mark.parametrize("method", [ob.NewtonVC(batch=30), ob.AutoVC(batch=30)])
-def test_target_moves_threshold_and_queries(method):
+def test_target_moves_threshold(method):
     plain, X, y = ran("error", method)
     found, _, _ = ran("recall=0.8", method)
     assert isinstance(found.estimator, ThresholdClassifier)
@@ -196,8 +242,6 @@ def test_target_moves_threshold_and_queries(method):
     positive = y == "default"
     recall = [np.mean(result.estimator.predict(X[positive]) == "default") for result in (plain, found)]
     assert recall[1] > 0.55 > recall[0]
-    assert set(found.queries["id"].tolist()) != set(plain.queries["id"].tolist())
-    # Rows taken by the recall campaign are less likely to be positive: they lie around a lower threshold.
     chances = [
         found.estimator.predict_proba(X)[:, 1] >= found.estimator.threshold,
         found.estimator.predict(X) == "default",

@@ -273,10 +273,13 @@ class Labelling(Generic[T]):
         with self.engine.reading() as transaction:
             return self.engine.result(transaction, fit_all=False)
 
-    def error_history(self, points: int) -> list[tuple[int, Interval]]:
-        """Return labels bought and the interval for the error after at most `points` + 1 rounds, the first and the last among them."""
+    def error_history(self, points: int, name: str = "error") -> list[tuple[int, Interval]]:
+        """Return labels bought and the interval for the error after at most `points` + 1 rounds, the first and the last among them.
+
+        `name` may also be a measure that the objective is about.
+        """
         with self.engine.reading() as transaction:
-            return self.engine.error_history(transaction, points)
+            return self.engine.error_history(transaction, points, name)
 
     def first_measures(self) -> dict[str, Interval]:
         """Return intervals for what the objective is about, with the log alone; they are computed if they are not on record."""

@@ -1,4 +1,4 @@
-"""Slow twin of ``methods/measures.py`` and ``methods/threshold.py``: pairs of rows, and every threshold tried."""
+"""Slow twin of ``intervals/measures.py``, ``thresholds.py`` and ``recalibration.py``: pairs of rows, and every threshold tried."""
 
 from __future__ import annotations
 
@@ -61,19 +61,59 @@ def influence_spread(estimate_of, rows, share, of_label, weight):
     return parts**0.5
 
 
-def value_of(threshold, scores, codes, weights, objective):
+def positives(scores, codes, draw):
+    """The chance that each row is positive if a draw holds: what its label says, or σ(a + b·z)."""
+    shift, slope = draw
+    return [
+        float(code) if code >= 0 else 1.0 / (1.0 + np.exp(-(shift + slope * score)))
+        for score, code in zip(scores, codes, strict=True)
+    ]
+
+
+def value_of(threshold, scores, codes, draws, objective):
     """How good a threshold is, the larger the better; None where the target is missed."""
-    tp = fp = fn = pos = neg = 0.0
-    for s, c, w in zip(scores, codes, weights, strict=True):
-        said = s >= threshold
-        tp, fp, fn = tp + w * (said and c == 1), fp + w * (said and c == 0), fn + w * (not said and c == 1)
-        pos, neg = pos + w * (c == 1), neg + w * (c == 0)
+    flags = [s >= threshold for s in scores]
+    hits, misses, alarms, recalls, precisions = [], [], [], [], []
+    for draw in draws:
+        chances = positives(scores, codes, draw)
+        hits.append(sum(p for p, flag in zip(chances, flags, strict=True) if flag))
+        misses.append(sum(chances) - hits[-1])
+        alarms.append(sum(flags) - hits[-1])
+        recalls.append(hits[-1] / sum(chances) if sum(chances) else 0.0)
+        precisions.append(hits[-1] / sum(flags) if any(flags) else 0.0)
     name, _, value = objective.partition("=")
-    if name == "recall":
-        return threshold if tp >= (float(value) - 1e-9) * pos else None
+    if name.startswith("recall"):
+        recall = np.quantile(recalls, 0.05) if name.endswith(">") else np.mean(recalls)
+        return -sum(flags) if recall >= float(value) - 1e-9 else None
     if name == "precision":
-        return -threshold if tp > 0 and tp >= (float(value) - 1e-9) * (tp + fp) else None
+        return sum(flags) if np.mean(precisions) >= float(value) - 1e-9 else None
+    missed, alarm = np.mean(misses), np.mean(alarms)
     if name == "cost":
         costs = [float(part) for part in value.split(",")]
-        return -(costs[1] * fn + costs[0] * fp)
-    return -(fn / pos + fp / neg)
+        return -(costs[1] * missed + costs[0] * alarm)
+    if name == "missing":  # each flagged row is checked, whatever it is
+        missing, checking = (float(part.partition("=")[2]) for part in objective.split(","))
+        return -(missing * missed + checking * sum(flags))
+    return -(missed / (missed + np.mean(hits)) + alarm / (len(scores) - missed - np.mean(hits)))
+
+
+def strength(shares):
+    """What each label counts: square roots, scaled so that they add up to Kish's effective number of labels."""
+    roots = [share**0.5 for share in shares]
+    return [root * sum(roots) / sum(other**2 for other in roots) for root in roots]
+
+
+def recalibrate(scores, codes, shares):
+    """Shift and slope by a general minimiser."""
+    from scipy.optimize import minimize
+
+    weights = strength(shares)
+
+    def loss(theta):
+        total = 0.5 * (0.04 * theta[0] ** 2 + (theta[1] - 1.0) ** 2)
+        for z, y, w in zip(scores, codes, weights, strict=True):
+            m = theta[0] + theta[1] * z
+            total += w * (np.logaddexp(0.0, m) - y * m)
+        return total
+
+    return minimize(loss, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 5000}).x

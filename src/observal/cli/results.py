@@ -103,6 +103,7 @@ def _measures_to_json(measures: ModelMeasures) -> dict[str, object]:
 
 def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[str, str]]:
     from observal.intervals.contradiction import contradiction
+    from observal.report.rare import counts_sentence
     from observal.report.verdict import (
         advice,
         baseline_sentence,
@@ -114,15 +115,21 @@ def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[s
     )
 
     intervals, classes, objective = measures.intervals, current.classes, current.objective
-    lines = [("error", error_words(intervals["error"]))]
+    aims = objective != "error"
+    counts = counts_sentence(intervals, classes, current.counted_rows) if aims else ""
+    lines = [("in short", counts)] if aims else [("error", error_words(intervals["error"]))]
     if contradiction(intervals) is not None:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
-    lines.append(("", baseline_sentence(intervals, classes, objective)))
-    others = [measure for measure in measures_of(intervals, classes, objective) if measure.name != "error"]
+    lines.append(
+        ("", advice(intervals, classes, objective) if aims else baseline_sentence(intervals, classes, objective))
+    )
+    others = [m for m in measures_of(intervals, classes, objective) if aims or m.name != "error"]
     lines += [(measure.name, f"{measure.words()}: {measure.about}") for measure in others]
     matrix = confusion_lines(intervals, classes)
     lines += zip(["confusion", *[""] * len(matrix)], matrix, strict=False)
-    lines.append(("", advice(intervals, classes, objective)))
+    lines.append(
+        ("", baseline_sentence(intervals, classes, objective) if aims else advice(intervals, classes, objective))
+    )
     lines.append(("threshold", threshold_sentence(measures.estimator, classes)))
     lines.append(("", returned_sentence(measures.returned_round)))
     return [(name, text) for name, text in lines if text]

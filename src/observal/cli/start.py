@@ -37,7 +37,7 @@ from observal.cli.options import (
 )
 from observal.cli.output import ProgressBar, next_command, print_json, printable, progress_bar, say
 from observal.cli.results import print_notes, print_status
-from observal.problem.objectives import TOLERANCE
+from observal.problem.objectives import CHECKING, TOLERANCE
 from observal.problem.words import split_notes
 
 if TYPE_CHECKING:
@@ -108,11 +108,19 @@ def init(
     ] = None,
     target: Annotated[
         str | None,
-        option("What the classifier is for: recall=0.8, precision=0.8, balanced, or error.", "TARGET", LEARNING),
+        option(
+            "What the classifier is for: recall=0.8, recall>=0.8 (cautious), precision=0.5, flag=5%, balanced, or error.",
+            "TARGET",
+            LEARNING,
+        ),
     ] = None,
     cost_of_missing: Annotated[
         str | None,
         option("Cost of missing a row of a class, as CLASS=10; other mistakes cost 1.", "CLASS=COST", LEARNING),
+    ] = None,
+    cost_of_checking: Annotated[
+        float | None,
+        option("With --cost-of-missing: cost of checking each row that the model flags.", "COST", LEARNING),
     ] = None,
     population: Annotated[
         Literal["both", "pool", "log"] | None,
@@ -227,7 +235,7 @@ def init(
             looks=looks,
             tolerance=tolerance or None,
             width=width,
-            objective=_objective(target, cost_of_missing),
+            objective=_objective(target, cost_of_missing, cost_of_checking),
         )
     print_status(created.status(), as_json, notes=notes)
     if not as_json:
@@ -395,9 +403,13 @@ def _picture_size(text: str) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _objective(target: str | None, cost_of_missing: str | None) -> str | dict[str, str]:
+def _objective(
+    target: str | None, cost_of_missing: str | None, cost_of_checking: float | None
+) -> str | dict[str, float | str]:
     """Return the objective that the options name."""
     if cost_of_missing is None:
+        if cost_of_checking is not None:
+            raise typer.BadParameter("--cost-of-checking needs --cost-of-missing CLASS=COST; give both.")
         return target or "error"
     if target is not None:
         raise typer.BadParameter("give --target or --cost-of-missing, not both.")
@@ -406,7 +418,7 @@ def _objective(target: str | None, cost_of_missing: str | None) -> str | dict[st
         raise typer.BadParameter(
             f"--cost-of-missing must be CLASS=COST, such as default=10, but is {cost_of_missing!r}."
         )
-    return {name: cost}
+    return {name: cost} if cost_of_checking is None else {name: cost, CHECKING: cost_of_checking}
 
 
 def ask_positive(progress: ProgressBar | None, classes: Sequence[Any]) -> str:

@@ -47,6 +47,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import METHOD, Cells, correlation_factor, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
+from observal.intervals.flagging import Flagging, flagging_intervals, flagging_of
 from observal.intervals.measures import BASELINE, measure_all
 from observal.intervals.related import effective_number
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
@@ -122,6 +123,8 @@ class JudgedLabels:
         Which of them some round would have taken for their gap.
     better : float
         How much lower the classifier's error may be than that of the out-of-fold fits, which have fewer labels.
+    flagging : Flagging, optional
+        How many rows are predicted to be positive, where an objective is about these.
     """
 
     rows: Ints
@@ -131,6 +134,7 @@ class JudgedLabels:
     cells: Cells
     taken: Bools
     better: float = 0.0
+    flagging: Flagging | None = None
 
     def allowing_for(self, gains: Floats) -> JudgedLabels:
         """Return the labels, allowing for the classifier being better than the out-of-fold fits.
@@ -185,9 +189,9 @@ def judge_labels(
         return None
     out_scores, predicted = left_out(codes, out_of_fold, folds, groups) if callable(out_of_fold) else out_of_fold
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, INTERVAL_ROWS)
-    scores, with_label = scores_of(frame)
-    changed = float(np.mean(with_label[where] != predicted))
-    scores[where] = out_scores
+    scores, called = scores_of(frame)
+    changed = float(np.mean(called[where] != predicted))
+    scores[where], called[where] = out_scores, predicted
     kind = would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
     kind &= ~(bought & on_record)
@@ -199,7 +203,9 @@ def judge_labels(
     n_rows = effective_number(problem.groups_of(frame[counted & target]), cells.n_rows)
     cells = replace(cells, correlated=correlation_factor(changed), groups=groups, n_rows=n_rows)
     cells = cells.borrowing((predicted != codes).astype(np.float64))
-    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where])
+    flags = problem.goals.objective != "error" and problem.logged.classes.size == 2
+    flagging = flagging_of(scores, called, counted & target) if flags else None
+    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], flagging=flagging)
 
 
 def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:
@@ -217,6 +223,8 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     better = (1.0 - intervals["error"].unknown) * judged.better
     intervals["error"] = replace(intervals["error"], low=max(0.0, intervals["error"].low - better))
     intervals |= measure_all(cells, codes, predicted, judged.scores, classes, problem.goals.objective)
+    if judged.flagging is not None:
+        intervals |= flagging_intervals(judged.flagging, cells, codes, judged.scores)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged

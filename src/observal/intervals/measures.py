@@ -10,7 +10,7 @@ moves V of all others as well, so each row counts twice (the first-order term of
 
 **Balanced error.** The mean over classes of the share of their rows that is wrong.
 
-**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes; see :mod:`observal.problem.objectives`. Its
+**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes, or where flagged rows are checked; see :mod:`observal.problem.objectives`. Its
 baseline is the cost of always predicting the class for which that is lowest. The model costs less if and only if, of all that it wins and
 loses against this baseline in cost, it wins more than half.
 """
@@ -25,9 +25,9 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.intervals.cells import Cells
 from observal.problem.interval import Interval
-from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
+from observal.problem.objectives import BALANCED, COST, FLAG, TARGETS, measure_of, prices_of
 
-BASELINE, WINS, AUC, COST = "baseline", "wins over the baseline", "AUC", "cost"
+BASELINE, WINS, AUC = "baseline", "wins over the baseline", "AUC"
 BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
 MOST_CLASSES = 10  # classes of a confusion matrix
 
@@ -73,7 +73,7 @@ def measure_all(
     if n_classes == 2:
         intervals[AUC] = cells.mean_of_classes(right_side(scores, codes, cells.row_weight), codes, 2, moved=2.0)
     if measure_of(objective) == COST:
-        intervals |= _costs(cells, codes, predicted, np.array(costs_of(objective)))
+        intervals |= _costs(cells, codes, predicted, np.array(prices_of(objective)))
     if n_classes <= MOST_CLASSES:
         intervals |= {
             confusion_key(a, b): cells.ratio(((codes == i) & (predicted == j)).astype(np.float64), unit)
@@ -83,17 +83,19 @@ def measure_all(
     return intervals
 
 
-def _costs(cells: Cells, codes: Ints, predicted: Ints, costs: Floats) -> dict[str, Interval]:
-    """Return the mean cost of a row, that of the cheapest constant prediction, and the share of costs won against it."""
-    most, share = float(costs.max()), costs[codes] / costs.max()
-    priors = np.bincount(codes, weights=cells.row_weight * share, minlength=costs.size)
-    cheapest = int(np.argmax(priors))  # always predicting it misses the least
-    won = share * ((predicted != cheapest) & (predicted == codes))
-    lost = share * ((predicted != cheapest) & (codes == cheapest))
-    unit = np.ones(codes.size)
+def _costs(cells: Cells, codes: Ints, predicted: Ints, prices: Floats) -> dict[str, Interval]:
+    """Return the mean cost of a row, that of the cheapest constant prediction, and the share of costs won against it.
+
+    `prices` says what a row costs, by its class and by what is predicted.
+    """
+    most, share = float(prices.max()), prices / prices.max()
+    priors = np.bincount(codes, weights=cells.row_weight, minlength=len(prices))
+    cheapest = int(np.argmin(priors @ prices))
+    always, now, unit = share[codes, cheapest], share[codes, predicted], np.ones(codes.size)
+    won, lost = np.maximum(always - now, 0.0), np.maximum(now - always, 0.0)
     return {
-        COST: cells.ratio(share * (predicted != codes), unit).times(most),
-        BASELINE_COST: cells.ratio(share * (codes != cheapest), unit).times(most),
+        COST: cells.ratio(now, unit).times(most),
+        BASELINE_COST: cells.ratio(always, unit).times(most),
         COST_WINS: cells.ratio(won, won + lost),
     }
 
@@ -123,10 +125,12 @@ def judged_by(objective: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> judged_by("recall=0.8"), judged_by("cost=1,10")
-    (('recall', 'precision'), ('cost',))
+    >>> judged_by("recall=0.8"), judged_by("flag=0.05"), judged_by("cost=1,10")
+    (('recall', 'precision'), ('recall', 'precision'), ('cost',))
     """
     name = measure_of(objective)
+    if name == FLAG:
+        return TARGETS
     return (name, *(target for target in TARGETS if name in TARGETS and target != name))
 
 

@@ -1,42 +1,90 @@
-"""The threshold that suits an objective, chosen from out-of-fold scores of the labelled rows.
+"""The threshold that suits an objective, chosen for the whole population.
 
-**Weights.** Each labelled row counts by the share of the population that it represents: by propensity and score, as in
-:mod:`observal.intervals.error`, with rows that were taken for their gap representing themselves alone. That needs no fit of an
-earlier round.
+**All rows count.** Each row of log and pool is positive with a chance that its score and all labels give (:mod:`observal.intervals.recalibration`);
+a labelled row is what its label says. A threshold chosen from the labelled rows alone would forget the positive rows that nobody has seen yet, and
+find too few.
 
-**Honest predictions.** Intervals judge each labelled row of the rarer class by a threshold that was chosen without it.
+**On average.** For a recall of 80 % the threshold is the highest at which the expected recall, over all that the labels allow, is 80 %.
+``recall>=0.8`` is cautious: recall is at least 80 % in 95 % of what the labels allow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, Ints
 from observal.intervals.cells import Cells, make_cells
+from observal.intervals.recalibration import Recalibration, log_odds, recalibrate, sigmoid
+from observal.intervals.related import effective_number
 from observal.intervals.state import PoolState, rows_for_cells, taken_rows
-from observal.learners.folds import FINE_FOLDS, dealt_folds
-from observal.problem.objectives import BALANCED, costs_of, measure_of, target_of
+from observal.problem.objectives import BALANCED, costs_of, is_cautious, measure_of, target_of
 from observal.problem.problem import Problem
 from observal.problem.rows import Features
 
 # Rows of log and pool that are sorted into cells: a threshold needs them less exactly than an interval.
 THRESHOLD_ROWS = 20_000
+CAUTION = 0.05  # chance that a cautious target is missed
+UNLABELLED = -1
 
 
-def label_weights(
+class ScoredRows(NamedTuple):
+    """Rows of log and pool that a threshold is chosen for.
+
+    Scores are in log odds, those of labelled rows by fits that have not seen their labels. Codes are 1 for positive rows, 0 for others, and
+    `UNLABELLED`.
+    """
+
+    scores: Floats
+    codes: Ints
+
+
+class Threshold(NamedTuple):
+    """From which score on rows are positive, in log odds, and what scores say about the population."""
+
+    cut: float
+    recalibration: Recalibration
+
+    @property
+    def chance(self) -> float:
+        """The recalibrated chance at the cut."""
+        return float(self.recalibration.chances(np.array([self.cut]))[0])
+
+    def classifier(self, estimator: Any) -> ThresholdClassifier:
+        """Return a classifier with this threshold, from one whose log odds are the scores."""
+        return ThresholdClassifier(estimator, self.chance, self.recalibration.shift, self.recalibration.slope)
+
+
+def find_threshold(
     problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats
-) -> Floats:
-    """Return the share of the population that each labelled row represents: the weights of :func:`label_cells`."""
-    return label_cells(problem, state, scores_of, out_of_fold).row_weight
+) -> Threshold:
+    """Return the threshold for a problem's objective.
+
+    Parameters
+    ----------
+    problem, state, scores_of, out_of_fold
+        As for :func:`sort_labels`.
+    """
+    labelled, codes = state.labelled(problem)
+    cells, rows = sort_labels(problem, state, scores_of, out_of_fold)
+    worth = effective_number(problem.groups_of(labelled), codes.size) / codes.size
+    recalibration = recalibrate(out_of_fold, codes, cells.row_weight, worth)
+    return Threshold(choose_threshold(rows, recalibration, problem.goals.objective), recalibration)
 
 
 def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats) -> Cells:
-    """Return the labelled rows in cells, rows that were taken for their gap representing themselves alone.
+    """Return the labelled rows in cells: the first part of :func:`sort_labels`."""
+    return sort_labels(problem, state, scores_of, out_of_fold)[0]
+
+
+def sort_labels(
+    problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats
+) -> tuple[Cells, ScoredRows]:
+    """Return the labelled rows in cells, rows that were taken for their gap representing themselves alone, and all rows with their scores.
 
     Parameters
     ----------
@@ -49,7 +97,7 @@ def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], 
     out_of_fold : array
         The scores of the labelled rows by fits that have not seen them.
     """
-    rows, _ = state.labelled(problem)
+    rows, codes = state.labelled(problem)
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, state.n_seen(problem), THRESHOLD_ROWS)
     scores = scores_of(frame)
     scores[where] = out_of_fold
@@ -57,53 +105,66 @@ def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], 
     for_gap, bought, skipped = (np.isin(of_pool, part) for part in (taken_rows(state), state.bought, state.skipped))
     target = problem.counts(frame)
     sorting = (problem.propensity[frame], for_gap, scores, where, bought, skipped, of_pool >= 0, counted, target)
-    return replace(make_cells(*sorting), groups=problem.groups_of(rows))
+    cells = replace(make_cells(*sorting), groups=problem.groups_of(rows))
+    known = np.full(frame.size, UNLABELLED)
+    known[where] = codes
+    about = counted & target
+    return cells, ScoredRows(scores[about], known[about])
 
 
-def choose_threshold(scores: Floats, codes: Ints, weights: Floats, objective: str, otherwise: float) -> float:
+def choose_threshold(rows: ScoredRows, recalibration: Recalibration, objective: str) -> float:
     """Return the lowest score at which a row is predicted to be positive.
 
     Parameters
     ----------
-    scores, codes, weights : arrays
-        Of the labelled rows: how far each is on the side of the positive class, its class code, and its weight.
+    rows : ScoredRows
+        The rows of the population.
+    recalibration : Recalibration
+        What scores say about them.
     objective : str
         See :mod:`observal.problem.objectives`.
-    otherwise : float
-        The threshold while all labels are of one class.
 
     Examples
     --------
     >>> import numpy as np
-    >>> scores, codes = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 1, 0, 1])
-    >>> round(choose_threshold(scores, codes, np.ones(4), "recall=0.5", 0.5), 2)
-    0.35
-    >>> round(choose_threshold(scores, codes, np.ones(4), "cost=1,10", 0.5), 2)
-    0.15
+    >>> sure = Recalibration(0.0, 1.0, np.array([[0.0, 1.0]]))
+    >>> rows = ScoredRows(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0, 1, 0, 1]))
+    >>> [round(choose_threshold(rows, sure, goal), 2) for goal in ("recall=0.5", "cost=1,10", "flag=0.75")]
+    [0.35, 0.15, 0.15]
     """
-    values, place = np.unique(scores, return_inverse=True)
-    positive = np.bincount(place, weights=weights * (codes == 1), minlength=values.size)
-    negative = np.bincount(place, weights=weights * (codes == 0), minlength=values.size)
-    if not (positive.sum() > 0.0 and negative.sum() > 0.0):
-        return otherwise
-    # Entry k: the k lowest values are predicted to be negative.
-    missed, let_go = (np.append(0.0, np.cumsum(part)) for part in (positive, negative))
-    hits, alarms = positive.sum() - missed, negative.sum() - let_go
-    name = measure_of(objective)
+    values, place = np.unique(-rows.scores, return_inverse=True)  # the highest score first
+    labelled = rows.codes != UNLABELLED
+    drawn = recalibration.drawn_chances(rows.scores)
+    drawn[:, labelled] = rows.codes[labelled]
+    sizes = np.bincount(place, minlength=values.size)
+    # Entry k: so many rows, and so many positive ones by each draw, are among those with the k highest values.
+    flagged = np.append(0, np.cumsum(sizes))
+    hits = np.stack([np.append(0.0, np.cumsum(np.bincount(place, weights=d, minlength=values.size))) for d in drawn])
+    k = _count_flagged(flagged, hits, objective)
+    return -_between(values, k)
+
+
+def _count_flagged(flagged: Ints, hits: Floats, objective: str) -> int:
+    """Return how many of the highest scores are positive for an objective."""
+    name, positives, expected = measure_of(objective), hits[:, -1:], hits.mean(axis=0)
+    if name == "flag":
+        return int(np.searchsorted(flagged, target_of(objective) * flagged[-1] + 1e-9, side="right")) - 1
     if name == "recall":
-        enough = np.flatnonzero(hits >= (target_of(objective) - 1e-9) * positive.sum())
-        return _between(values, int(enough[-1]))
+        recall = hits / np.maximum(positives, 1e-300)
+        found = np.quantile(recall, CAUTION, axis=0) if is_cautious(objective) else recall.mean(axis=0)
+        return int(np.argmax(found >= target_of(objective) - 1e-9)) if found[-1] > 0.0 else flagged.size - 1
     if name == "precision":
-        positives = np.maximum(hits + alarms, 1e-300)
-        right = np.where(hits > 0.0, hits / positives, 0.0)
+        precision = hits / np.maximum(flagged, 1)
+        right = np.quantile(precision, CAUTION, axis=0) if is_cautious(objective) else precision.mean(axis=0)
         enough = np.flatnonzero(right >= target_of(objective) - 1e-9)
-        return _between(values, int(enough[0]) if enough.size else int(np.argmax(right)))
+        return int(enough[-1]) if enough.size else 1 + int(np.argmax(right[1:]))
     costs = costs_of(objective)
+    alarms, missed = flagged - expected, expected[-1] - expected
     if name == BALANCED:
-        costs = (1.0 / float(negative.sum()), 1.0 / float(positive.sum()))
+        costs = (1.0 / max(float(alarms[-1]), 1e-300), 1.0 / max(float(missed[0]), 1e-300))
     total = costs[1] * missed + costs[0] * alarms
     best = np.flatnonzero(total <= total.min() + 1e-12 * total.max())
-    return _between(values, int(best[best.size // 2]))
+    return int(best[best.size // 2])
 
 
 def _between(values: Floats, k: int) -> float:
@@ -115,51 +176,18 @@ def _between(values: Floats, k: int) -> float:
     return float((values[k - 1] + values[k]) / 2.0)
 
 
-def judged_by_others(
-    scores: Floats,
-    codes: Ints,
-    weights: Floats,
-    objective: str,
-    threshold: float,
-    otherwise: float,
-    groups: Ints | None = None,
-) -> Ints:
-    """Return the predicted class of each labelled row, by `threshold` or by one that was chosen without the row.
-
-    The threshold depends mostly on the rows of the rarer class, so they are judged by thresholds that were chosen without them. A single
-    row of the other class hardly moves it.
-
-    Parameters
-    ----------
-    scores, codes, weights, objective, otherwise
-        As for :func:`choose_threshold`.
-    threshold : float
-        Chosen from all labels.
-    groups : int array, optional
-        The group of each row: a row is judged without any of its group.
-    """
-    predicted = (scores >= threshold).astype(np.int64)
-    rarer = np.flatnonzero(codes == int(np.argmin(np.bincount(codes, minlength=2))))
-    fold_of = np.full(codes.size, -1)
-    fold_of[rarer] = dealt_folds(codes[rarer], FINE_FOLDS, None if groups is None else groups[rarer])
-    for fold in range(min(FINE_FOLDS, rarer.size)):
-        rest, fold_rows = fold_of != fold, fold_of == fold
-        predicted[fold_rows] = scores[fold_rows] >= choose_threshold(
-            scores[rest], codes[rest], weights[rest], objective, otherwise
-        )
-    return predicted
-
-
 @dataclass(frozen=True, eq=False)
 class ThresholdClassifier:
-    """A classifier of two classes with a threshold other than ½.
+    """A classifier of two classes with a threshold other than ½, its chances recalibrated for the whole population.
 
     Parameters
     ----------
     estimator : classifier
-        With ``predict_proba``, which stays as it is.
+        With ``predict_proba``.
     threshold : float
         The least chance of the second class at which it is predicted.
+    shift, slope : float
+        From the estimator's log odds z to the classifier's: ``shift + slope·z``.
 
     Examples
     --------
@@ -171,6 +199,8 @@ class ThresholdClassifier:
 
     estimator: Any = field(repr=False)
     threshold: float
+    shift: float = 0.0
+    slope: float = 1.0
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -181,7 +211,10 @@ class ThresholdClassifier:
     def predict_proba(self, X: Features) -> Floats:
         """Return the chance of each class."""
         chances: Floats = self.estimator.predict_proba(X)
-        return chances
+        if (self.shift, self.slope) == (0.0, 1.0):
+            return chances
+        second = sigmoid(self.shift + self.slope * log_odds(chances[:, 1]))
+        return np.column_stack([1.0 - second, second])
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return a class for each row."""

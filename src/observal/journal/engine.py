@@ -543,17 +543,18 @@ class Engine(Generic[T]):
             self.ledger.stopped or "not finished",
         )
 
-    def error_history(self, transaction: T, points: int) -> list[tuple[int, Interval]]:
+    def error_history(self, transaction: T, points: int, name: str = "error") -> list[tuple[int, Interval]]:
         """Return the error after some of the rounds: see :meth:`observal.Session.error_history`."""
         replay = self.replay(transaction)
         rounds = sorted({round(i * replay.closed / points) for i in range(points + 1)})
-        return [(replay.bought(k), self.error_after(replay, k)) for k in rounds]
+        return [(replay.bought(k), self.error_after(replay, k, name)) for k in rounds]
 
-    def error_after(self, replay: Replay, k: int) -> Interval:
-        """Return the interval for the error after a closed round: what is on record of it, or else computed."""
+    def error_after(self, replay: Replay, k: int, name: str = "error") -> Interval:
+        """Return the interval for the error, or for what the objective is about, after a closed round: what is on record of it, or else computed."""
         record = self._list_records(replay)[k]
-        intervals = replay.intervals(k) if record is None else replay.stretch_intervals(k, {"error": record.error})
-        return intervals["error"]
+        known = {} if record is None else {"error": record.error, **dict(record.objective)}
+        intervals = replay.stretch_intervals(k, {name: known[name]}) if name in known else replay.intervals(k)
+        return intervals[name]
 
     def first_measures(self, transaction: T) -> dict[str, Interval]:
         """Return intervals with the log alone: see :meth:`observal.Session.first_measures`."""

@@ -158,7 +158,12 @@ def records() -> Mapping[type, Mapping[str, Field]]:
         h.Rectangle: {"low": "point", "high": "point"},
         h.KnownPredictions: {"predictions": ArrayField("i1", "rows")},
         FiniteClassifier: {"member": RecordField(members), "classes_": "labels"},
-        ThresholdClassifier: {"estimator": RecordField((Blend, NewtonClassifier)), "threshold": "number"},
+        ThresholdClassifier: {
+            "estimator": RecordField((Blend, NewtonClassifier)),
+            "threshold": "number",
+            "shift": "number",
+            "slope": "number",
+        },
         BlendChoices: {"theta": "shares", "tuned": "settings"},
         StoredBlend: {
             "blend": RecordField((Blend,)),

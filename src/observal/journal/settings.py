@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from observal.checks import check_whole, keep
 from observal.diagnosis.drift import strong_shift
+from observal.diagnosis.rare_class import rare_class_notes
 from observal.errors import InvalidInput
 from observal.methods import Method, MethodLike, as_method
 from observal.problem.column_groups import ColumnGroups
@@ -242,6 +243,8 @@ def make_settings(
     if population is None:
         population, note = _choose_population(problem, features)
         notes = (*notes, *note)
+    if objective == "error" and method.follows_objective:
+        notes = (*notes, *rare_class_notes(logged))
     goals = Goals(population, looks, tolerance, width, objective)
     settings = Settings(
         method,

@@ -79,6 +79,8 @@ class Status:
         What the classifier is for; see :mod:`observal.problem.objectives`.
     open_rounds : int
         How many rounds are open; more than one if rows were chosen ahead.
+    counted_rows : int
+        The rows that the intervals are about.
     """
 
     n_logged: int
@@ -104,6 +106,7 @@ class Status:
     notes: tuple[str, ...]
     objective: str = "error"
     open_rounds: int = 0
+    counted_rows: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON, where the rows of the log are ``log_rows``."""
@@ -180,6 +183,7 @@ def status_of(ledger: Ledger) -> Status:
         random_state=settings.random_state,
         intervals=settings.goals.words(),
         objective=settings.goals.objective,
+        counted_rows=settings.goals.count_rows(settings.log_rows, settings.pool_rows),
         notes=settings.notes,
     )
 

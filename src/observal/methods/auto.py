@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -15,18 +15,14 @@ import numpy as np
 from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
 from observal.intervals.error import STILL, JudgedLabels, Scores, intervals_of, judge_labels
+from observal.intervals.recalibration import log_odds
 from observal.intervals.state import PICKED, PoolState, as_near, taken_for_gap
-from observal.intervals.thresholds import (
-    ThresholdClassifier,
-    choose_threshold,
-    judged_by_others,
-    label_weights,
-    odds_at,
-)
+from observal.intervals.thresholds import Threshold, find_threshold
 from observal.learners.blend import (
     Blend,
     BlendChoices,
     BlendFit,
+    BlendPredictions,
     check_choices,
     check_learners,
     fit_blend,
@@ -93,6 +89,10 @@ class AutoVC(Method[PoolState]):
     the log has few labels. Before it asks, the blend notes for each row its guess and the chance that this is wrong. f is how
     much more often guesses on rows picked at random are wrong than these chances say, within limits. On an ordinary log that is about
     0, so little is explored; if the log makes the blend confidently wrong, it is large, and exploring is worth it.
+
+    **Objectives.** Recall, precision and costs need labels of the rare class, so rows are chosen by their lead at ½ whatever the threshold: while a class is rare,
+    these are the rows that most likely belong to it. Rows at a low threshold are nearly all of the other class. Those picked at random are rather picked
+    where the class is likely and the log has few labels (:func:`~observal.methods.draw.measuring_weights`, with the chance of the class as the doubt).
 
     **Kept choices.** Weights of the learners and their settings are chosen again each time the number of labels
     has grown by half, and kept in between. The fit is a function of the labels and of these choices alone.
@@ -188,6 +188,7 @@ class AutoVC(Method[PoolState]):
         choice = self.choice(state)
         if isinstance(state, StreamState):
             return self._stream_plan(problem, state, choice, rng)
+        choice = replace(choice, to_measure=choice.to_measure or state.model.follows)
         if state.model.blend.is_constant:
             chances = draw_at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
@@ -204,7 +205,7 @@ class AutoVC(Method[PoolState]):
 
     def _with_guesses(self, problem: Problem, state: PoolState, plan: Plan) -> Plan:
         """Return a plan with what the blend thinks of its rows."""
-        guesses = state.model.blend.judge(problem.pool.rows.take(plan.positions), state.model.odds)
+        guesses = state.model.blend.judge(problem.pool.rows.take(plan.positions))
         return replace(plan, inferred=guesses.codes, doubt=guesses.doubt)
 
     def advance(
@@ -316,7 +317,10 @@ def explore_share(surprises: Surprises, least: float, most: float) -> float:
 
 
 class PoolPredictions(NamedTuple):
-    """A blend's predictions for all pool rows: each row's lead, the chance that it is wrong if that is needed, the mean disagreement."""
+    """A blend's predictions for all pool rows: each row's lead, its doubt if that is needed, the mean disagreement.
+
+    The doubt is the chance that the prediction is wrong; with an objective, the chance that the row is positive.
+    """
 
     margins: Floats
     doubt: Floats | None
@@ -455,36 +459,30 @@ class AutoModel:
         return self.problem.goals.objective != "error" and not self.blend.is_constant
 
     @cached_property
-    def label_weights(self) -> Floats:
-        """The share of the population that each labelled row represents, where a threshold is chosen."""
+    def threshold(self) -> Threshold:
+        """From which score on a row is positive, where an objective decides that."""
 
         def scores_of(rows: Ints) -> Floats:
-            return np.asarray(self.blend.predict_proba(self.problem.take(rows))[:, 1])
+            return log_odds(self.blend.predict_proba(self.problem.take(rows))[:, 1])
 
-        return label_weights(self.problem, self.state, scores_of, self.left_out[:, 1])
-
-    @cached_property
-    def threshold(self) -> float:
-        """The chance of the second class from which on it is predicted."""
-        if not self.follows:
-            return 0.5
-        codes = self.state.labelled(self.problem)[1]
-        return choose_threshold(self.left_out[:, 1], codes, self.label_weights, self.problem.goals.objective, 0.5)
+        return find_threshold(self.problem, self.state, scores_of, log_odds(self.refitted[:, 1]))
 
     @property
     def odds(self) -> float:
         """The factor of the odds that moves the threshold to ½."""
-        return odds_at(self.threshold) if self.follows else 1.0
+        return float(np.exp(-self.threshold.cut)) if self.follows else 1.0
 
     @property
     def estimator(self) -> Any:
         """The classifier that is returned."""
-        return ThresholdClassifier(self.blend, self.threshold) if self.follows else self.blend
+        if not self.follows:
+            return self.blend
+        return self.threshold.classifier(self.blend)
 
     @cached_property
-    def out_of_fold(self) -> Scores:
-        """Score and predicted class of each labelled row, by fits and a threshold that have not seen it."""
-        return self._scores(self.left_out)
+    def left_out_leads(self) -> Floats:
+        """The lead of each labelled row, by fits that have not seen it."""
+        return lead(self.left_out)[1]
 
     @cached_property
     def refitted(self) -> Floats:
@@ -505,12 +503,7 @@ class AutoModel:
         return np.asarray(STILL * (chances[rows, now] - chances[rows, fewer]))
 
     def _scores(self, left_out: Floats) -> Scores:
-        scores, codes = signed_leads(*lead(shift_odds(left_out, self.odds)), self.blend.classes_.size)
-        if not self.follows:
-            return scores, codes
-        rows, labels = self.state.labelled(self.problem)
-        weights, objective, groups = self.label_weights, self.problem.goals.objective, self.problem.groups_of(rows)
-        return scores, judged_by_others(scores, labels, weights, objective, 0.0, 0.0, groups)
+        return signed_leads(*lead(shift_odds(left_out, self.odds)), self.blend.classes_.size)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
@@ -538,8 +531,8 @@ class AutoModel:
         return np.inf if self.blend.is_constant else float(np.quantile(self.pool_predictions.margins, UNCERTAIN_SHARE))
 
     def gaps(self, X: Matrix | Rows) -> Floats:
-        """Return the lead of each row."""
-        return self.blend.judge(X, self.odds).margins
+        """Return the lead of each row: rows are chosen by it, whatever the threshold."""
+        return self.blend.judge(X).margins
 
     def unlabelled_leads(self, rows: Ints, labelled: Ints) -> Floats:
         """Return the lead of rows of the stack of log and pool, each as if its own label were unknown.
@@ -549,14 +542,14 @@ class AutoModel:
         rows : int array
             The rows.
         labelled : int array
-            The rows that had a label, in the order of `out_of_fold`: their leads are those of fits that have not seen it.
+            The rows that had a label, in the order of `left_out`: their leads are those of fits that have not seen it.
         """
-        leads = self.blend.judge(self.problem.take(rows), self.odds).margins
+        leads = self.gaps(self.problem.take(rows))
         if labelled.size:
             order = np.argsort(labelled)
             place = order[np.minimum(np.searchsorted(labelled, rows, sorter=order), order.size - 1)]
             has_label = labelled[place] == rows
-            leads[has_label] = np.abs(self.out_of_fold[0][place[has_label]])
+            leads[has_label] = self.left_out_leads[place[has_label]]
         return leads
 
     def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
@@ -564,7 +557,7 @@ class AutoModel:
         if self.problem.in_parts:
             return None, None  # one more pass over a log that may be large; intervals judge a sample again
         leads = np.concatenate([self.gaps(self.problem.logged.rows), self.pool_predictions.margins])
-        leads[labelled] = np.abs(self.out_of_fold[0])
+        leads[labelled] = self.left_out_leads
         return as_near(plan, leads, self.problem.n_logged)
 
     @cached_property
@@ -583,16 +576,29 @@ def signed_leads(codes: Ints, margins: Floats, n_classes: int) -> Scores:
     return np.where(codes == n_classes - 1, margins, -margins), codes
 
 
+def chances_of_last(predictions: BlendPredictions) -> Floats:
+    """Return the chance of the second of two classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> codes, leads = np.array([0, 1]), np.array([0.5, 0.5])
+    >>> chances_of_last(BlendPredictions(codes, leads, leads, leads)).tolist()
+    [0.25, 0.75]
+    """
+    return np.asarray(0.5 + signed_leads(predictions.codes, predictions.margins, 2)[0] / 2.0)
+
+
 def judge_pool(model: AutoModel) -> PoolPredictions:
     """Return a model's predictions for all pool rows; on a stream, for the log's."""
     rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
     margins = np.empty(len(rows))
-    doubt = np.empty(len(rows) if model.method.priority != "accuracy" else 0)
+    doubt = np.empty(len(rows) if model.follows or model.method.priority != "accuracy" else 0)
     disagreement, end = 0.0, 0
-    for block in rows.map(partial(model.blend.judge_block, odds=model.odds)):
+    for block in rows.map(model.blend.judge_block):
         begin, end = end, end + block.codes.size
         margins[begin:end] = block.margins
         if doubt.size:
-            doubt[begin:end] = block.doubt
+            doubt[begin:end] = chances_of_last(block) if model.follows else block.doubt
         disagreement += float(block.disagreement.sum())
     return PoolPredictions(margins, doubt if doubt.size else None, disagreement / max(1, end))

@@ -30,7 +30,7 @@ from observal.intervals.cells import Cells
 from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_labels, left_out
 from observal.intervals.related import merge_groups
 from observal.intervals.state import PoolState
-from observal.intervals.thresholds import ThresholdClassifier, choose_threshold, judged_by_others, label_cells
+from observal.intervals.thresholds import Threshold, find_threshold, label_cells
 from observal.learners.blend_settings import LEAST_LEFT, TUNING_ROWS, TYPICAL_ROWS
 from observal.learners.features import FeatureMap
 from observal.learners.folds import FINE_FOLDS
@@ -227,7 +227,7 @@ class NewtonVC(Method[PoolState]):
         model, classes = state.model.returned.model, problem.logged.classes
         fit = model.output_fit.fit
         linear = NewtonClassifier(model.feature_map, fit.coef[None, :], np.array([fit.intercept]), classes)
-        return ThresholdClassifier(linear, 1.0 / (1.0 + float(np.exp(-model.threshold)))) if model.follows else linear
+        return model.threshold.classifier(linear) if model.follows else linear
 
     def returned_round(self, problem: Problem, state: PoolState) -> int | None:
         """Return the earlier round whose classifier a run that ends here returns; None if it returns its own."""
@@ -474,21 +474,17 @@ class NewtonModel:
         return self.problem.goals.objective != "error"
 
     @cached_property
-    def threshold(self) -> float:
-        """The margin, in log odds, from which on a row is positive."""
-        if not self.follows:
-            return 0.0
-        codes, objective = self.labels.codes, self.problem.goals.objective
-        return choose_threshold(self.left_out_scores, codes, self._label_weights, objective, 0.0)
+    def threshold(self) -> Threshold:
+        """From which margin on a row is positive, where an objective decides that."""
+        return find_threshold(self.problem, self.state, self._margins_of, self.left_out_scores)
 
     @property
     def judged(self) -> Any:
         """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
         if not self.follows:
             return self.out_of_fold
-        codes, scores = self.labels.codes, self.left_out_scores - self.threshold
-        weights, objective = self._label_weights, self.problem.goals.objective
-        return scores, judged_by_others(scores, codes, weights, objective, 0.0, 0.0, self.labels.groups)
+        scores = self.left_out_scores - self.threshold.cut
+        return scores, (scores > 0.0).astype(np.int64)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
@@ -523,12 +519,8 @@ class NewtonModel:
 
     @cached_property
     def label_cells(self) -> Cells:
-        """The labelled rows in cells, by which a threshold is chosen and rounds are compared."""
+        """The labelled rows in cells, by which rounds are compared."""
         return label_cells(self.problem, self.state, self._margins_of, self.left_out_scores)
-
-    @property
-    def _label_weights(self) -> Floats:
-        return self.label_cells.row_weight
 
     def _margins_of(self, rows: Ints) -> Floats:
         fit = self.output_fit.fit
@@ -556,12 +548,12 @@ class NewtonModel:
     def gaps(self, X: Matrix | Rows) -> Floats:
         """Return how much worse the fit must get before the sign of each row flips."""
         fit = self.query_fit
-        return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, total=fit.total, threshold=self.threshold), X)
+        return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, total=fit.total), X)
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return the moderated margin and the predicted class of rows of log and pool."""
         if self.follows:
-            scores = self._margins_of(rows) - self.threshold
+            scores = self._margins_of(rows) - self.threshold.cut
             return scores, (scores > 0.0).astype(np.int64)
         X, fit = self.problem.take(rows), self.output_fit
         scores = self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X)
@@ -589,7 +581,7 @@ class NewtonModel:
         m = self.labels.signs[place] * (self.labelled[place] @ fit.coef + fit.intercept)
         tail = expit(-m)
         remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
-        away = m - share * tail * h / remainder - self.labels.signs[place] * self.threshold
+        away = m - share * tail * h / remainder
         gaps[has_label] = 0.5 * self.query_fit.total * away**2 * remainder / np.maximum(h, 1e-300)
         return gaps
 
@@ -619,7 +611,7 @@ class NewtonModel:
     @property
     def pool_margins(self) -> Floats:
         """The distance of each pool row from the boundary, in log odds."""
-        distances = partial(boundary_distances, fit=self.query_fit.fit, threshold=self.threshold)
+        distances = partial(boundary_distances, fit=self.query_fit.fit)
         return self.feature_map.mapped(distances, self.problem.pool.rows)
 
     @cached_property
@@ -654,15 +646,15 @@ def margins_of(Z: Matrix, fit: NewtonFit) -> Floats:
     return np.asarray(Z @ fit.coef + fit.intercept)
 
 
-def flip_gaps(Z: Matrix, fit: NewtonFit, total: float, threshold: float = 0.0) -> Floats:
-    """Return how much worse a fit must get before a row's margin crosses the threshold: A·m²/(2·xᵀH⁻¹x), m the way to it."""
-    margins = margins_of(Z, fit) - threshold
+def flip_gaps(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
+    """Return how much worse a fit must get before the sign of a row's margin m flips: A·m²/(2·xᵀH⁻¹x)."""
+    margins = margins_of(Z, fit)
     return np.asarray(0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
 
 
-def boundary_distances(Z: Matrix, fit: NewtonFit, threshold: float = 0.0) -> Floats:
+def boundary_distances(Z: Matrix, fit: NewtonFit) -> Floats:
     """Return the distance of each row from the boundary, in log odds."""
-    return np.abs(margins_of(Z, fit) - threshold)
+    return np.abs(margins_of(Z, fit))
 
 
 def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:

@@ -72,6 +72,16 @@ class Goals:
         """Return the goals of a run whose rounds are not planned: intervals hold at all of them, however many follow."""
         return replace(self, looks="always") if self.looks == "planned" else self
 
+    def count_rows(self, n_logged: int, n_pool: int) -> int:
+        """Return how many rows the intervals are about.
+
+        Examples
+        --------
+        >>> Goals("pool").count_rows(1000, 500), Goals("both").count_rows(1000, 500)
+        (500, 1500)
+        """
+        return {"both": n_logged + n_pool, "pool": n_pool, "log": n_logged}[self.population]
+
     def words(self) -> str:
         """Return what the intervals are about.
 

@@ -5,9 +5,12 @@ objective                 the threshold
 ========================  ====================================================================================
 error                     ½: each mistake counts the same
 balanced error            the one with the smallest mean over classes of the share of wrong rows
-recall=0.8                the highest at which this share of the positive class is found
-precision=0.8             the lowest at which this share of the rows predicted to be positive are so
+recall=0.8                the highest at which this share of the positive class is found, on average
+recall>=0.8               the highest at which at least this share is found, with 95 % confidence
+precision=0.8             the lowest at which this share of the rows predicted to be positive are so; also with >=
+flag=0.05                 the one at which this share of all rows is predicted to be positive
 cost=1,10                 the one with the smallest mean cost; the numbers say what missing a row of each class costs
+missing=50,checking=1     the one with the smallest mean cost, if each row predicted to be positive is checked
 ========================  ====================================================================================
 """
 
@@ -20,8 +23,14 @@ from typing import Any
 from observal.errors import InvalidInput
 
 BALANCED = "balanced error"
-_HOW = 'give "error", "balanced error", "recall=0.8", "precision=0.8" or costs such as {"default": 10} (--cost-of-missing default=10)'
+FLAG, COST = "flag", "cost"
+_HOW = (
+    'give "error", "balanced error", "recall=0.8", "recall>=0.8", "precision=0.8", "flag=5%" or costs such as {"default": 10} '
+    "(--cost-of-missing default=10)"
+)
 TARGETS = ("recall", "precision")
+SHARES = (*TARGETS, FLAG)
+MISSING, CHECKING = "missing", "checking"
 TOLERANCE = 0.002
 """The default `tolerance`, 0.2 points: see :class:`observal.problem.goals.Goals`, whose module needs numpy, which ``--help`` must not wait for."""
 
@@ -32,33 +41,59 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
     Parameters
     ----------
     objective : str or mapping
-        One of the table above, or the cost of missing a row of a class; other mistakes then cost 1.
+        One of the table above, or the cost of missing a row of a class; other mistakes then cost 1. With "checking", what checking
+        each flagged row costs.
     classes : sequence
         The label values.
 
     Examples
     --------
-    >>> canonical("recall=.8", ["paid", "default"]), canonical({"default": 10}, ["paid", "default"])
+    >>> canonical("recall=80%", ["paid", "default"]), canonical({"default": 10}, ["paid", "default"])
     ('recall=0.8', 'cost=1,10')
+    >>> canonical({"default": 50, "checking": 2}, ["paid", "default"])
+    'missing=50,checking=2'
     """
     if isinstance(objective, Mapping):
         if len(classes) != 2:
             raise InvalidInput(
                 f"The cost of missing a class needs two classes, but there are {len(classes)}; leave it out."
             )
-        strange = next((name for name in objective if str(name) not in map(str, classes)), None)
-        if strange is not None or not objective:
-            raise InvalidInput(
-                f"The cost of missing must be given for a class of {list(classes)}, but is for {strange!r}; name one of them."
-            )
-        given = {str(name): cost for name, cost in objective.items()}
-        objective = "cost=" + ",".join(_cost(given.get(str(value), 1)) for value in classes)
+        objective = _cost_objective({str(name): cost for name, cost in objective.items()}, classes)
     text = objective if objective != "balanced" else BALANCED
+    if isinstance(text, str):
+        text = _in_numbers(text)
     check_objective(text)
     if text != "error" and len(classes) != 2:
         raise InvalidInput(f"The objective {text!r} needs two classes, but there are {len(classes)}; leave it out.")
-    name, _, value = text.partition("=")
-    return f"{name}={float(value):g}" if name in TARGETS else text
+    return str(text)
+
+
+def _cost_objective(given: Mapping[str, Any], classes: Sequence[Any]) -> str:
+    """Return the objective of costs that were given by class, and for checking a flagged row."""
+    names, checks = [str(value) for value in classes], CHECKING in given and CHECKING not in map(str, classes)
+    missed = [name for name in given if not (checks and name == CHECKING)]
+    strange = next((name for name in missed if name not in names), None)
+    if strange is not None or not missed:
+        raise InvalidInput(
+            f"The cost of missing must be given for a class of {list(classes)}, but is for {strange!r}; name one of them."
+        )
+    if not checks:
+        return f"{COST}=" + ",".join(_cost(given.get(name, 1)) for name in names)
+    if missed != names[-1:]:
+        raise InvalidInput(
+            f"Rows of the positive class {names[-1]!r} are flagged and checked, but the cost of missing is for {missed}; "
+            "give it for the positive class, or name another one as positive."
+        )
+    return f"{MISSING}={_cost(given[names[-1]])},{CHECKING}={_cost(given[CHECKING])}"
+
+
+def _in_numbers(text: str) -> str:
+    """Return an objective without spaces, its shares as numbers: ``recall = 80%`` is ``recall=0.8``."""
+    name, sign, value = text.replace(" ", "").partition("=")
+    if name.removesuffix(">") not in SHARES:
+        return text if text in ("error", BALANCED) else text.replace(" ", "")
+    share = _number(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
+    return f"{name}{sign}{share:g}" if share > 0.0 else text
 
 
 def check_objective(objective: Any) -> None:
@@ -73,15 +108,34 @@ def check_objective(objective: Any) -> None:
     """
     if objective in ("error", BALANCED):
         return
-    name, _, value = str(objective).partition("=")
-    if name in TARGETS and isinstance(objective, str):
-        share = _number(value)
-        if not 0.0 < share < 1.0:
+    text = str(objective)
+    name = measure_of(text)
+    if name in SHARES and isinstance(objective, str):
+        if not 0.0 < target_of(text) < 1.0:
             raise InvalidInput(
-                f"The objective must be a share between 0 and 1, but is {objective!r}; write 80% as {name}=0.8."
+                f"The objective must be a share between 0 and 1, but is {text!r}; write "
+                + ("300 of 6,000 rows as flag=5%." if name == FLAG else f"80% as {name}=0.8.")
             )
-    elif name != "cost" or len(costs_of(str(objective))) != 2 or not min(costs_of(str(objective))) > 0.0:
+        if is_cautious(text) and name == FLAG:
+            raise InvalidInput(f"A share to flag is kept exactly, but the objective is {text!r}; write {FLAG}=0.05.")
+    elif price_of_checking(text) > 0.0 and 0.0 < price_of_missing(text) <= price_of_checking(text):
+        raise InvalidInput(
+            f"Missing a row must cost more than checking one, but the costs are {price_of_missing(text):g} and "
+            f"{price_of_checking(text):g}; with these, checking no row at all is cheapest."
+        )
+    elif name != COST or len(costs_of(text)) != 2 or not min(costs_of(text)) > 0.0:
         raise InvalidInput(f"The objective {objective!r:.60} is not known; {_HOW}.")
+
+
+def is_cautious(objective: str) -> bool:
+    """Return whether a target is to be reached with 95 % confidence, not on average.
+
+    Examples
+    --------
+    >>> is_cautious("recall>=0.8"), is_cautious("recall=0.8")
+    (True, False)
+    """
+    return ">=" in objective
 
 
 def target_of(objective: str) -> float:
@@ -98,13 +152,50 @@ def target_of(objective: str) -> float:
 def costs_of(objective: str) -> tuple[float, ...]:
     """Return what missing a row of each class costs; equal costs where the objective is another.
 
+    If rows predicted to be positive are checked, a found row still costs a check, so that missing it costs that much less than it says.
+
     Examples
     --------
-    >>> costs_of("cost=1,10"), costs_of("error")
-    ((1.0, 10.0), (1.0, 1.0))
+    >>> costs_of("cost=1,10"), costs_of("missing=10,checking=1"), costs_of("error")
+    ((1.0, 10.0), (1.0, 9.0), (1.0, 1.0))
     """
     name, _, value = objective.partition("=")
-    return tuple(_number(part) for part in value.split(",")) if name == "cost" else (1.0, 1.0)
+    if name == COST:
+        return tuple(_number(part) for part in value.split(","))
+    if name == MISSING:
+        missing, checking = price_of_missing(objective), price_of_checking(objective)
+        return (checking, missing - checking) if checking > 0.0 else (-1.0, -1.0)
+    return (1.0, 1.0)
+
+
+def prices_of(objective: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return what a row costs, by its class and then by what is predicted.
+
+    Examples
+    --------
+    >>> prices_of("cost=1,10"), prices_of("missing=10,checking=1")
+    (((0.0, 1.0), (10.0, 0.0)), ((0.0, 1.0), (10.0, 1.0)))
+    """
+    if checking := price_of_checking(objective):
+        return (0.0, checking), (price_of_missing(objective), checking)
+    alarm, missing = costs_of(objective)
+    return (0.0, alarm), (missing, 0.0)
+
+
+def price_of_missing(objective: str) -> float:
+    """Return what a missed row costs where found ones are checked."""
+    return _number(objective.partition(f"{MISSING}=")[2].partition(",")[0])
+
+
+def price_of_checking(objective: str) -> float:
+    """Return what checking a row that is predicted to be positive costs; 0 where that is no part of the objective.
+
+    Examples
+    --------
+    >>> price_of_checking("missing=50,checking=2"), price_of_checking("cost=1,10")
+    (2.0, 0.0)
+    """
+    return _number(objective.partition(f"{CHECKING}=")[2]) if CHECKING in objective else 0.0
 
 
 def objective_words(objective: str, classes: Sequence[Any]) -> str:
@@ -117,12 +208,18 @@ def objective_words(objective: str, classes: Sequence[Any]) -> str:
     >>> objective_words("cost=1,10", ["paid", "default"])
     "the lowest cost: missing 'default' costs 10, missing 'paid' 1"
     """
-    name, _, value = objective.partition("=")
+    name, value = measure_of(objective), objective.partition("=")[2]
+    at_least, sure = ("at least ", " with 95% confidence") if is_cautious(objective) else ("", "")
     if name == "recall":
-        return f"find {float(value):.0%} of {classes[-1]!r} (recall {value})"
+        return f"find {at_least}{float(value):.0%} of {classes[-1]!r}{sure} (recall {value})"
     if name == "precision":
-        return f"be right on {float(value):.0%} of the rows predicted to be {classes[-1]!r} (precision {value})"
-    if name == "cost":
+        return f"be right on {at_least}{float(value):.0%} of the rows predicted to be {classes[-1]!r}{sure} (precision {value})"
+    if name == FLAG:
+        return f"flag {100 * float(value):.3g}% of all rows as {classes[-1]!r}"
+    if name == COST:
+        if checking := price_of_checking(objective):
+            missing = price_of_missing(objective)
+            return f"the lowest cost: missing {classes[1]!r} costs {missing:g}, checking a flagged row {checking:g}"
         costs = [f"{cost:g}" for cost in costs_of(objective)]
         return f"the lowest cost: missing {classes[1]!r} costs {costs[1]}, missing {classes[0]!r} {costs[0]}"
     return {
@@ -136,10 +233,11 @@ def measure_of(objective: str) -> str:
 
     Examples
     --------
-    >>> measure_of("recall=0.8"), measure_of("balanced error")
-    ('recall', 'balanced error')
+    >>> measure_of("recall>=0.8"), measure_of("balanced error"), measure_of("missing=10,checking=1")
+    ('recall', 'balanced error', 'cost')
     """
-    return objective.partition("=")[0]
+    name = objective.partition("=")[0].removesuffix(">")
+    return COST if name == MISSING else name
 
 
 def _number(text: str) -> float:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from observal.diagnosis import diagnose
 from observal.errors import InvalidInput
 from observal.files import check_target
+from observal.intervals.measures import judged_by
 from observal.journal.engine import T
 from observal.journal.status import Status
+from observal.problem.interval import Interval
 from observal.problem.objectives import objective_words
 from observal.report.comparison import compare_models
 from observal.report.content import ReportContent
 from observal.report.html import write_report
 from observal.report.named_groups import find_named_groups
+from observal.report.rare import next_step
 from observal.report.verdict import MORE_LABELS
 from observal.session import Labelling
 
@@ -101,11 +104,14 @@ def write_campaign_report(
         author=author,
         notes=status.notes,
         error_history=campaign.error_history(CURVE_POINTS),
+        objective_history=_objective_history(campaign),
         before=campaign.first_measures(),
         goals=settings.goals,
         made=datetime.now(UTC).strftime("%-d %B %Y"),
         files=[name for name in settings.files if name],
-        next_step=_next_step(status),
+        next_step=" ".join(
+            filter(None, (_next_step(status), next_step(status.objective, result.intervals, status.classes)))
+        ),
         to_gain=campaign.may_gain(MORE_LABELS),
         judged=judged,
         sources=sources,
@@ -120,12 +126,23 @@ def write_campaign_report(
     return write_report(path, content, force)
 
 
+def _objective_history(campaign: Labelling[T]) -> list[tuple[int, Interval]]:
+    """Return the history of what the objective is about; empty without an objective."""
+    name = judged_by(campaign.settings.goals.objective)[0]
+    return [] if name == "error" else campaign.error_history(CURVE_POINTS, name)
+
+
 def _next_step(status: Status) -> str:
     if not status.stopped:
         return "Label the rows that observal ask shows, or stop here: observal export writes the model."
     if status.label_budget is None or status.labels < status.label_budget:
         return "observal export writes the model."
-    return "observal export writes the model. If the error is not good enough, raise the budget with observal extend."
+    more = (
+        " If the error is not good enough, raise the budget with observal extend."
+        if status.objective == "error"
+        else ""
+    )
+    return f"observal export writes the model.{more}"
 
 
 def _settings(status: Status) -> dict[str, str]:

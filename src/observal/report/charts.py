@@ -167,8 +167,8 @@ def label(text: object) -> str:
     return plain if len(plain) <= LONGEST_NAME else plain[: LONGEST_NAME - 1] + "…"
 
 
-def error_chart(history: Sequence[tuple[int, Interval]]) -> Chart:
-    """Draw the estimated error and its interval against the labels bought; one interval at least rules something out."""
+def error_chart(history: Sequence[tuple[int, Interval]], what: str = "error") -> Chart:
+    """Draw the estimated error, or another share, and its interval against the labels bought; one interval at least rules something out."""
     labels, intervals = np.array([n for n, _ in history]), [interval for _, interval in history]
     estimates = np.array([100 * interval.estimate if is_known(interval) else np.nan for interval in intervals])
     low, high = [100 * interval.low for interval in intervals], [100 * interval.high for interval in intervals]
@@ -179,16 +179,41 @@ def error_chart(history: Sequence[tuple[int, Interval]]) -> Chart:
             axes.fill_between(labels, low, high, color=BLUE, alpha=0.18, linewidth=0, label=confidence)
         else:
             axes.vlines(labels, low, high, color=BLUE, alpha=0.5, linewidth=5, label=confidence)
-        axes.plot(labels, estimates, color=BLUE, marker="o", markersize=3.5, linewidth=1.6, label="estimated error")
-        _set_progress_axes(axes, labels, "error on the population, %")
+        axes.plot(labels, estimates, color=BLUE, marker="o", markersize=3.5, linewidth=1.6, label=f"estimated {what}")
+        _set_progress_axes(axes, labels, f"{what} on the population, %")
 
     finite = np.flatnonzero(np.isfinite(estimates)).tolist()
     ends = [f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys((finite[0], finite[-1]))]
-    alt = f"Line chart of the estimated error against labels bought: {', '.join(ends)}."
+    alt = f"Line chart of the estimated {what} against labels bought: {', '.join(ends)}."
     caption = (
-        "The estimated error after each round. Where the band is wide, there are too few labels to know the error well."
+        f"The estimated {what} after each round. Where the band is wide, there are too few labels to know it well."
     )
     return draw("error", alt, caption, paint)
+
+
+def recall_chart(curve: Sequence[tuple[float, Interval]], now: tuple[float, Interval], positive: str) -> Chart:
+    """Draw recall and its interval against the share of rows flagged, with the model's own threshold marked."""
+    shares = 100 * np.array([0.0, *(share for share, _ in curve), 1.0])
+    estimates, low, high = (
+        100 * np.array([0.0, *(getattr(interval, end) for _, interval in curve), 1.0])
+        for end in ("estimate", "low", "high")
+    )
+
+    def paint(axes: Axes) -> None:
+        axes.fill_between(shares, low, high, color=BLUE, alpha=0.18, linewidth=0, label="interval")
+        axes.plot(shares, estimates, color=BLUE, linewidth=1.6, label="recall")
+        point = f"this model flags {percent(now[0])}"
+        axes.plot(100 * now[0], 100 * now[1].estimate, color=ORANGE, marker="D", linestyle="none", label=point)
+        axes.set(xlabel="rows flagged, %", ylabel=f"recall of {label(positive)}, %", xlim=(0, 100), ylim=(0, 102))
+        axes.grid(axis="y", color=RULE, linewidth=0.6)
+        axes.legend(loc="lower right")
+
+    alt = (
+        f"Curve of recall against the share of rows flagged: the model flags {percent(now[0])} and finds "
+        f"{percent(now[1].estimate)} of {positive}."
+    )
+    caption = "What would be found if more or fewer rows were flagged. The mark is the model's own threshold."
+    return draw("recall", alt, caption, paint)
 
 
 def uncertain_chart(labels: Sequence[int], disagreement: Sequence[float]) -> Chart:

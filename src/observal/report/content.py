@@ -55,6 +55,8 @@ class ReportContent:
         if it could not be estimated.
     error_history : sequence of (labels, Interval)
         The estimated error after some rounds, the log alone first.
+    objective_history : sequence of (labels, Interval)
+        The same for what the objective is about, if that is not the error.
     before : mapping
         Intervals with the log alone, by name: what the objective is about. By default the error of the first round in `error_history`.
     annotators : sequence of mappings, optional
@@ -96,6 +98,7 @@ class ReportContent:
     notes: Sequence[str] = ()
     intervals: Mapping[str, Interval | None] = field(default_factory=dict)
     error_history: Sequence[tuple[int, Interval]] = ()
+    objective_history: Sequence[tuple[int, Interval]] = ()
     before: Mapping[str, Interval] = field(default_factory=dict)
     annotators: Sequence[Mapping[str, object]] | None = None
     goals: Goals = field(default_factory=Goals)

@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 from observal.intervals.contradiction import contradiction
 from observal.intervals.measures import BASELINE, judged_by
 from observal.problem.interval import Interval
-from observal.problem.objectives import TARGETS, TOLERANCE, target_of
+from observal.problem.objectives import TARGETS, TOLERANCE, is_cautious, measure_of, target_of
 from observal.problem.words import percent, points
 from observal.report.verdict import MORE_LABELS, error_words, is_known, width_after
 
 WIDE = 0.1  # an interval wider than this leaves the decision open
+ON_AVERAGE = 0.3  # so wide may the interval be around a target that is to be reached on average
 MOST_LABELS = 500  # beyond so many more labels, a forecast of the interval's width is worthless
 
 Kind = Literal["use", "buy", "stop"]
@@ -68,9 +69,11 @@ def decide(
         return _buy(MORE_LABELS, to_buy, [f"The error is {error_words(error)}."])
     if level != "good":
         return _decide_about_guessing(intervals, level, to_gain, to_buy)
-    if name in TARGETS and is_known(measure) and measure.low < (target := target_of(objective)):
+    if measure_of(objective) in TARGETS and is_known(measure) and not _is_reached(measure, objective):
+        target = target_of(objective)
         missed = f"A {name} of {percent(target)} is not certain: it is between {percent(measure.low)} and {percent(measure.high)}."
-        return _buy(_labels_for(measure, 2.0 * max(0.02, measure.estimate - target)), to_buy, [missed])
+        narrow = 2.0 * max(0.02, measure.estimate - target) if is_cautious(objective) else ON_AVERAGE
+        return _buy(_labels_for(measure, narrow), to_buy, [missed])
     if measure.high - measure.low > WIDE * measure.most and name not in TARGETS:
         wide = "It beats guessing, but how often it is wrong is still too uncertain to decide on."
         return _buy(_labels_for(measure, WIDE * measure.most), to_buy, [wide])
@@ -82,6 +85,14 @@ def decide(
             f"{more}, so buying more is hardly worth it." if little else f"{more}; buy them if that matters to you."
         )
     return Decision("use", "Use it.", why)
+
+
+def _is_reached(measure: Interval, objective: str) -> bool:
+    """Return whether a target is reached: surely if it is a cautious one, else on average, which many intervals around it allow."""
+    target = target_of(objective)
+    if is_cautious(objective):
+        return measure.low >= target
+    return measure.high >= target and (measure.low >= target or measure.high - measure.low <= ON_AVERAGE)
 
 
 def _decide_about_guessing(

@@ -85,6 +85,8 @@ def render_report(content: ReportContent) -> str:
         confusion=sections.confusion_table(content),
         groups=groups,
         use=use,
+        thresholds=sections.thresholds_table(content),
+        thresholds_chart=sections.thresholds_chart(content),
         progress=sections.progress_charts(content),
         asked=sections.asked_section(content),
         annotators=sections.annotators_table(content),

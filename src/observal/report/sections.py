@@ -17,16 +17,17 @@ from observal.diagnosis.feature_values import sample_rows
 from observal.intervals.cells import HIDDEN
 from observal.intervals.contradiction import COMPARED, contradiction
 from observal.intervals.error import CONFOUNDED
-from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, WINS, beats_baseline, judged_by
+from observal.intervals.flagging import FLAGGED
+from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST_WINS, WINS, beats_baseline, judged_by
 from observal.paper.weights import plain_importance
 from observal.problem.goals import POPULATIONS
 from observal.problem.interval import Interval
-from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of
+from observal.problem.objectives import BALANCED, COST, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Matrix, column_of
 from observal.problem.words import count, number, percent
-from observal.report import charts, inspection, verdict
+from observal.report import charts, inspection, rare, verdict
 from observal.report.comparison import comparison_sentences
 from observal.report.content import ReportContent
 from observal.report.decision import Decision, decide
@@ -73,6 +74,9 @@ def decision(content: ReportContent) -> Decision:
     to_buy = len(content.pool) - len(content.result.queries) - sum(r.skipped for r in content.result.rounds)
     level = model_verdict(content).level
     decided = decide(content.all_intervals, level, content.goals.objective, content.to_gain, to_buy)
+    counts = rare.counts_sentence(content.all_intervals, content.classes, _counted_rows(content))
+    if counts:
+        decided = decided._replace(why=[counts, *decided.why])
     if content.diagnosis is None or not (content.diagnosis.leaks or content.diagnosis.decisions):
         return decided
     otherwise = f"If all of them are known in time: {decided.title[0].lower()}{decided.title[1:]}"
@@ -92,7 +96,9 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
         COST: "Cost of a row",
     }
     out = [] if is_known(content.error) else [("Error", "not known yet", "too few labels")]
-    for name in dict.fromkeys(("error", BASELINE, measure_of(objective), BASELINE_COST)):
+    about = ("error", BASELINE) if objective == "error" else rare.objective_names(objective)
+    about = (COST, BASELINE_COST, *about) if measure_of(objective) == COST else about
+    for name in about:
         measure = measures.get(name)
         if measure is None or not is_known(measure.interval):
             continue
@@ -185,14 +191,37 @@ def model_verdict(content: ReportContent) -> Verdict:
     level: Literal["good", "care", "buy"] = "good" if beats else "buy"
     if beats is None or not is_known(content.error):
         level = "care"
+    compared = verdict.baseline_sentence(intervals, classes, objective) if compares else ""
     sentences = (
-        verdict.baseline_sentence(intervals, classes, objective),
+        rare.counts_sentence(intervals, classes, _counted_rows(content)),
+        compared,
         verdict.threshold_sentence(content.result.estimator, classes),
         verdict.advice(intervals, classes, objective),
         _worth_sentence(content),
     )
     title = verdict.title_of(level, "error" if compares else objective)
     return Verdict(level, title, [sentence for sentence in sentences if sentence])
+
+
+def _counted_rows(content: ReportContent) -> int:
+    return content.goals.count_rows(len(content.logged), len(content.pool))
+
+
+def thresholds_table(content: ReportContent) -> PageTable:
+    """Return what other thresholds would find; no rows without an objective."""
+    rows = rare.threshold_rows(content.all_intervals, _counted_rows(content))
+    return PageTable(
+        numbers(*rare.THRESHOLD_TITLES), rows, f"What another threshold would find of {content.classes[-1]!r}"
+    )
+
+
+def thresholds_chart(content: ReportContent) -> charts.Chart | None:
+    """Return the curve of recall against the share flagged; None without an objective."""
+    curve = [(one.share, one.recall) for one in rare.other_thresholds(content.all_intervals, _counted_rows(content))]
+    now = [content.all_intervals.get(name) for name in (FLAGGED, "recall")]
+    if len(curve) < 2 or now[0] is None or now[1] is None:
+        return None
+    return charts.recall_chart(curve, (now[0].estimate, now[1]), str(content.classes[-1]))
 
 
 def _worth_sentence(content: ReportContent) -> str:
@@ -325,7 +354,11 @@ def comparison_note(content: ReportContent) -> str:
 def progress_charts(content: ReportContent) -> list[charts.Chart]:
     """Return the charts of the error and of what is undecided, by labels bought."""
     history = content.error_history or [(content.result.rounds[-1].labels, content.error)]
-    out = [charts.error_chart(history)] if any(is_known(error) for _, error in history) else []
+    name = judged_by(content.goals.objective)[0]
+    if name in TARGETS and content.objective_history:
+        history = content.objective_history
+    what = f"{name} of {content.classes[-1]!r}" if history is content.objective_history else "error"
+    out = [charts.error_chart(history, what)] if any(is_known(interval) for _, interval in history) else []
     rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
     if len(rounds) > 1:
         out.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))

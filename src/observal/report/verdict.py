@@ -8,11 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST, COST_WINS, beats_baseline, confusion_key
+from observal.intervals.flagging import FLAGGED
+from observal.intervals.measures import (
+    AUC,
+    BASELINE,
+    BASELINE_COST,
+    COST_WINS,
+    beats_baseline,
+    confusion_key,
+    judged_by,
+)
 from observal.intervals.state import BLIND_LABELS
 from observal.problem.interval import Interval
 from observal.problem.method import threshold_of
-from observal.problem.objectives import BALANCED, TARGETS, costs_of, measure_of, target_of
+from observal.problem.objectives import BALANCED, COST, TARGETS, costs_of, measure_of, target_of
 from observal.problem.words import count, number, percent, points
 
 MORE_LABELS = 50  # labels that the outlook is about
@@ -108,7 +117,7 @@ def error_words(error: Interval) -> str:
 
 
 def measures_of(intervals: Intervals, classes: Classes, objective: str = "error") -> list[Measure]:
-    """Return the measures that a classifier has, the error and what the objective is about first.
+    """Return the measures that a classifier has, what the objective is about first.
 
     Parameters
     ----------
@@ -133,13 +142,14 @@ def measures_of(intervals: Intervals, classes: Classes, objective: str = "error"
         "precision": f"share of the rows predicted to be {positive} that are",
         "recall": f"share of the {positive} rows that are found",
         "prevalence": f"share of {positive} among all rows",
+        FLAGGED: f"share of rows that are predicted to be {positive}",
         AUC: f"chance that a {positive} row scores higher than one of the other class",
         BALANCED: "mean over classes of the share that is wrong",
         COST: "mean cost of a row, if missing "
         + " and ".join(f"{value!r} costs {cost:g}" for value, cost in zip(classes, costs, strict=False)),
         BASELINE_COST: f"mean cost of a row if {commonest(intervals, classes, costs)} is always predicted",
     }
-    first = ["error", measure_of(objective), *([BASELINE_COST] if measure_of(objective) == COST else [])]
+    first = [*judged_by(objective), *([BASELINE_COST] if measure_of(objective) == COST else []), "error", BASELINE]
     order = sorted(about, key=lambda name: first.index(name) if name in first else len(first))
     return [Measure(name, about[name], intervals[name]) for name in order if name in intervals]
 

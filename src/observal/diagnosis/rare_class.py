@@ -1,0 +1,38 @@
+"""Whether a class is rare, as far as the log can tell: then the fewest mistakes are seldom what people want."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from observal.problem.data import LoggedData
+from observal.problem.words import percent
+
+RARE = 0.1  # share of rows below which a class is rare
+LEAST_LABELS = 20  # labels of the log without which nothing is said
+LEAST_CHANCE = 0.01  # smaller propensities count as this one, so that a single label does not decide
+
+
+def rare_class_notes(logged: LoggedData) -> list[str]:
+    """Return a sentence with the option to use if one of two classes is rare; otherwise nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.where(np.arange(200) % 40 == 0, "default", "paid")
+    >>> log = LoggedData(np.zeros((200, 1)), y, 0.5, classes=["paid", "default"])
+    >>> rare_class_notes(log)[0][:59]
+    "'default' is rare: about 2.5% of the rows. A model with few"
+    """
+    revealed = np.asarray(logged.revealed)
+    codes, weights = logged.codes[revealed], 1.0 / np.maximum(logged.propensity[revealed], LEAST_CHANCE)
+    if logged.classes.size != 2 or codes.size < LEAST_LABELS:
+        return []
+    shares = np.bincount(codes, weights=weights, minlength=2) / weights.sum()
+    rare = int(np.argmin(shares))
+    if shares[rare] >= RARE:
+        return []
+    name, positive = str(logged.classes[rare]), "" if rare == 1 else f" and --positive {logged.classes[rare]}"
+    return [
+        f"{name!r} is rare: about {percent(float(shares[rare]))} of the rows. A model with few mistakes hardly ever predicts it; if finding it "
+        f"matters more, make the campaign with --target recall=0.8{positive} (objective='recall=0.8')."
+    ]

@@ -1,0 +1,85 @@
+"""How many rows a classifier flags, that is, predicts to be positive; and what it would find if it flagged more or fewer.
+
+**Flagged share.** Every row of log and pool has a prediction, so the share is known up to which rows happen to be in them. Labelled rows are judged by
+fits that have not seen them.
+
+**Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the
+highest scores were flagged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from observal.checks import Bools, Floats, Ints
+from observal.intervals.cells import METHOD, Cells, beta_ends
+from observal.problem.interval import CONFIDENCE, Interval
+
+FLAGGED = "flagged"
+CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
+"""Shares of all rows for which recall is estimated as if they were flagged."""
+
+
+class Flagging(NamedTuple):
+    """The share of rows that are flagged, and the score from which on each of `CURVE_SHARES` would be."""
+
+    share: float
+    cuts: tuple[float, ...]
+
+
+def recall_key(share: float) -> str:
+    """Return the name of the recall that flagging a share of all rows would have.
+
+    Examples
+    --------
+    >>> recall_key(0.05)
+    'recall if 5% are flagged'
+    """
+    return f"recall if {100 * share:g}% are flagged"
+
+
+def flagging_of(scores: Floats, predicted: Ints, about: Bools) -> Flagging:
+    """Return what is flagged of rows, and what other shares need.
+
+    Parameters
+    ----------
+    scores : array
+        How far each row is on the side of the positive class.
+    predicted : int array
+        1 for flagged rows.
+    about : bool array
+        The rows that count.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = flagging_of(np.arange(200.0), (np.arange(200) >= 150).astype(int), np.ones(200, dtype=bool))
+    >>> found.share, found.cuts[:3]
+    (0.25, (198.0, 196.0, 190.0))
+    """
+    counted = np.sort(scores[about])[::-1]
+    places = [min(counted.size, max(1, round(share * counted.size))) - 1 for share in CURVE_SHARES]
+    return Flagging(float(np.mean(predicted[about] == 1)), tuple(counted[places].tolist()))
+
+
+def flagging_intervals(flagging: Flagging, cells: Cells, codes: Ints, scores: Floats) -> dict[str, Interval]:
+    """Return intervals for the flagged share, and for the recall of other shares.
+
+    Parameters
+    ----------
+    flagging : Flagging
+        What is flagged.
+    cells : Cells
+        The share of the population that each labelled row represents.
+    codes, scores : arrays
+        Of the labelled rows.
+    """
+    share, n = flagging.share, cells.n_rows
+    low, high = beta_ends(share, share * (1.0 - share) / n, 1.0 / n, 1.0 / n**2)
+    out = {FLAGGED: Interval(share, low, high, CONFIDENCE, METHOD)}
+    positive = (codes == 1).astype(np.float64)
+    for other, cut in zip(CURVE_SHARES, flagging.cuts, strict=True):
+        out[recall_key(other)] = cells.ratio(positive * (scores >= cut), positive)
+    return out

@@ -1,0 +1,123 @@
+"""What a model with an objective flags, finds and misses, in counts of rows: for the report and for `observal status`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from observal.intervals.flagging import CURVE_SHARES, FLAGGED, recall_key
+from observal.problem.interval import Interval
+from observal.problem.objectives import BALANCED, TARGETS, measure_of
+from observal.problem.words import count, number, percent
+from observal.report.verdict import Classes, Intervals, is_known
+
+PREVALENCE, RECALL, PRECISION = "prevalence", *TARGETS
+
+
+def counts_sentence(intervals: Intervals, classes: Classes, n_rows: int) -> str:
+    """Return what the model flags, finds and misses of all rows; empty without an objective.
+
+    Examples
+    --------
+    >>> known = {FLAGGED: Interval(0.2, 0.19, 0.21, 0.95, "cells"), RECALL: Interval(0.8, 0.71, 0.88, 0.95, "cells")}
+    >>> counts_sentence(known | {PREVALENCE: Interval(0.026, 0.02, 0.03, 0.95, "cells")}, ["no", "yes"], 12_000)
+    "Of 12,000 rows the model flags 2,400; about 250 of about 310 'yes' are among them (recall 71% to 88%), about 60 are missed."
+    """
+    flagged, recall, prevalence = (intervals.get(name) for name in (FLAGGED, RECALL, PREVALENCE))
+    if flagged is None or recall is None or prevalence is None:
+        return ""
+    flags = f"Of {count(n_rows, 'row')} the model flags {round(flagged.estimate * n_rows):,}"
+    if not (is_known(recall) and is_known(prevalence)):
+        return f"{flags}; how many {classes[-1]!r} are among them is not known, because too few were seen."
+    total, found = (_rough(share * n_rows) for share in (prevalence.estimate, prevalence.estimate * recall.estimate))
+    return (
+        f"{flags}; about {found:,} of about {total:,} {classes[-1]!r} are among them "
+        f"(recall {percent(recall.low)} to {percent(recall.high)}), about {total - found:,} are missed."
+    )
+
+
+def _rough(n: float) -> int:
+    """Return a count with two digits, because it is an estimate."""
+    return round(float(f"{n:.2g}"))
+
+
+class OtherThreshold(NamedTuple):
+    """What flagging a share of all rows would find: the share, the rows flagged, recall, rows found and rows missed."""
+
+    share: float
+    flagged: int
+    recall: Interval
+    found: float
+    missed: float
+
+
+def other_thresholds(intervals: Intervals, n_rows: int) -> list[OtherThreshold]:
+    """Return what other thresholds would find, by the share of rows that they flag; nothing without an objective.
+
+    Examples
+    --------
+    >>> known = {recall_key(0.05): Interval(0.5, 0.4, 0.6, 0.95, "cells"), PREVALENCE: Interval(0.02, 0.01, 0.03, 0.95, "cells")}
+    >>> [(one.flagged, one.found, one.missed) for one in other_thresholds(known, 1000)]
+    [(50, 10.0, 10.0)]
+    """
+    prevalence, out = intervals.get(PREVALENCE), []
+    for share in CURVE_SHARES:
+        recall = intervals.get(recall_key(share))
+        if recall is None or prevalence is None or not (is_known(recall) and is_known(prevalence)):
+            continue
+        total = prevalence.estimate * n_rows
+        out.append(
+            OtherThreshold(
+                share, round(share * n_rows), recall, recall.estimate * total, (1.0 - recall.estimate) * total
+            )
+        )
+    return out
+
+
+def threshold_rows(intervals: Intervals, n_rows: int) -> list[list[str]]:
+    """Return a table's rows: share flagged, rows flagged, recall, found, missed, and rows to check for each one found."""
+    rows = []
+    for one in other_thresholds(intervals, n_rows):
+        ends = f"{percent(one.recall.low)} to {percent(one.recall.high)}"
+        each = number(float(f"{one.flagged / one.found:.2g}")) if one.found > 0.0 else "–"
+        rows.append(
+            [
+                percent(one.share),
+                f"{one.flagged:,}",
+                percent(one.recall.estimate),
+                ends,
+                f"{_rough(one.found):,}",
+                f"{_rough(one.missed):,}",
+                each,
+            ]
+        )
+    return rows
+
+
+THRESHOLD_TITLES = ("flagged", "rows", "recall", "interval", "found", "missed", "checks for each found")
+
+
+def objective_names(objective: str) -> Sequence[str]:
+    """Return the measures that tiles are about, by the objective.
+
+    Examples
+    --------
+    >>> objective_names("precision=0.5")
+    ('precision', 'recall', 'flagged')
+    """
+    name = measure_of(objective)
+    if name == PRECISION:
+        return (PRECISION, RECALL, FLAGGED)
+    if name == BALANCED:
+        return (BALANCED, RECALL, PRECISION)
+    return (RECALL, FLAGGED, PRECISION)
+
+
+def next_step(objective: str, intervals: Intervals, classes: Classes) -> str:
+    """Return what would make a model with an objective better; empty without one."""
+    if objective == "error":
+        return ""
+    recall = intervals.get(RECALL)
+    if recall is not None and is_known(recall) and recall.high - recall.low <= 0.3:
+        return f"If it flags too many rows or misses too many {classes[-1]!r}, raise the budget with observal extend."
+    return f"What is known about {classes[-1]!r} is still rough: more labels narrow it, so raise the budget with observal extend."

@@ -1,0 +1,227 @@
+"""Rare classes: where labels go, the threshold that is delivered, and results in counts."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+import observal as ob
+from observal.diagnosis.rare_class import rare_class_notes
+from observal.intervals import error as error_module
+from observal.intervals.flagging import CURVE_SHARES, FLAGGED, recall_key
+from observal.methods import auto, newton
+from observal.problem.interval import Interval
+from observal.report.campaign_report import write_campaign_report
+from observal.report.rare import counts_sentence, objective_names, other_thresholds, threshold_rows
+from tests.command import invoke
+
+CLASSES = ["no", "yes"]
+
+
+def world(seed=0, n=1500, rate=-5.0):
+    """A log that hides most of the about 3 % of rows that are positive, a pool, and the truth of rows never seen."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * n + 20_000, 3))
+    y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(-rate - 1.6 * (X[:, 0] + X[:, 1]))), "yes", "no")
+    chance = np.clip(0.6 / (1 + np.exp(1.5 * X[:, 0])), 0.03, 0.6)
+    shown = rng.random(n) < chance[:n]
+    logged = ob.LoggedData(X[:n], np.where(shown, y[:n], None), chance[:n], classes=CLASSES)
+    return logged, ob.Pool(X[n : 2 * n], chance[n : 2 * n]), y[n : 2 * n], X[2 * n :], y[2 * n :]
+
+
+def campaign(objective, seed=0, budget=90):
+    logged, pool, y, X, truth = world(seed)
+    method = ob.AutoVC(batch=30)
+    result = ob.run(logged, pool, lambda ids: y[ids], method, budget, seed, objective=objective, tolerance=None)
+    return result, X, truth == "yes"
+
+
+def test_labels_go_to_the_rare_class():
+    """With about 3 % positive rows, 90 random picks find three; the chance that these find fifteen is below one in a million."""
+    result, _, _ = campaign("recall=0.8")
+    assert (result.queries["label"] == "yes").sum() >= 15
+    at_random = result.queries["reason"] == "picked at random, so every row can be chosen"
+    assert at_random.any()
+    assert (result.queries["query_probability"] > 0.0).all()
+
+
+def test_delivered_recall_is_what_was_asked_on_average():
+    """Over six campaigns the mean has a standard error of about four points."""
+    recalls = []
+    for seed in range(6):
+        result, X, positive = campaign("recall=0.8", seed)
+        recalls.append(np.mean(result.estimator.predict(X[positive]) == "yes"))
+    assert 0.67 < np.mean(recalls) < 0.93
+
+
+def test_flagged_share_is_delivered_and_stated():
+    result, X, _ = campaign("flag=10%")
+    flagged = np.mean(result.estimator.predict(X) == "yes")
+    assert flagged == pytest.approx(0.1, abs=0.02)
+    stated = result.intervals[FLAGGED]
+    assert stated.low <= 0.1 <= stated.high
+    assert stated.high - stated.low < 0.04
+
+
+def test_chances_are_recalibrated_for_the_population():
+    result, X, positive = campaign("recall=0.8")
+    chances = result.estimator.predict_proba(X)
+    assert chances[:, 1].mean() == pytest.approx(positive.mean(), rel=0.6)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+
+
+def test_nothing_of_it_runs_without_an_objective(monkeypatch):
+    plain, X, _ = campaign("error", budget=40)
+
+    def fail(*args, **kwargs):
+        raise AssertionError("an objective's code ran without one")
+
+    for module, name in ((auto, "find_threshold"), (newton, "find_threshold"), (error_module, "flagging_of")):
+        monkeypatch.setattr(module, name, fail)
+    again, _, _ = campaign("error", budget=40)
+    assert plain.queries["id"].tolist() == again.queries["id"].tolist()
+    assert plain.intervals == again.intervals
+    assert FLAGGED not in plain.intervals
+    np.testing.assert_array_equal(plain.estimator.predict_proba(X), again.estimator.predict_proba(X))
+    with pytest.raises(AssertionError, match="without one"):
+        campaign("recall=0.8", budget=40)
+
+
+# -- in counts
+
+
+def known(estimate, low, high):
+    return Interval(estimate, low, high, 0.95, "cells")
+
+
+def test_counts_say_when_nothing_is_known():
+    unknown = known(0.5, 0.0, 1.0)
+    intervals = {FLAGGED: known(0.2, 0.19, 0.21), "recall": unknown, "prevalence": known(0.02, 0.01, 0.03)}
+    said = counts_sentence(intervals, CLASSES, 1000)
+    assert (
+        said
+        == "Of 1,000 rows the model flags 200; how many 'yes' are among them is not known, because too few were seen."
+    )
+    assert counts_sentence({}, CLASSES, 1000) == ""
+    assert other_thresholds(intervals, 1000) == []
+
+
+def test_other_thresholds_find_more_the_more_they_flag():
+    result, _, _ = campaign("recall=0.8")
+    curve = other_thresholds(result.intervals, 3000)
+    assert [one.share for one in curve] == list(CURVE_SHARES)
+    recalls = [one.recall.estimate for one in curve]
+    assert recalls == sorted(recalls)
+    assert all(one.recall.low <= one.recall.estimate <= one.recall.high for one in curve)
+    assert curve[0].flagged == 30
+    assert curve[-1].found + curve[-1].missed == pytest.approx(3000 * result.intervals["prevalence"].estimate)
+    assert len(threshold_rows(result.intervals, 3000)) == len(CURVE_SHARES)
+    assert result.intervals[recall_key(0.7)].estimate > 0.9
+
+
+@pytest.mark.parametrize(
+    ("objective", "first"),
+    [("recall=0.8", "recall"), ("precision=0.5", "precision"), ("balanced error", "balanced error")],
+)
+def test_tiles_begin_with_the_objective(objective, first):
+    assert objective_names(objective)[0] == first
+
+
+@pytest.mark.parametrize("objective", ["recall=0.8", {"yes": 50, "checking": 2}])
+def test_report_is_about_the_objective(tmp_path, objective):
+    logged, pool, y, _, _ = world()
+    session = ob.Session(logged, pool, ob.AutoVC(batch=30), label_budget=60, objective=objective, tolerance=None)
+    while query := session.ask():
+        session.tell(query.ids, y[query.ids])
+    page = write_campaign_report(session, tmp_path / "r.html").read_text()
+    assert "Of 3,000 rows the model flags" in page
+    assert "What another threshold would find of" in page
+    assert "Curve of recall against the share of rows flagged" in page
+    assert "The baseline's error" not in page
+    if objective == "recall=0.8":
+        assert "Line chart of the estimated recall of" in page
+    else:
+        assert "the model costs less" in page or "do not show that the model costs less" in page
+
+
+# -- the hint
+
+
+def test_hint_names_the_rare_class_and_the_option():
+    y = np.where(np.arange(300) % 30 == 0, "bad", "good")
+    last, first = (
+        rare_class_notes(ob.LoggedData(np.zeros((300, 1)), y, 0.5, classes=c))
+        for c in (["good", "bad"], ["bad", "good"])
+    )
+    assert "'bad' is rare: about 3.3% of the rows" in last[0]
+    assert "--target recall=0.8 (objective" in last[0]
+    assert "--target recall=0.8 and --positive bad (objective" in first[0]
+    common = np.where(np.arange(300) % 5 == 0, "bad", "good")
+    assert rare_class_notes(ob.LoggedData(np.zeros((300, 1)), common, 0.5)) == []
+    assert rare_class_notes(ob.LoggedData(np.zeros((10, 1)), y[:10], 0.5, classes=["good", "bad"])) == []
+
+
+def test_hint_stays_until_the_end_unless_there_is_an_objective():
+    logged, pool, y, _, _ = world()
+    session, aimed = (ob.Session(logged, pool, label_budget=20, objective=goal) for goal in ("error", "recall=0.8"))
+    assert any("'yes' is rare" in note for note in session.status().notes)
+    assert not any("is rare" in note for note in aimed.status().notes)
+    while query := session.ask():
+        session.tell(query.ids, y[query.ids])
+    assert any("'yes' is rare" in note for note in session.status().notes)
+
+
+# -- the command line
+
+
+def tables(folder):
+    logged, pool, *_ = world(n=200)
+    with open(folder / "log.csv", "w", newline="") as file:
+        labels = [CLASSES[code] if shown else "" for code, shown in zip(logged.codes, logged.revealed, strict=True)]
+        rows = [[*x, q, label] for x, q, label in zip(logged.X, logged.propensity, labels, strict=True)]
+        csv.writer(file).writerows([["a", "b", "c", "q", "y"], *rows])
+    with open(folder / "pool.csv", "w", newline="") as file:
+        csv.writer(file).writerows(
+            [["a", "b", "c", "q"], *([*x, q] for x, q in zip(pool.X, pool.propensity, strict=True))]
+        )
+    return [
+        "--logged",
+        str(folder / "log.csv"),
+        "--pool",
+        str(folder / "pool.csv"),
+        "--label",
+        "y",
+        "--propensity",
+        "q",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--target", "flag=5%"], "flag 5% of all rows as 'yes'"),
+        (["--target", "recall>=0.8"], "find at least 80% of 'yes' with 95% confidence"),
+        (
+            ["--cost-of-missing", "yes=50", "--cost-of-checking", "2"],
+            "missing 'yes' costs 50, checking a flagged row 2",
+        ),
+    ],
+)
+def test_init_takes_objectives(tmp_path, options, said):
+    done = invoke("init", tmp_path / "c.db", *tables(tmp_path), "--classes", "no,yes", *options)
+    assert said in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (["--cost-of-checking", "2"], "needs --cost-of-missing"),
+        (["--cost-of-missing", "no=5", "--cost-of-checking", "2"], "positive class 'yes'"),
+    ],
+)
+def test_wrong_costs_raise_one_sentence(tmp_path, options, match):
+    done = invoke("init", tmp_path / "c.db", *tables(tmp_path), "--classes", "no,yes", *options)
+    assert done.exit_code != 0
+    assert match in " ".join(f"{done.output} {done.exception}".replace("│", "").split())
