@@ -12,7 +12,7 @@ import observal as ob
 from observal.diagnosis import diagnose
 from observal.diagnosis.calibration_check import check_calibration
 from observal.diagnosis.confounding import Confounding
-from observal.diagnosis.decision import find_decisions
+from observal.diagnosis.decision_column import find_decisions
 from observal.diagnosis.quick_warnings import quick_warnings
 from tests.command import observal
 

@@ -14,7 +14,7 @@ import numpy as np
 from observal.checks import Ints, check_number, check_share, check_whole
 from observal.diagnosis.calibration_check import Calibration, check_calibration
 from observal.diagnosis.confounding import Confounding, confounded_range
-from observal.diagnosis.decision import Decision, decision_sentence, find_decisions, repeats_decision
+from observal.diagnosis.decision_column import Decision, decision_sentence, find_decisions, repeats_decision
 from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, source_of, standardise
 from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence

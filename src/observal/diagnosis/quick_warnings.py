@@ -8,7 +8,7 @@ from shlex import quote
 import numpy as np
 
 from observal.diagnosis.calibration_check import check_calibration
-from observal.diagnosis.decision import decision_sentence, find_decisions
+from observal.diagnosis.decision_column import decision_sentence, find_decisions
 from observal.diagnosis.feature_values import MOST_ROWS, sample_positions
 from observal.diagnosis.leaks import find_leaks, leak_sentence
 from observal.problem.data import LoggedData, Pool

@@ -59,7 +59,16 @@ WIDEST, WIDEST_LOW = (
     1.6,
     2.4,
 )  # the latter where propensities go down to 0.001, rows are related, or single labels change much, and where three rows count as one
-WIDE_KINDS = (low_propensities, groups_of_three, checkerboard, parity, bands, steep_curve, steepest_scorecard)
+WIDE_KINDS = (
+    low_propensities,
+    groups_of_three,
+    checkerboard,
+    parity,
+    bands,
+    many_features,
+    steep_curve,
+    steepest_scorecard,
+)
 UNLEARNED = (bands, checkerboard, parity, many_features, steep_curve)
 """Kinds of which few labels, or a linear model, learn little: estimates are too low, and those of recall vary most."""
 MOST_CAMPAIGNS = 500
