@@ -43,6 +43,7 @@ SECTIONS = (
     Section("A campaign on a table like a census", "bench_campaign_size.py", "--rows 2000 --labels 20"),
     Section("A campaign on an ordinary table", "bench_campaign_size.py --ordinary", "--rows 600 --labels 20"),
     Section("The labelling page with 50 people", "bench_page.py", "--people 5 --seconds 3 --round 60"),
+    Section("Scoring a table", "bench_predict.py", "--rows 20000"),
     Section("Scale: tables in place beside copied", "bench_scale.py --compare --method newton", "--rows 50000"),
     Section("Scale: parts and workers beside memory", "bench_workers.py", "--rows 50000"),
     Section("Scale: two Dask workers beside one", "bench_workers.py --scoring", "--rows 50000 --kills 1"),

@@ -36,7 +36,12 @@ MODULES = [
 ]
 
 
-WALKED = {"tutorial.md", "campaigns.md", "rare.md"}  # their shell commands are run too; others build, or take minutes
+WALKED = {
+    "tutorial.md",
+    "campaigns.md",
+    "production.md",
+    "rare.md",
+}  # their shell commands are run too; others build, or take minutes
 BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

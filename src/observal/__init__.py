@@ -4,7 +4,7 @@
 - Check whether the log can be trusted: :func:`diagnose`.
 - Buy labels: :func:`run`, :class:`Session` with ask and tell, or :class:`Campaign` over days and with several people.
 - Choose a method: :class:`AutoVC`, the default, :class:`NewtonVC`, :class:`CommitteeVC`, :class:`ExactDBAL` and others.
-- Use the results: :func:`write_report`, :func:`load_model`.
+- Use the results: :func:`write_report`, :func:`load_model`, :func:`score_table`.
 - Fit the log alone, without buying labels: :class:`LoggedClassifier`.
 - The paper's formulas: ``weights``, ``risk``, ``bounds``, ``label_complexity``, ``disagreement``, ``hypotheses``.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from observal.campaign import Campaign, load_model
     from observal.diagnosis import Diagnosis, diagnose, propensity
     from observal.exchange import importers
+    from observal.exchange.scored_table import score_table
     from observal.journal.campaign_tables import TableOptions
     from observal.learners.blend_classifier import BlendClassifier
     from observal.learners.logged import LoggedClassifier
@@ -87,6 +88,7 @@ __all__ = [
     "read_table",
     "risk",
     "run",
+    "score_table",
     "tables",
     "weights",
     "write_report",
@@ -96,6 +98,7 @@ __all__ = [
 _HOMES = {
     "campaign": ("Campaign", "TableOptions", "load_model"),
     "diagnosis": ("Diagnosis", "diagnose"),
+    "exchange.scored_table": ("score_table",),
     "learners.blend_classifier": ("BlendClassifier",),
     "learners.logged": ("LoggedClassifier",),
     "methods": ("Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"),

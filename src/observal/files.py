@@ -51,7 +51,7 @@ def check_target(path: str | Path, force: bool = False) -> Path:
         raise InvalidInput(f"{target} is an address, but a file is needed; give a path on this machine.")
     if target.is_dir() or not target.name:
         raise InvalidInput(f"{target} is a folder, but a file is needed; name a file in it.")
-    if _is_database(target) or _is_companion(target):
+    if is_database(target) or _is_companion(target):
         raise InvalidInput(f"{target} is a campaign or part of one, which is never replaced; choose another path.")
     if target.exists() and not target.is_file():
         raise InvalidInput(f"{target} is a device or a pipe, but a file is needed; choose another path.")
@@ -219,7 +219,7 @@ def _exists(target: Path) -> InvalidInput:
     return InvalidInput(f"{target} already exists; choose another path, or pass --force (force=True) to replace it.")
 
 
-def _is_database(path: Path) -> bool:
+def is_database(path: Path) -> bool:
     """Return whether a file, or the file a link points to, is an SQLite database."""
     if not path.is_file():
         return False
@@ -235,7 +235,7 @@ def _is_companion(path: Path) -> bool:
     for place in (path, Path(os.path.realpath(path))):
         for ending in _COMPANIONS:
             if place.name.casefold().endswith(ending) and len(place.name) > len(ending):
-                return _is_database(place.with_name(place.name[: -len(ending)]))
+                return is_database(place.with_name(place.name[: -len(ending)]))
     return False
 
 

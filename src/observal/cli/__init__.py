@@ -24,6 +24,7 @@ app = make_app(
             "status": results.status,
             "report": results.report,
             "export": results.export,
+            "predict": results.predict,
             "history": results.history,
             "check": results.check,
         },

@@ -1,4 +1,4 @@
-"""The commands for results: status, report, export, history and check."""
+"""The commands for results: status, report, export, predict, history and check."""
 
 from __future__ import annotations
 
@@ -11,12 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from observal.cli.options import Force, Json, Notes, Where, open_campaign, option, split_list
+from observal.cli.options import (
+    DecimalSign,
+    Encoding,
+    Force,
+    Json,
+    Missing,
+    Notes,
+    Separator,
+    Where,
+    open_campaign,
+    option,
+    split_list,
+)
 from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar, say
 from observal.errors import hide_secrets
 from observal.problem.words import count, split_notes
 
 if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
     from observal.campaign import Campaign
     from observal.journal.status import Status
     from observal.problem.interval import Interval
@@ -230,6 +244,67 @@ def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | No
     beside = f", labelling config: {config}" if config else ""
     sentence = f"{len(rows)} rows: {path}{beside}. {tool} holds them until they are answered or released."
     print_result(as_json, {"rows": len(rows), "file": str(path), "config": config and str(config)}, sentence)
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="A model that `observal export` wrote, or a campaign.", metavar="MODEL")],
+    table: Annotated[
+        Path,
+        typer.Argument(help="The rows: CSV, Excel, Arrow, or Parquet (also a folder or a pattern).", metavar="TABLE"),
+    ],
+    out: Annotated[Path, option("The table to write, .csv or .parquet.", "FILE", names=["-o", "--out"])] = Path(
+        "scored.csv"
+    ),
+    keep: Annotated[
+        list[str] | None,
+        option("Columns to copy, as id,name; by default those that the model does not use.", "COLUMNS"),
+    ] = None,
+    force: Force = False,
+    sep: Separator = None,
+    decimal: DecimalSign = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    as_json: Json = False,
+) -> None:
+    """Score a table of new rows: the class of each row, its probability and, with an objective, the flag.
+
+    Parquet is read and written in parts, so that tables of any size can be scored.
+
+    Example: observal predict loans.model applicants.csv -o scored.csv
+    """
+    from observal.exchange.scored_table import score_table
+    from observal.tables.table_format import TableFormat
+
+    with progress_bar("scoring", hidden=as_json) as progress:
+        scored = score_table(
+            _open_model(model),
+            table,
+            out,
+            split_list(keep),
+            options=TableFormat(sep, decimal, encoding, tuple(missing or ())),
+            force=force,
+            progress=progress,
+        )
+    predicted = ", ".join(f"{number:,} {label}" for label, number in scored.predicted.items())
+    content = {
+        "scored": str(scored.path),
+        "rows": scored.rows,
+        "predicted": {str(label): number for label, number in scored.predicted.items()},
+        "columns": list(scored.columns),
+    }
+    print_result(as_json, content, f"{count(scored.rows, 'row')}: {scored.path}. Predicted: {predicted}.")
+
+
+def _open_model(where: str) -> Pipeline:
+    """Return the model in a file, or the current one of a campaign."""
+    from observal.exchange.estimator import make_model
+    from observal.exchange.model_file import load_model
+    from observal.files import is_database
+
+    if "://" not in where and not is_database(Path(where)):
+        return load_model(where)
+    campaign = open_campaign(where)
+    return make_model(campaign.estimator, campaign.settings.encoder)
 
 
 def history(campaign: Where, as_json: Json = False) -> None:

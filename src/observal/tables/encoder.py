@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
@@ -217,8 +217,7 @@ class TableEncoder:
 
         Numbers and dates may come as text, written as in the learning tables.
         """
-        has_commas = any(self._text_format(rule).decimal == "," for rule in self.rules)
-        arrow = read_raw(table, None, TableFormat(decimal="," if has_commas else None, missing=self.format.missing))
+        arrow = self.read(table)
         ends: Ints = np.cumsum([0, *(len(rule.names) for rule in self.rules)])
         columns = [self.usable_column(arrow, rule) for rule in self.rules]
         out = np.zeros((arrow.num_rows, int(ends[-1])))
@@ -228,13 +227,21 @@ class TableEncoder:
                 rule.fill_block(column.slice(start, _ROWS_AT_ONCE), out[rows, first:end])
         return out
 
+    def read(self, table: TableSource, options: TableFormat | None = None) -> pa.Table:
+        """Return `table` as it is before it is encoded; it is written as the learning tables were where `options` do not say."""
+        has_commas = any(self._text_format(rule).decimal == "," for rule in self.rules)
+        said = options or TableFormat()
+        decimal = said.decimal or ("," if has_commas else None)
+        return read_raw(table, None, replace(said, decimal=decimal, missing=(*self.format.missing, *said.missing)))
+
+    def require_columns(self, names: Sequence[str]) -> None:
+        """Refuse a table with these columns if one that is encoded is not among them."""
+        for rule in self.rules:
+            _require_column(rule, names)
+
     def usable_column(self, table: pa.Table, rule: ColumnRule) -> pa.ChunkedArray:
         """Return a column of a table in the form that its rule takes; numbers and dates may be text."""
-        if rule.source not in table.column_names:
-            raise InvalidInput(
-                f"The table has no column {rule.source!r}, its columns are {table.column_names}; give the columns that the "
-                "encoder was learned from."
-            )
+        _require_column(rule, table.column_names)
         column = table.column(rule.source)
         kind = column_kind(column.type)
         if kind == "category" and rule.kind in ("number", "date"):
@@ -251,6 +258,13 @@ class TableEncoder:
         usual = ColumnFormat(self.format.decimal or ".")
         column = self.format.columns.get(rule.source, usual)
         return column.with_time() if rule.kind == "date" else column
+
+
+def _require_column(rule: ColumnRule, names: Sequence[str]) -> None:
+    if rule.source not in names:
+        raise InvalidInput(
+            f"The table has no column {rule.source!r}, its columns are {list(names)}; give the columns that the encoder was learned from."
+        )
 
 
 def learn_rules(

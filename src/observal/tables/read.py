@@ -115,6 +115,21 @@ def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Ta
     return table
 
 
+def read_as_written(path: str | os.PathLike[str], names: Sequence[str], options: TableFormat) -> pa.Table:
+    """Return columns of a CSV file as the text that is written there; none of a file of another kind, whose columns have types."""
+    import pyarrow as pa
+
+    file = Path(path)
+    if not names or not file.name.lower().endswith(_CSV):
+        return pa.table({})
+    detected = detect_csv(file, _usual_separator(file), options)
+    return _parse_whole_csv(file, replace(detected, text_columns=tuple(names)), None, options, names)[0]
+
+
+def _usual_separator(path: Path) -> str:
+    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+
+
 def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
     import pyarrow as pa
 
@@ -134,7 +149,7 @@ def _read_file(path: Path, id: str | None, options: TableFormat) -> pa.Table:
         raise InvalidInput(f"File {str(path)!r} is empty (0 bytes); give a file with a header and rows.")
     try:
         if suffix in _CSV:
-            return _read_csv(path, "\t" if suffix.startswith(".tsv") else ",", id, options)
+            return _read_csv(path, id, options)
         raw = _read_excel(path, id) if suffix in _EXCEL else without_reading(_read_arrow(path, suffix))
         table = replace_missing(raw, options.missing)
         _check_names(table.column_names, f"File {str(path)!r}")
@@ -173,18 +188,8 @@ def _read_parquet_files(source: Path) -> pa.Table:
         ) from None
 
 
-def _read_csv(path: Path, usual_sep: str, id: str | None, options: TableFormat) -> pa.Table:
-    import pyarrow as pa
-
-    detected = detect_csv(path, usual_sep, options)
-    content = None
-    try:
-        table = _parse_csv(path, content, detected, id)
-    except (InvalidInput, pa.ArrowInvalid):  # often because text further down is not UTF-8
-        if options.encoding is not None:
-            raise
-        content, detected = mend_encoding(path, detected)
-        table = _parse_csv(path, content, detected, id)
+def _read_csv(path: Path, id: str | None, options: TableFormat) -> pa.Table:
+    table, content, detected = _parse_whole_csv(path, detect_csv(path, _usual_separator(path), options), id, options)
     names = table.column_names
     _check_names(names, f"File {str(path)!r}")
     if len(names) == 1 and any(separator in names[0] for separator in ",;\t|"):
@@ -200,6 +205,21 @@ def _read_csv(path: Path, usual_sep: str, id: str | None, options: TableFormat) 
     if id is not None and id in names:
         table = table.set_column(names.index(id), id, _whole_numbers(table.column(id)))
     return with_reading(table, Reading(detected.format, detected.notes))
+
+
+def _parse_whole_csv(
+    path: Path, detected: CsvFormat, id: str | None, options: TableFormat, only: Sequence[str] = ()
+) -> tuple[pa.Table, bytes | None, CsvFormat]:
+    """Return a CSV file as a table, what is in it if its encoding had to be mended, and how it was read."""
+    import pyarrow as pa
+
+    try:
+        return _parse_csv(path, None, detected, id, only), None, detected
+    except (InvalidInput, pa.ArrowInvalid):  # often because text further down is not UTF-8
+        if options.encoding is not None:
+            raise
+        content, detected = mend_encoding(path, detected)
+        return _parse_csv(path, content, detected, id, only), content, detected
 
 
 def _parse_csv(

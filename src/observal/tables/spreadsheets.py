@@ -24,6 +24,7 @@ from observal.errors import InvalidInput, one_line
 if TYPE_CHECKING:
     from types import ModuleType
 
+    import pyarrow as pa
     from openpyxl.cell import Cell
 
 _FORMULA = "=+\\-@＝＋－＠"
@@ -40,6 +41,8 @@ _ESCAPED = {
 }
 _NUMBER = r"-(0|[1-9][0-9]*)([.,][0-9]+)?"
 _NEEDS_QUOTES = re.compile(r'[",;|\t\r\n\ufeff]|\A\s|\s\Z')
+# Every cell that is guarded or quoted, and few others; for Arrow, whose expressions cannot look ahead.
+_NOT_PLAIN = rf"^[' ]*[{_FORMULA}]|[\",;|\t\r\n\x{{feff}}]|^\pZ|\pZ$|^\s|\s$"
 _LONGEST_CELL = 2**31 - 1
 _LARGEST_WORKBOOK = 1 << 30  # bytes when unpacked
 _MOST_ROWS = 1_048_576  # of a sheet
@@ -89,6 +92,50 @@ def csv_text(rows: Iterable[Sequence[object]], separator: str = ",") -> str:
     'id,note\n7,\'=1+1\n8,"two\rlines"\n'
     """
     return "".join(separator.join(_quote(guard_cell(value, separator)) for value in row) + "\n" for row in rows)
+
+
+def csv_block(table: pa.Table, separator: str = ",", decimal: str = ".") -> bytes:
+    r"""Return the rows of an Arrow table as CSV without a header, as :func:`csv_text` writes them: quick for a million rows.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> csv_block(pa.table({"id": ["7", "=1+1", None], "x": [0.5, -2.0, 3.0]}), ";", ",")
+    b"7;0,5\n'=1+1;-2\n;3\n"
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    cells = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            text = column.cast(pa.large_string())
+        except pa.ArrowException:
+            raise InvalidInput(
+                f"Column {name!r} has type {column.type}, which CSV cannot hold; leave it out, or write Parquet."
+            ) from None
+        if kinds.is_floating(column.type):
+            text = pc.replace_substring(text, ".", decimal) if decimal != "." else text
+        elif not kinds.is_integer(column.type):
+            text = _plain_cells(text, separator)
+        cells.append(text)
+    empty, sep, end = (pa.scalar(text, pa.large_string()) for text in ("", separator, "\n"))
+    rows = pc.binary_join_element_wise(*cells, sep, null_handling="replace", null_replacement="")
+    content = pc.binary_join_element_wise(rows, empty, end).combine_chunks().buffers()[2]
+    return b"" if content is None else bytes(content.to_pybytes())
+
+
+def _plain_cells(text: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
+    """Return text as cells of a CSV; most texts are cells already."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    odd = pc.fill_null(pc.match_substring_regex(text, _NOT_PLAIN), False)
+    if not pc.any(odd).as_py():
+        return text
+    mended = [_quote(guard_cell(value, separator)) for value in text.filter(odd).to_pylist()]
+    return pc.replace_with_mask(text.combine_chunks(), odd.combine_chunks(), pa.array(mended, pa.large_string()))
 
 
 def csv_rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
