@@ -64,7 +64,12 @@ def execute(where, statement, values=None):
 
 
 def stored(where):
-    return execute(where, sa.select(fit_table))
+    """Return the stored fits: of the log alone, and the latest."""
+    return execute(where, sa.select(fit_table).order_by(fit_table.c.round))
+
+
+def replace_latest(where, content):
+    execute(where, sa.update(fit_table).where(fit_table.c.round > 0).values(content=content))
 
 
 def answer(where, y, rounds):
@@ -290,8 +295,8 @@ def test_interrupted_store_loses_nothing(tmp_path, monkeypatch):
 
 
 def forge(where, change):
-    """Change the JSON document and the arrays of the stored fit, and seal it again."""
-    ((_, _, content),) = stored(where)
+    """Change the JSON document and the arrays of the latest stored fit, and seal it again."""
+    content = stored(where)[-1].content
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     document = json.loads(members["fit.json"])
@@ -304,7 +309,7 @@ def forge(where, change):
             archive.writestr(name, part)
     seal(file)
     assert file.getvalue() != content
-    execute(where, sa.update(fit_table).values(content=file.getvalue()))
+    replace_latest(where, file.getvalue())
 
 
 def set_numbers(path, number):
@@ -415,7 +420,7 @@ def test_forged_newton_fit_is_made_again(tmp_path, what):
 def test_damaged_fit_is_made_again(tmp_path, honest):
     where = tmp_path / "c.db"
     where.write_bytes(honest[0].read_bytes())
-    ((_, _, content),) = stored(where)
+    content = stored(where)[-1].content
     rng = np.random.default_rng(0)
     for _ in range(60):
         damaged = bytearray(content)
@@ -424,7 +429,7 @@ def test_damaged_fit_is_made_again(tmp_path, honest):
         assert unpack_fit(bytes(damaged[: int(rng.integers(len(damaged)))])) is None
         fit = unpack_fit(bytes(damaged))
         assert fit is None or pack_fit(fit) == content  # some bytes of a zip say nothing
-    execute(where, sa.update(fit_table).values(content=content[:1000]))
+    replace_latest(where, content[:1000])
     assert readings(where) == honest[1]
 
 
@@ -442,5 +447,28 @@ def test_fit_that_is_too_large_is_neither_read_nor_stored(tmp_path, honest, monk
 def test_table_with_several_fits_is_not_read(tmp_path, honest):
     where = tmp_path / "c.db"
     where.write_bytes(honest[0].read_bytes())
-    execute(where, sa.insert(fit_table), {"round": 7, "key": "x", "content": b""})
+    assert [row.round for row in stored(where)] == [0, 2]
+    for round_ in (7, 8):
+        execute(where, sa.insert(fit_table), {"round": round_, "key": "x", "content": b""})
     assert readings(where) == honest[1]
+
+
+def test_report_compares_with_the_log_alone_without_fitting_it_again(tmp_path, monkeypatch):
+    where = tmp_path / "c.db"
+    answer(where, make(where, "AutoVC"), 3)
+    expected = Campaign.open(where).session().judged_by_first_model().tolist()
+    readings(where)
+    refuse_fits(monkeypatch)
+    assert Campaign.open(where).judged_by_first_model().tolist() == expected
+
+
+def test_fit_of_the_log_alone_is_stored_once_more_if_it_is_lost(tmp_path):
+    where = tmp_path / "c.db"
+    answer(where, make(where, "AutoVC"), 2)
+    first = stored(where)[0]
+    execute(where, sa.delete(fit_table))
+    Campaign.open(where).judged_by_first_model()
+    assert [row.round for row in stored(where)] == [0, 2]
+    before, after = unpack_fit(first.content).model, unpack_fit(stored(where)[0].content).model
+    assert after.refitted.tolist() == before.refitted.tolist()
+    assert after.blend.theta.tolist() == before.blend.theta.tolist()

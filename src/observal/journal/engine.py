@@ -77,12 +77,12 @@ class Transaction(Protocol):
         """Return the ids of some pool rows."""
         ...
 
-    def stored_fit(self, key_of: Callable[[int], str], closed: int) -> StoredFit | None:
-        """Return what was last fitted, if its key is that of one of the closed rounds; else None."""
+    def stored_fits(self, key_of: Callable[[int], str], closed: int) -> list[StoredFit]:
+        """Return what was fitted to the log alone and what was last fitted, if their keys are those of closed rounds."""
         ...
 
     def store_fit(self, round_: int, key: str, content: bytes) -> None:
-        """Store a fit in place of the one before."""
+        """Store a fit in place of the one before; that of round 0 stays beside a later one."""
         ...
 
 
@@ -128,7 +128,7 @@ class Engine(Generic[T]):
         self.journal = journal
         self.ledger = Ledger()
         self._replay: Replay | None = None
-        self._key = ""  # of the round that the replay ends with, if what is fitted can be stored
+        self._keys: dict[int, str] = {}  # of round 0 and of the one that the replay ends with, if fits can be stored
         self.executor = executor
         self.on_fit: Callable[[int], None] | None = None
 
@@ -157,17 +157,18 @@ class Engine(Generic[T]):
         self._store_fit()
 
     def _store_fit(self) -> None:
-        """Store what was fitted after the last closed round, in a transaction of its own: no answer depends on it."""
-        fit = self._replay.to_store() if self._replay is not None and self._key else None
-        if fit is None:
+        """Store what was fitted to the log alone and last, in a transaction of its own: no answer depends on it."""
+        fits = self._replay.to_store() if self._replay is not None and self._keys else []
+        if not fits:
             return
-        content = pack_fit(fit)
+        contents = {fit.round: pack_fit(fit) for fit in fits}
         # It may be read-only; then the next command fits again.
         with suppress(CampaignUnavailable), self.journal.writing() as transaction:
             ledger = self._follow(transaction)
-            current = ledger.closed == fit.round and fit_key(ledger, fit.round) == self._key
-            if current and len(content) <= LARGEST_FIT:
-                transaction.store_fit(fit.round, self._key, content)
+            for k, content in contents.items():
+                current = k in (0, ledger.closed) and fit_key(ledger, k) == self._keys.get(k)
+                if current and len(content) <= LARGEST_FIT:
+                    transaction.store_fit(k, self._keys[k], content)
 
     @contextmanager
     def part(self, transaction: T) -> Iterator[None]:
@@ -512,12 +513,12 @@ class Engine(Generic[T]):
             self._replay = start_replay(self.problem(transaction, with_ids=False), settings)
         elif self._replay.label_budget != settings.label_budget:  # it was raised
             self._replay = start_replay(self._replay.problem, settings)
-        ledger, stored = self.ledger, None
+        ledger, stored = self.ledger, list[StoredFit]()
         if transaction.durable:
-            key = fit_key(ledger, ledger.closed)
-            if key != self._key:
-                stored = transaction.stored_fit(partial(fit_key, ledger), ledger.closed)
-            self._key = key
+            keys = {k: fit_key(ledger, k) for k in (0, ledger.closed)}
+            if keys != self._keys:
+                stored = transaction.stored_fits(partial(fit_key, ledger), ledger.closed)
+            self._keys = keys
         self._replay.follow(ledger.plans, ledger.labels, ledger.bases, stored)
         if self.on_fit is not None and not self._replay.is_fitted:
             self.on_fit(self._replay.labels)

@@ -13,6 +13,7 @@ from observal.checks import Ints
 from observal.journal.events import Event
 from observal.journal.ledger import Ledger
 from observal.journal.settings import Settings
+from observal.journal.stored_fit import StoredFit
 from observal.problem.problem import Problem
 
 
@@ -69,8 +70,9 @@ class MemoryJournal:
         """Return log and pool."""
         return self._problem
 
-    def stored_fit(self, key_of: Callable[[int], str], closed: int) -> None:
+    def stored_fits(self, key_of: Callable[[int], str], closed: int) -> list[StoredFit]:
         """Return nothing: a session keeps its fits in memory."""
+        return []
 
     def store_fit(self, round_: int, key: str, content: bytes) -> None:
         """Do nothing."""

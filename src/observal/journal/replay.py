@@ -138,7 +138,7 @@ class Replay:
         plans: Sequence[Plan],
         labels: Mapping[int, int | None],
         bases: Sequence[int] | None = None,
-        stored: StoredFit | None = None,
+        stored: Sequence[StoredFit] = (),
     ) -> None:
         """Close every round whose rows all have a label or were skipped; recompute from the first round whose answers changed.
 
@@ -151,8 +151,8 @@ class Replay:
         bases : sequence of int, optional
             After which closed round each was planned; after the one before it by default. Rounds close in order all the same: the rows
             that a plan takes are those that the open plans before it left.
-        stored : StoredFit, optional
-            What was fitted after one of these rounds, with the same labels.
+        stored : sequence of StoredFit
+            What was fitted after some of these rounds, with the same labels.
         """
         self._recall(stored)
         for k, plan in enumerate(plans):
@@ -191,16 +191,11 @@ class Replay:
         self.states.append(state if base == self.closed else state.planned_ahead_in(self.states[base]))
         self._answers.append(codes)
 
-    def _recall(self, stored: StoredFit | None) -> None:
+    def _recall(self, fits: Sequence[StoredFit]) -> None:
         """Take over what was fitted after the last closed round, unless it was fitted here or is not what it should be."""
         state, k = self.states[-1], self.closed
-        if (
-            stored is None
-            or stored.round != k
-            or k in self._stored
-            or not isinstance(state, PoolState)
-            or state.is_fitted
-        ):
+        stored = next((fit for fit in fits if fit.round == k), None)
+        if stored is None or k in self._stored or not isinstance(state, PoolState) or state.is_fitted:
             return
         n_classes = len(self.problem.logged.classes)
         chances = {past.round: past.chances for past in stored.chances}
@@ -216,9 +211,12 @@ class Replay:
         if stored.intervals:
             self._single_looks[k] = dict(stored.intervals)
 
-    def to_store(self) -> StoredFit | None:
-        """Return what is known after the last closed round; None if nothing was fitted, or nothing that is not stored."""
-        state, k = self.states[-1], self.closed
+    def to_store(self) -> list[StoredFit]:
+        """Return what was fitted to the log alone and after the last closed round, without what is stored."""
+        return [fit for k in sorted({0, self.closed}) if (fit := self._to_store(k)) is not None]
+
+    def _to_store(self, k: int) -> StoredFit | None:
+        state = self.states[k]
         if not isinstance(state, PoolState) or not state.is_fitted:
             return None
         self._chances_after(k)

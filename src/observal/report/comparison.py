@@ -22,6 +22,7 @@ from observal.problem.judged_rows import JudgedRows
 from observal.problem.problem import Problem
 from observal.problem.rows import Matrix
 from observal.problem.words import listed
+from observal.threads import one_thread
 
 MANY_ROWS, FEW_FOLDS = 5000, 3  # from so many labels on, three folds: they leave enough labels, and ten would take long
 MOST_FITTED = 50_000  # labels that a model is fitted on
@@ -88,8 +89,9 @@ def compare_models(problem: Problem, judged: JudgedRows, error: Interval, by_fir
 
     models = [describe(OURS, judged.predicted, by_first_model if any_bought else None)]
     for name, fit in ((LOGISTIC, fit_logistic), (TREES, fit_trees)):
-        by_log = predict_unseen(X, judged.codes, fold_of, from_log, fit) if any_bought else None
-        by_all = predict_unseen(X, judged.codes, fold_of, np.ones(judged.codes.size, dtype=bool), fit)
+        with one_thread():
+            by_log = predict_unseen(X, judged.codes, fold_of, from_log, fit) if any_bought else None
+            by_all = predict_unseen(X, judged.codes, fold_of, np.ones(judged.codes.size, dtype=bool), fit)
         models.append(describe(name, by_all, by_log))
     return Comparison(models, process_time() - begin)
 
@@ -163,7 +165,7 @@ def fit_trees(X: Matrix, codes: Ints) -> Callable[[Matrix], Ints]:
     booster = lightgbm.train({**BOOSTED, **quiet, **several}, lightgbm.Dataset(X, own), BOOSTED_ROUNDS)
 
     def predict(rows: Matrix) -> Ints:
-        chances = np.asarray(booster.predict(rows))
+        chances = np.asarray(booster.predict(rows, num_threads=1))
         place = chances.argmax(axis=1) if classes.size > 2 else (chances > 0.5).astype(np.int64)
         return np.asarray(classes[place], dtype=np.int64)
 

@@ -17,6 +17,7 @@ from observal.journal.sql.integrity import START, chunk_digest, data_digest, ent
 from observal.journal.sql.schema import data, digest_of_chunk, fit, head, journal
 from observal.problem.arrow_stream import Budget
 
+MOST_FITS = 2  # of the log alone, and the latest
 
 class StoreConnection:
     """A connection to a campaign's database, for one transaction; `budget` limits what all data of the database unpack to."""
@@ -127,20 +128,20 @@ class StoreConnection:
             raise self.damaged(f"chunk {chunk} of its {name} was changed")
         return content
 
-    def read_fit(self, key_of: Callable[[int], str | None], most: int) -> bytes | None:
-        """Return the stored fit, if its key is the one that its round should have and if it has at most so many bytes; else None."""
+    def read_fits(self, key_of: Callable[[int], str | None], most: int) -> list[bytes]:
+        """Return the stored fits whose keys are those that their rounds should have and that have at most so many bytes."""
         query = sa.select(fit.c.round, fit.c.key, sa.func.length(fit.c.content).label("size"))
-        rows = self.database.execute(query).fetchmany(2)
-        if len(rows) != 1 or not (isinstance(rows[0].round, int) and isinstance(rows[0].size, int)):
-            return None
-        if rows[0].size > most or rows[0].key != key_of(rows[0].round):
-            return None
-        content = self.database.execute(sa.select(fit.c.content)).scalar()
-        return bytes(content) if isinstance(content, bytes | memoryview) else None
+        rows = self.database.execute(query).fetchmany(MOST_FITS + 1)
+        if len(rows) > MOST_FITS or not all(isinstance(row.round, int) and isinstance(row.size, int) for row in rows):
+            return []
+        rounds = [row.round for row in rows if row.size <= most and row.key == key_of(row.round)]
+        contents = [self.database.execute(sa.select(fit.c.content).where(fit.c.round == k)).scalar() for k in rounds]
+        return [bytes(content) for content in contents if isinstance(content, bytes | memoryview)]
 
     def write_fit(self, round_: int, key: str, content: bytes) -> None:
-        """Store a fit in place of the one before."""
-        self.database.execute(sa.delete(fit))
+        """Store a fit in place of the one before; that of round 0 stays beside a later one."""
+        stays = fit.c.round == 0 if round_ else fit.c.round != 0
+        self.database.execute(sa.delete(fit).where(~stays))
         self.database.execute(sa.insert(fit), {"round": round_, "key": key, "content": content})
 
     def structure_problem(self) -> str:

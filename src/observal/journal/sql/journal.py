@@ -119,13 +119,13 @@ class SqlTransaction:
         """Return the ids of some pool rows."""
         return read_pool_ids(self.connection, positions)
 
-    def stored_fit(self, key_of: Callable[[int], str], closed: int) -> StoredFit | None:
-        """Return what was last fitted, if its key is that of one of the closed rounds; else None."""
-        content = self.connection.read_fit(lambda k: key_of(k) if 0 <= k <= closed else None, LARGEST_FIT)
-        return None if content is None else unpack_fit(content)
+    def stored_fits(self, key_of: Callable[[int], str], closed: int) -> list[StoredFit]:
+        """Return what was fitted to the log alone and what was last fitted, if their keys are those of closed rounds."""
+        contents = self.connection.read_fits(lambda k: key_of(k) if 0 <= k <= closed else None, LARGEST_FIT)
+        return [fit for fit in map(unpack_fit, contents) if fit is not None]
 
     def store_fit(self, round_: int, key: str, content: bytes) -> None:
-        """Store a fit in place of the one before."""
+        """Store a fit in place of the one before; that of round 0 stays beside a later one."""
         self.connection.write_fit(round_, key, content)
 
     def pool_rows(self, positions: list[int]) -> pa.Table:

@@ -3,7 +3,7 @@
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
 (:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
 the journal's last entry (:mod:`observal.journal.sql.integrity`). Four serve the labelling page: people, hashes of their tokens, until
-when they keep the rows they hold, and replies to requests that may be sent twice. One holds what was last fitted
+when they keep the rows they hold, and replies to requests that may be sent twice. One holds what was fitted to the log alone and last
 (:mod:`observal.journal.stored_fit`). Nothing of a result depends on these.
 """
 
