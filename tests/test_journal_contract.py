@@ -9,6 +9,7 @@ import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, NotACampaign, UnknownRow
 from observal.journal.answers import WrittenAnswer
+from observal.journal.engine import Engine
 from observal.journal.events import Event, check_payload
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
@@ -284,6 +285,7 @@ def test_verbs_of_one_block_are_stored_together(backend):
 
 def test_failing_block_stores_nothing(backend, monkeypatch):
     backend.make()
+    backend.now.open_round()
     before = len(backend.now.history())
     now = backend.now
     monkeypatch.setattr(type(now.engine), "describe_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -319,6 +321,40 @@ def test_rounds_are_chosen_ahead_up_to_a_number(backend):
     for rounds in (2, 2, 1):
         assert backend.now.engine.open_round(rounds=rounds)
         assert (backend.now.status().round, backend.now.status().open_rows) == (2, 16)
+
+
+def test_few_rows_chosen_ahead_are_a_random_part_of_what_the_model_would_choose(backend):
+    backend.make(tolerance=1e-9)
+    ids = ids_of(backend.now.ask())
+    backend.now.tell(ids, labels_of(ids))
+    backend.now.ask(2, "ann")
+    now = backend.now
+    engine = now.engine
+    with engine.reading() as transaction:
+        whole = engine.replay(transaction).next_plan(engine.ledger.plans[1:])
+    assert engine.open_round(rounds=3, most=3)
+    few = now.plans[-1]
+    assert few.asked.size == 3 < whole.asked.size
+    assert few.asked.tolist() == whole.asked[:3].tolist()
+    assert few.query_probability.tolist() == whole.cut(3).query_probability.tolist()
+
+
+def test_few_rows_chosen_ahead_are_no_occasion_to_stop(backend, monkeypatch):
+    forecasts = []
+    monkeypatch.setattr(Engine, "_forecast_gain", lambda engine, _: forecasts.append(engine.ledger.closed) or 0.1)
+    backend.make(tolerance=0.2, label_budget=100)
+    now = backend.now
+    ids = ids_of(now.ask())
+    now.engine.open_round(rounds=2, most=2)
+    now.tell(ids, labels_of(ids))
+    now.engine.open_round(rounds=3, most=2)
+    ledger = now.engine.ledger
+    assert [plan.asked.size for plan in ledger.plans] == [8, 2, 2]
+    assert (forecasts, ledger.base, ledger.to_gain) == ([0], 1, 0.1)
+    rest = ids_of(now.ask())
+    now.tell(rest, labels_of(rest))
+    assert not now.open_round()  # the next whole round is one: two forecasts were low
+    assert forecasts == [0, 3]
 
 
 def test_asking_in_an_open_round_fits_nothing_and_reads_no_features(backend, monkeypatch):
@@ -503,9 +539,12 @@ def test_others_can_write_while_round_is_chosen(backend, monkeypatch):
         return plan(*arguments)
 
     monkeypatch.setattr(ob.NewtonVC, "plan", slow)
-    assert now.open_round()
+    if backend.kind in ("memory", "file"):
+        assert now.open_round()
+    else:
+        assert len(now.ask()) == 8
     assert len(asked) == 2
-    kinds = [entry.kind for entry in backend.now.history()]
+    kinds = [entry.kind for entry in backend.now.history() if entry.kind != "asked"]
     assert kinds[-2:] == ["corrected", "round"]
 
 

@@ -31,12 +31,12 @@ from observal.server.desk import Refused
 from observal.server.desk_thread import DeskThread
 from observal.server.pool_view import PoolView, pixel_grid
 from observal.server.serving import check_host, listen, owner_link
-from observal.server.worker import _Process
+from observal.server.worker import Wanted, _Process
 from observal.tables.more_rows import PropensityOrigin
 from tests.campaigns import group_options, make_campaign, truth_of
 from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
-from tests.serving import new_key, site
+from tests.serving import InThread, new_key, site
 
 OTHER = {"good": "bad", "bad": "good"}
 
@@ -294,10 +294,10 @@ def test_waiting_annotator_gets_rows_of_people_who_left_then_rows_chosen_ahead(h
     assert {row["id"] for row in bob.ask(5)["rows"]} <= held  # ann has left
 
 
-def test_next_round_is_chosen_before_the_last_rows_are_gone(here, monkeypatch):
+def test_whole_round_is_chosen_ahead_where_many_answers_come_in_during_a_fit(here, monkeypatch):
     ann, bob = here.browser("ann"), here.browser("bob")
     rows = ann.ask(4)["rows"]
-    here.desk.worker.seconds = 8.0  # two people would wait 16 seconds together: a newer model is worth that
+    here.desk.worker.seconds = 0.4  # a short wait, and the newest model chooses
     ann.tell(truths(rows[:1]))
     assert not here.desk.worker.fitting
     here.desk.worker.seconds = 40.0
@@ -313,6 +313,37 @@ def test_next_round_is_chosen_before_the_last_rows_are_gone(here, monkeypatch):
     assert Campaign.open(here.where).status().round == 2
 
 
+def test_lone_annotator_never_waits_for_a_fit(tmp_path, monkeypatch, clock):
+    slow = property(lambda worker: 3.0, lambda worker, seconds: None)  # whatever it took
+    monkeypatch.setattr(InThread, "seconds", slow, raising=False)
+    make_campaign(tmp_path / "c.db", tolerance=None)
+    with site(monkeypatch, tmp_path / "c.db") as found:
+        ann, seen = found.browser("ann"), []
+        rows = ann.ask(30)["rows"]
+        while rows:
+            seen.append((rows[0]["round"], rows[0]["model_round"]))
+            ann.tell(truths(rows[:1]))
+            clock(seconds=20)  # longer than a fit
+            deadline = time.monotonic() + 60
+            while found.desk.worker.fitting:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            reply = ann.post("ask", n=30).json()
+            assert reply["rows"] or reply["finished"], reply["note"]
+            rows = reply["rows"]
+    # Each round is followed by a row that the same model chose, during which the next round is chosen.
+    rounds = [(1, 0)] * 8 + [(2, 0)] + [(3, 1)] * 8 + [(4, 2)] + [(5, 3)] * 8 + [(6, 4)] + [(7, 5)] * 5
+    assert seen == rounds
+    assert len(rounds) == Campaign.open(tmp_path / "c.db").status().labels == 32
+
+
+def test_looks_that_come_together_want_a_whole_round_rather_than_a_few_rows():
+    few, whole = Wanted(rounds=3, most=2), Wanted(rounds=3)
+    assert few.together_with(Wanted()) == Wanted().together_with(few) == few
+    assert few.together_with(whole) == whole.together_with(few) == whole
+    assert few.together_with(Wanted("bob")) == Wanted("bob", 3)
+
+
 def test_method_without_rows_to_choose_ahead_is_asked_once(here, monkeypatch, clock):
     looks = []
     look = type(here.desk.worker).look
@@ -326,7 +357,7 @@ def test_method_without_rows_to_choose_ahead_is_asked_once(here, monkeypatch, cl
         assert reply["rows"] == []
         assert "ann holds 8" in reply["note"]
         clock(seconds=11)
-    assert looks == [("bob", 0)]
+    assert looks == [(Wanted("bob"),)]
     assert not Campaign.open(here.where).finished
 
 
@@ -404,7 +435,7 @@ def test_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_pat
     for _ in range(2):
         query = campaign.ask()
         campaign.tell(query.ids, [truth_of(int(i)) for i in query.ids])
-    sent, waiting = [], [("look", (1, None, 0))]
+    sent, waiting = [], [("look", (1, Wanted()))]
 
     class Pipe:
         def recv(self):

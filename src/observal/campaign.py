@@ -276,6 +276,7 @@ class Campaign(Labelling[SqlTransaction]):
         """
         if n is not None:
             check_whole(n, "n", 1)
+        self.engine.open_round(annotator)  # others can write while it fits
         with self.engine.writing() as transaction:
             return self._ask(transaction, n, annotator)
 
@@ -321,6 +322,7 @@ class Campaign(Labelling[SqlTransaction]):
 
         They are handed to `annotator`, the tool, so that others do not get them; :meth:`release` takes them back.
         """
+        self.engine.open_round(annotator)  # others can write while it fits
         with self.engine.writing() as transaction:  # rows and model in one, so that no answer comes between them
             batch = self._ask(transaction, None, annotator)
             replay, ledger = self.engine.replay(transaction), self.engine.ledger

@@ -57,8 +57,8 @@ class Labelling(Generic[T]):
     def open_round(self, annotator: str | None = None) -> bool:
         """Open the next round if none is open, and return whether there are rows to ask about.
 
-        ``ask`` does this by itself, and nothing can be written while it fits. Here others can write: what was chosen is stored only if no
-        answer that it depends on changed in the meantime, and if it is still needed.
+        ``ask`` does this by itself. While rows are being chosen others can write: what was chosen is stored only if no answer that it depends on
+        changed in the meantime, and if it is still needed.
 
         Parameters
         ----------

@@ -203,19 +203,21 @@ class Engine(Generic[T]):
 
     # -- opening rounds -----------------------------------------------------------------------------------------
 
-    def open_round(self, annotator: str | None = None, rounds: int = 0) -> bool:
+    def open_round(self, annotator: str | None = None, rounds: int = 0, most: int | None = None) -> bool:
         """Open the next round in transactions of its own: see :meth:`observal.Session.open_round`.
 
-        Until there are so many `rounds`, the next one is chosen ahead even if rows of the last one are left.
+        Until there are so many `rounds`, the next one is chosen ahead even if rows of the last one are left. It may be cut to `most` rows.
         """
         while True:
             # Rows are chosen while others can write, and chosen again if an answer that they depend on changed meanwhile.
             with self.reading() as reading:
                 ledger = self.ledger
+                if annotator is not None:
+                    check_annotator(annotator, ledger.overlap)
                 if ledger.stop_reason or not self._needs_round(annotator, rounds):
                     return not ledger.stop_reason
                 inputs = self._plan_inputs()
-                kind, payload = self.next_event(reading)
+                kind, payload = self.next_event(reading, most)
                 if ledger.open_rows and kind != "round":
                     return True
             with self.writing() as writing:
@@ -250,22 +252,24 @@ class Engine(Generic[T]):
         """Return what the next plan depends on: the models so far, and how many labels may still be bought."""
         return *self._model_inputs(), self.ledger.to_buy
 
-    def next_event(self, transaction: T) -> tuple[str, dict[str, Any]]:
+    def next_event(self, transaction: T, most: int | None = None) -> tuple[str, dict[str, Any]]:
         """Return the kind and payload of the next event: the method's next plan, or why there is none.
 
         While a round is open, the plan is one ahead: by the model of the last closed round, from the rows that no plan has taken. Whether
-        enough labels are bought is asked once after each closed round.
+        enough labels are bought is asked once after each closed round, but not for a plan of at most `most` rows: two forecasts that only a few
+        labels lie between would say the same.
         """
         ledger = self.ledger
-        reason, closed, to_gain = ledger.stopped, ledger.closed, None
-        if not reason and closed > ledger.base:
+        reason, closed, to_gain = ledger.stopped, ledger.closed, None if most is None else ledger.to_gain
+        if not reason and closed > ledger.base and most is None:
             to_gain = self._forecast_gain(transaction)
             reason = self._reason_to_stop(transaction, to_gain)
         plan = Stop(reason) if reason else self.replay(transaction).next_plan(ledger.plans[closed:])
         if isinstance(plan, Stop):
             return "finished", {"reason": plan.reason}
-        if ledger.to_buy is not None:
-            plan = plan.cut(ledger.to_buy)
+        limits = [limit for limit in (ledger.to_buy, most) if limit is not None]
+        if limits:
+            plan = plan.cut(min(limits))
         if ahead := closed < len(ledger.plans):
             plan = replace(
                 plan, reasons=tuple(f"{why} (chosen ahead by the model of round {closed})" for why in plan.reasons)

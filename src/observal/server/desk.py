@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
+from functools import reduce
 from math import ceil
 from pathlib import Path
 from typing import TypeVar, cast
@@ -26,13 +27,13 @@ from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
 from observal.problem.words import listed
 from observal.server import bodies
 from observal.server.pool_view import PoolView
-from observal.server.worker import Worker
+from observal.server.worker import NOTHING_MORE, Wanted, Worker
 from observal.tables.column_help import read_column_help
 
 HOUR = timedelta(hours=1)
 LATELY = timedelta(seconds=10)  # in which the pace of answers is measured
 PATIENCE = timedelta(seconds=10)  # before rows are chosen ahead: once the others have answered, a newer model chooses
-WORTH_WAITING = 30.0  # seconds, of all people together: for as long they wait until a newer model has chosen rows
+SHORT_WAIT = 1.0  # seconds, of all people together: for as long they wait until the newest model has chosen rows
 MOST_REVIEWED = 200  # rows in one answer
 MOST_ENTRIES = 1000  # of the history in one answer
 _WRONG_LINK = "This link is wrong, too old or was already used; ask for a new one."
@@ -82,10 +83,11 @@ class Desk:
         self._tried_early = (
             0,
             0,
-        )  # how many rounds there were and how many were closed when one was last to be chosen early
+        )  # how many rounds there were, and how many were closed, when one was last wanted early
+        self._bridge = 0  # the last round that has a few rows to answer while the next one is chosen
         self.worker = Worker(where)
         self._transaction: SqlTransaction | None = None
-        self._looks: list[tuple[str | None, int]] = []  # what the other process is to do once the transaction has ended
+        self._looks: list[Wanted] = []  # what the other process is to do once the transaction has ended
         with self.engine.reading() as transaction:
             settings = self.engine.ledger.settings
             self.rows = PoolView.of(transaction.connection, settings)
@@ -114,7 +116,7 @@ class Desk:
             self._transaction = None
             looks, self._looks = self._looks, []
         if looks:
-            self.worker.look(next((name for name, _ in looks if name), None), max(rounds for _, rounds in looks))
+            self.worker.look(reduce(Wanted.together_with, looks))
 
     @contextmanager
     def _request(self, write: bool) -> Iterator[SqlTransaction]:
@@ -197,7 +199,7 @@ class Desk:
             rows = ledger.held_by(me.name)[:n]
             choosing = not ledger.open_rows and not ledger.stopped
             if choosing and (not self.worker.fitting or self.worker.failure):
-                self._looks.append((None, 0))
+                self._looks.append(NOTHING_MORE)
             choosing = choosing or self._choose_ahead(me.name)
             self._choose_early()
             note = "" if rows else self._why_no_rows(transaction, me, choosing)
@@ -238,21 +240,34 @@ class Desk:
             if self._tried == self.engine.ledger.sequence and not self.worker.failure:
                 return False
             self._tried = self.engine.ledger.sequence
-            self._looks.append((name, 0))
+            self._looks.append(Wanted(name))
         return True
 
     def _choose_early(self) -> None:
-        """Have the next round chosen while rows are left, if the wait for it would cost many people together too much time."""
+        """Have the next rows chosen while the last ones are being answered, so that nobody waits for a fit.
+
+        When rows run out, the model of the last closed round chooses as many as will be answered during a fit: a bridge. Once the round before the
+        bridge is closed, its model chooses the next round, while the bridge is being answered. Where so many people answer that a bridge would be as
+        long as a round, it is one.
+        """
         ledger, seconds = self.engine.ledger, self.worker.seconds
-        now = (len(ledger.plans), ledger.closed)
-        if seconds is None or self._tried_early == now or self.worker.fitting:
+        now = rounds, closed = (len(ledger.plans), ledger.closed)
+        if seconds is None or seconds * max(1, len(ledger.held())) < SHORT_WAIT or not self.engine.can_plan_ahead():
             return
-        pace = self._count_answers(LATELY) / LATELY.total_seconds()
+        if self._tried_early == now or self.worker.fitting or not ledger.open_rows:
+            return
         # Twice: choosing may take longer this time, and people who have just come are not all in the pace.
-        runs_out = len(ledger.open_rows) * ledger.overlap < 2 * seconds * pace
-        if runs_out and seconds * len(ledger.held()) > WORTH_WAITING and self.engine.can_plan_ahead():
-            self._tried_early = now
-            self._looks.append((None, len(ledger.plans) + 1))
+        answers = max(1.0, 2 * seconds * self._count_answers(LATELY) / LATELY.total_seconds())
+        on_bridge = rounds == self._bridge and closed == rounds - 1
+        if not on_bridge and len(ledger.open_rows) * ledger.overlap > answers:
+            return
+        self._tried_early = now
+        rows = ceil(answers / ledger.overlap)
+        if on_bridge or rows >= max(plan.asked.size for plan in ledger.plans[-2:]):
+            self._looks.append(Wanted(rounds=rounds + 1))
+        else:
+            self._bridge = rounds + 1
+            self._looks.append(Wanted(rounds=rounds + 1, most=rows))
 
     def _why_no_rows(self, transaction: SqlTransaction, me: Person, choosing: bool) -> str:
         if not choosing:
@@ -362,7 +377,7 @@ class Desk:
         self._choose_early()
         closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
         if closed or none_open or request[0] not in ("tell", "flag") or reply.get("corrected"):
-            self._looks.append((None, 0))  # a round closed, or an answer of a closed one changed
+            self._looks.append(NOTHING_MORE)  # a round closed, or an answer of a closed one changed
         return reply
 
     # -- progress -----------------------------------------------------------------------------------------------

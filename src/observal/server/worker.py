@@ -13,13 +13,33 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Self
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, ObservalError, one_line
 from observal.problem.interval import Interval
 from observal.report.verdict import error_words, is_known, shows_estimate
 from observal.server import bodies
+
+
+class Wanted(NamedTuple):
+    """What the other process is to choose besides a round where none is open.
+
+    Rows ahead for an annotator who waits; or rounds ahead until there are so many, the last one with at most so many rows.
+    """
+
+    waiting: str | None = None
+    rounds: int = 0
+    most: int | None = None
+
+    def together_with(self, other: Self) -> Self:
+        """Return what is wanted if both are; a whole round rather than a few rows."""
+        later = max(self, other, key=lambda wanted: (wanted.rounds, wanted.most is None))
+        waiting = self.waiting or other.waiting
+        return self._replace(waiting=waiting, rounds=later.rounds, most=None if waiting else later.most)
+
+
+NOTHING_MORE = Wanted()
 
 
 class Worker:
@@ -56,15 +76,12 @@ class Worker:
             return None
         return max(0.0, self.seconds - (monotonic() - self._since))
 
-    def look(self, waiting: str | None = None, rounds: int = 0) -> None:
-        """Have the other process open a round if none is open, and measure what is closed; this returns at once.
-
-        `waiting` is an annotator for whom a round is to be chosen ahead, and `rounds` how many there are to be in any case.
-        """
+    def look(self, wanted: Wanted = NOTHING_MORE) -> None:
+        """Have the other process open a round if none is open or more are wanted, and measure what is closed; this returns at once."""
         with self._lock:
             self._looks += 1
             self._since = monotonic() if self._since is None else self._since
-            self._send(("look", (self._looks, waiting, rounds)))
+            self._send(("look", (self._looks, wanted)))
 
     def write(self, kind: Literal["model", "report"], path: str, title: str = "") -> Future[None]:
         """Have the other process write the model or the report to a new file."""
@@ -152,7 +169,7 @@ class _Process:
         self._pipe = pipe
 
     def run(self) -> None:
-        number, waiting, rounds = 0, None, 0  # of the latest look that is not done yet
+        number, wanted = 0, NOTHING_MORE  # of the looks that are not done yet
         while True:
             kind, content = self._pipe.recv()
             if kind == "stop":
@@ -160,10 +177,10 @@ class _Process:
             if kind == "write":
                 self._write(*content)
             else:
-                number, waiting, rounds = content[0], content[1] or waiting, max(content[2], rounds)
+                number, wanted = content[0], wanted.together_with(content[1])
             # Several looks are one, and writing a file comes first, even if rounds are being measured.
-            if number and not self._pipe.poll() and self._look(number, waiting, rounds):
-                number, waiting, rounds = 0, None, 0
+            if number and not self._pipe.poll() and self._look(number, wanted):
+                number, wanted = 0, NOTHING_MORE
 
     def _write(self, kind: str, path: str, title: str) -> None:
         refusal = None
@@ -180,13 +197,15 @@ class _Process:
             refusal = error
         self._pipe.send(("written", (path, refusal)))
 
-    def _look(self, number: int, waiting: str | None, rounds: int) -> bool:
+    def _look(self, number: int, wanted: Wanted) -> bool:
         """Open a round if none is open, and measure what is closed; return whether all of that is done."""
         engine = self._campaign.engine
         try:
             before = len(engine.read().plans)
-            engine.open_round(waiting, rounds)
-            self._pipe.send(("looked", (number, len(engine.ledger.plans) > before)))
+            engine.open_round(*wanted)
+            # A few rows chosen ahead say nothing about how long a round takes: their model was there.
+            opened = len(engine.ledger.plans) > before and wanted.most is None
+            self._pipe.send(("looked", (number, opened)))
             return self._measure()
         except ObservalError as error:
             self._pipe.send(("failed", (number, str(error))))

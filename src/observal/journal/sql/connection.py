@@ -19,6 +19,7 @@ from observal.problem.arrow_stream import Budget
 
 MOST_FITS = 2  # of the log alone, and the latest
 
+
 class StoreConnection:
     """A connection to a campaign's database, for one transaction; `budget` limits what all data of the database unpack to."""
 

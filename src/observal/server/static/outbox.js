@@ -208,7 +208,9 @@ export class ServerModel {
       const ids = new Set(item.answers.map((answer) => answer.id));
       this.values.rows = this.values.rows.filter((row) => !ids.has(row.id));
     }
-    if (reply.progress) this.set("progress", reply.progress);
+    if (!reply.progress) return;
+    if (reply.progress.round !== this.round) this.all = false; // more rows were chosen meanwhile
+    this.set("progress", reply.progress);
   }
 
   /** Handle an error of a request: true if the server cannot be reached or we are signed out, false if it refused the request. */
@@ -260,6 +262,7 @@ export class ServerModel {
     this.all = reply.rows.length < Math.min(100, this.wanted); // the round has no more rows for this person
     this.values.note = reply.note || (reply.finished ? "Nothing is left to ask." : reply.rows.length ? "Saving…" : "Looking for rows…");
     this.values.progress = reply.progress ?? this.values.progress;
+    this.round = reply.progress?.round;
     const undecided = reply.rows.length ? 0 : (reply.progress?.to_decide ?? 0);
     this.values.link = undecided && this.isOwner ? { href: "/review", view: "review", text: `Decide ${plural(undecided, "row")} in Review` } : null;
     this.countDown(reply.rows.length ? null : reply.seconds_left);
