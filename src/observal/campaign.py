@@ -13,6 +13,7 @@ from observal.checks import check_whole
 from observal.errors import InvalidInput, InvalidLabel
 from observal.exchange.label_tools import DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
+from observal.exchange.onnx_file import ONNX, write_onnx
 from observal.files import check_target
 from observal.journal.campaign_tables import TableOptions, load_tables
 from observal.journal.codec import encode_entry
@@ -458,9 +459,13 @@ class Campaign(Labelling[SqlTransaction]):
             return Session.over(MemoryJournal(problem, transaction.events(Ledger())))
 
     def export(self, path: str | Path, force: bool = False) -> None:
-        """Write the classifier, with the encoder for raw rows, to a file for :func:`load_model`.
+        """Write the classifier, with the encoder for raw rows, to a file for :func:`load_model`, or to one that ends in ``.onnx``.
 
         An existing file is replaced only with `force`; a campaign is never replaced.
         """
         check_target(path, force)
-        save_model(path, self.estimator, self.engine.ledger.settings.encoder, force)
+        classifier, encoder = self.estimator, self.engine.ledger.settings.encoder
+        if Path(path).suffix.lower() == ONNX:
+            write_onnx(path, classifier, encoder, force)
+        else:
+            save_model(path, classifier, encoder, force)

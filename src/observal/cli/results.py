@@ -26,7 +26,7 @@ from observal.cli.options import (
 )
 from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar, say
 from observal.errors import hide_secrets
-from observal.problem.words import count, split_notes
+from observal.problem.words import count, listed, split_notes
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -194,7 +194,7 @@ def _command_line() -> str:
 def export(
     campaign: Where,
     model: Annotated[
-        Path | None, typer.Argument(help="The file to write, such as loans.model.", metavar="MODEL")
+        Path | None, typer.Argument(help="The file to write, such as loans.model or loans.onnx.", metavar="MODEL")
     ] = None,
     label_studio: Annotated[
         Path | None,
@@ -206,12 +206,16 @@ def export(
 ) -> None:
     """Write the classifier to a file, or the open rows for another labelling tool.
 
-    The classifier takes raw rows, as they are in your tables; load it with observal.load_model("loans.model").
+    The classifier takes raw rows, as they are in your tables; load it with observal.load_model("loans.model"). A file that ends in .onnx is written for
+    programs that run ONNX; CAMPAIGN may then be a model file, too.
 
-    Examples: observal export campaign.db loans.model; observal export campaign.db --label-studio tasks.json
+    Examples: observal export campaign.db loans.model; observal export campaign.db loans.onnx; observal export campaign.db --label-studio tasks.json
     """
     if sum(path is not None for path in (model, label_studio, argilla)) != 1:
         raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")
+    if model is not None and model.suffix.lower() == ".onnx":
+        _export_onnx(campaign, model, force, as_json)
+        return
     with progress_bar("writing the model", hidden=as_json) as progress:
         opened = open_campaign(campaign, progress=progress)
         if model is None:
@@ -221,6 +225,21 @@ def export(
     labels = opened.status().labels
     sentence = f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").'
     print_result(as_json, {"model": str(model), "labels": labels}, sentence)
+
+
+def _export_onnx(where: str, path: Path, force: bool, as_json: bool) -> None:
+    """Write the model of a campaign or of a model file as ONNX."""
+    from observal.exchange.onnx_file import write_onnx
+    from observal.files import check_target
+
+    check_target(path, force)
+    with progress_bar("writing the model", hidden=as_json):
+        model = _open_model(where)
+        encoder = model.named_steps["table"].encoder if "table" in model.named_steps else None
+        write_onnx(path, model[-1].classifier, encoder, force)
+    columns = ["X"] if encoder is None else [rule.source for rule in encoder.rules]
+    sentence = f"Model: {path}. Inputs: {listed(columns)}. Outputs: prediction, probabilities."
+    print_result(as_json, {"model": str(path), "inputs": columns, "outputs": ["prediction", "probabilities"]}, sentence)
 
 
 def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | None, force: bool, as_json: bool) -> None:
