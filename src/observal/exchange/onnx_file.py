@@ -17,6 +17,7 @@ from observal.errors import InvalidInput
 from observal.files import check_target, writing
 from observal.intervals.recalibration import FARTHEST
 from observal.intervals.thresholds import ThresholdClassifier
+from observal.journal.settings import observal_version
 from observal.learners.blend import Blend
 from observal.learners.blend_settings import KERNEL_LIMIT, LEAST_CHANCE
 from observal.learners.population import Space
@@ -77,8 +78,6 @@ def make_onnx(classifier: Any, encoder: TableEncoder | None) -> onnx.ModelProto:
         raise InvalidInput("ONNX files need the package onnx; install it with pip install 'observal[onnx]'.") from None
     from onnx import TensorProto, helper
 
-    from observal import __version__
-
     graph = _Graph()
     if encoder is None:
         X = graph.add_input("X", TensorProto.DOUBLE, int(_inner(classifier).feature_map.mean.size))
@@ -99,7 +98,7 @@ def make_onnx(classifier: Any, encoder: TableEncoder | None) -> onnx.ModelProto:
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(TREES, TREES_OPSET)],
         ir_version=FORMAT,
         producer_name="observal",
-        producer_version=__version__,
+        producer_version=observal_version(),
     )
     onnx.checker.check_model(made)
     return made
