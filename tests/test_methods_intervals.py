@@ -98,6 +98,26 @@ def test_correlation_factor_grows_with_changed_predictions():
     assert factors[0] == factors[1] == 1.05 < factors[2] < factors[3] < 1.5
 
 
+def test_correlation_factor_grows_where_a_line_has_learned_nothing():
+    factors = [correlation_factor(0.05, toss_ups) for toss_ups in (0.0, 0.15, 0.17, 0.19, 0.25)]
+    assert factors[0] == factors[1] == 1.05 < factors[2] < factors[3] == factors[4] == pytest.approx(1.52, abs=0.005)
+    assert correlation_factor(0.6, 0.25) == correlation_factor(0.6)  # whichever says more
+
+
+def test_newton_interval_is_wider_for_noise_than_for_a_line():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 4))
+    shown, factors = rng.random(400) < 0.4, []
+    for y in (rng.random(800) < 0.5, X[:, 0] > 0):
+        logged = ob.LoggedData(X[:400], np.where(shown, y[:400], np.nan), 0.4)
+        session = ob.Session(logged, ob.Pool(X[400:], 0.4), ob.NewtonVC(), 20)
+        with session.engine.reading() as transaction:
+            state = session.engine.replay(transaction).states[-1]
+        factors.append(state.model.judged_labels.cells.correlated)
+    assert factors[1] == pytest.approx(1.05)
+    assert factors[0] > 1.3
+
+
 # -- strata by propensity, and strata that join
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import observal as ob
-from observal.intervals.stopping import LEAST_BOUGHT, estimate_gain, still_to_gain
+from observal.intervals.stopping import LEAST_BOUGHT, Forecast, are_steadily_below, estimate_gain, still_to_gain
 from observal.journal import replay
 from tests.reference import looks as twin
 
@@ -108,3 +108,20 @@ def test_campaign_stops_where_session_does(tmp_path):
     assert campaign.status().labels == result.rounds[-1].labels < 300
     assert campaign.result().error_interval == result.error_interval
     assert campaign.status().intervals == "about the pool; they hold at all rounds together, however many follow"
+
+
+@pytest.mark.parametrize(
+    ("bought", "to_gain", "stops"),
+    [
+        ([], [], False),
+        ([100], [0.0], False),
+        ([100, 110, 120], [0.0, 0.0, 0.0], False),
+        ([100, 110, 125], [0.0, 0.0, 0.0], True),
+        ([100, 110, 125], [0.0, 0.1, 0.0], False),
+        ([100, 110, 125, 135], [0.1, 0.0, 0.0, 0.0], True),
+        ([100, 125], [0.0, 0.1], False),
+    ],
+)
+def test_run_stops_after_25_labels_with_low_forecasts(bought, to_gain, stops):
+    forecasts = [Forecast(*pair) for pair in zip(bought, to_gain, strict=True)]
+    assert are_steadily_below(0.002, forecasts) == stops

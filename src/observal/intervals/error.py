@@ -17,8 +17,8 @@ alike, so P_c gives way to a_c: see :mod:`observal.intervals.trend`.
 
 **Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
 rows themselves. s_c² is drawn towards the spread in all cells, as if five more labels had that. Out-of-fold fits share most of their labels, so their
-mistakes are not independent, and the less so the more a single label changes what is predicted: :func:`~observal.intervals.cells.correlation_factor`
-widens for that.
+mistakes are not independent, and the less so the more a single label changes what is predicted, or the less a linear fit has learned:
+:func:`~observal.intervals.cells.correlation_factor` widens for that.
 
 **Ends.** Both ends are those of a mid-P interval for labels with unequal weights: they allow for half a label more, where the next one would most likely
 be and as much as it would count there. So a region with few labels has a bound of its own, whether a mistake was seen or not:
@@ -159,6 +159,7 @@ def judge_labels(
     out_of_fold: Callable[[Ints, Ints], Scores] | Scores,
     folds: int = FINE_FOLDS,
     on_record: bool = False,
+    toss_ups: float = 0.0,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -181,6 +182,8 @@ def judge_labels(
     on_record : bool
         Whether rows are picked at random with even chances, and never count among those that a round would have taken. Fits without the label of such a row may be less certain
         of it than of the rows around it that it stands for, and would put it among the uncertain ones.
+    toss_ups : float
+        The mean chance that another sample would flip the prediction of a labelled row, where it is known.
     """
     rows, codes = state.labelled(problem)
     groups = problem.groups_of(rows)
@@ -201,7 +204,7 @@ def judge_labels(
     sorting = (problem.propensity[frame], kind, scores, where, bought, skipped, of_pool, counted, target)
     cells = make_cells(*sorting)
     n_rows = effective_number(problem.groups_of(frame[counted & target]), cells.n_rows)
-    cells = replace(cells, correlated=correlation_factor(changed), groups=groups, n_rows=n_rows)
+    cells = replace(cells, correlated=correlation_factor(changed, toss_ups), groups=groups, n_rows=n_rows)
     cells = cells.borrowing((predicted != codes).astype(np.float64))
     flags = problem.goals.objective != "error" and problem.logged.classes.size == 2
     flagging = flagging_of(scores, called, counted & target) if flags else None

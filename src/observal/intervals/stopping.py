@@ -11,12 +11,15 @@ have not seen, so they count as they are. With other methods, rows whose class c
 as the last one, labels from n to the planned N would gain ``g·log(N/n)/log(n/n')``: most curves flatten sooner than that. Half of it
 is added for caution.
 
-**Stop** when this is below the tolerance at the end of two rounds in a row, and at least 100 labels were bought.
+**Stop** when this is below the tolerance in all rounds that the last 25 labels were bought in, at least two of them, and at least 100 labels were bought. A low forecast may be
+chance, and those of small rounds that follow each other are low together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,9 +30,35 @@ from observal.problem.rows import Features
 
 LEAST_BOUGHT = 100
 """No run stops before this many labels: half of a small sample is uninformative."""
+STEADY_LABELS = 25
+"""Forecasts must be below the tolerance for so many labels."""
 CAUTION = 1.5
 LEAST_GAIN = 0.09
 """The least mean gain of rows whose class changed, unless chances are calibrated: 0.545 − 0.455."""
+
+
+class Forecast(NamedTuple):
+    """The labels bought, and by how much the rest may still lower the error: see :func:`still_to_gain`."""
+
+    bought: int
+    to_gain: float
+
+
+def are_steadily_below(tolerance: float, forecasts: Sequence[Forecast]) -> bool:
+    """Return whether forecasts have been below the tolerance for long enough to stop.
+
+    Examples
+    --------
+    >>> are_steadily_below(0.002, [Forecast(100, 0.004), Forecast(110, 0.001), Forecast(120, 0.001)])
+    False
+    >>> are_steadily_below(0.002, [Forecast(100, 0.004), Forecast(110, 0.001), Forecast(140, 0.001)])
+    True
+    """
+    first = len(forecasts)
+    while first and forecasts[first - 1].to_gain < tolerance:
+        first -= 1
+    low = forecasts[first:]
+    return bool(low) and low[-1].bought - low[0].bought >= STEADY_LABELS
 
 
 def chances_of(estimator: Classifier, X: Features) -> Floats:

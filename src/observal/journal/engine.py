@@ -32,6 +32,7 @@ from observal.errors import (
     UnknownRow,
 )
 from observal.intervals.measures import judged_by
+from observal.intervals.stopping import Forecast, are_steadily_below
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
 from observal.journal.history import Entry, describe_events
@@ -256,11 +257,10 @@ class Engine(Generic[T]):
         """Return the kind and payload of the next event: the method's next plan, or why there is none.
 
         While a round is open, the plan is one ahead: by the model of the last closed round, from the rows that no plan has taken. Whether
-        enough labels are bought is asked once after each closed round, but not for a plan of at most `most` rows: two forecasts that only a few
-        labels lie between would say the same.
+        enough labels are bought is asked once after each closed round, but not for a plan of at most `most` rows: it is to be there at once.
         """
         ledger = self.ledger
-        reason, closed, to_gain = ledger.stopped, ledger.closed, None if most is None else ledger.to_gain
+        reason, closed, to_gain = ledger.stopped, ledger.closed, None
         if not reason and closed > ledger.base and most is None:
             to_gain = self._forecast_gain(transaction)
             reason = self._reason_to_stop(transaction, to_gain)
@@ -291,9 +291,8 @@ class Engine(Generic[T]):
     def _reason_to_stop(self, transaction: T, to_gain: float | None) -> str:
         """Return why enough labels are bought; empty if they are not."""
         goals = self.ledger.settings.goals
-        # One low forecast may be chance: the one before must have been low as well.
-        forecasts = [share for share in (to_gain, self.ledger.to_gain) if share is not None]
-        if goals.tolerance is not None and len(forecasts) == 2 and max(forecasts) < goals.tolerance:
+        forecasts = [*self.ledger.forecasts, *([] if to_gain is None else [Forecast(self.ledger.bought, to_gain)])]
+        if goals.tolerance is not None and are_steadily_below(goals.tolerance, forecasts):
             return f"more labels are unlikely to gain more than {100 * goals.tolerance:g} points"
         if goals.width is not None:
             replay = self.replay(transaction)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import NotACampaign
+from observal.intervals.stopping import Forecast
 from observal.journal.events import Event
 from observal.journal.settings import Settings
 from observal.problem.plan import Plan
@@ -88,7 +89,7 @@ class Ledger:
         self.bought = 0  # rows that have a label
         self.corrections = 0
         self.stop_reason = ""
-        self.to_gain: float | None = None  # when the last round was opened
+        self.forecasts: list[Forecast] = []  # when rounds were opened
         # What was known of a closed round when the next one was planned; empty once a label of theirs was changed.
         self.records: dict[int, Recorded] = {}
         # Kept along the way, so that no verb goes through all rows: dictionaries as sets that keep their order.
@@ -240,8 +241,8 @@ class Ledger:
         base = event.payload.get("base", len(self.plans))
         if not self.base <= base <= len(self.plans):
             raise ValueError(f"its rows were not chosen by the model of round {base}")
-        if base > self.base:
-            self.to_gain = event.payload.get("to_gain")
+        if base > self.base and (to_gain := event.payload.get("to_gain")) is not None:
+            self.forecasts.append(Forecast(self.bought, to_gain))
         if (record := event.payload.get("recorded")) is not None:
             self.records[base] = record
         self.plans.append(plan)
@@ -259,7 +260,7 @@ class Ledger:
     def _on_extended(self, event: Event) -> None:
         self._settings = self.settings.extend(event.payload)
         self.model_digests = [event.digest] * len(self.model_digests)
-        self.stop_reason = ""
+        self.stop_reason, self.forecasts = "", []
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)
             self.records.clear()  # it was about the pool without the new rows

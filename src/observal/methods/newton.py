@@ -496,7 +496,8 @@ class NewtonModel:
         source = self.returned
         with one_thread():  # many small products, as in the fit
             judged = self.judged if source is self.state else earlier_scores(self.problem, source, self.state)
-            return judge_labels(self.problem, self.state, gaps, source.model.scores_of, judged)
+            toss_ups = 0.0 if self.follows else source.model.toss_ups(self.labels.rows)
+            return judge_labels(self.problem, self.state, gaps, source.model.scores_of, judged, toss_ups=toss_ups)
 
     @property
     def left_out_classes(self) -> Ints:
@@ -585,6 +586,10 @@ class NewtonModel:
         gaps[has_label] = 0.5 * self.query_fit.total * away**2 * remainder / np.maximum(h, 1e-300)
         return gaps
 
+    def toss_ups(self, rows: Ints) -> float:
+        """Return the mean chance that another sample would flip the sign of these rows; ¼ where the fit has learned nothing."""
+        return float(np.mean(flip_chances(self.unlabelled_gaps(rows))))
+
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
         """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
@@ -617,10 +622,8 @@ class NewtonModel:
     @cached_property
     def flips(self) -> float:
         """The expected share of these rows whose sign more labels would change."""
-        from scipy.special import ndtr
-
         gaps = self.pool_gaps
-        return float(sum(ndtr(-np.sqrt(2.0 * part)).sum() for part in pieces_of(gaps))) / max(1, gaps.size)
+        return float(sum(flip_chances(part).sum() for part in pieces_of(gaps))) / max(1, gaps.size)
 
 
 def judge_pool(model: NewtonModel) -> Floats:
@@ -639,6 +642,20 @@ def gap_at(doubt: float) -> float:
     from scipy.special import ndtri
 
     return 0.5 * float(ndtri(doubt)) ** 2
+
+
+def flip_chances(gaps: Floats) -> Floats:
+    """Return the chance of a flip at each gap, as if the weights were normal around the fit: Φ(−sqrt(2·gap)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> flip_chances(np.array([0.0, 1.35])).round(2).tolist()
+    [0.5, 0.05]
+    """
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(-np.sqrt(2.0 * gaps)))
 
 
 def margins_of(Z: Matrix, fit: NewtonFit) -> Floats:

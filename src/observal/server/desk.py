@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from observal.errors import ObservalError
+from observal.intervals.stopping import STEADY_LABELS
 from observal.journal.answers import WrittenAnswer
 from observal.journal.campaign_tables import read_instructions
 from observal.journal.engine import Engine
@@ -432,7 +433,8 @@ class Desk:
     def measured(self, cookie: str | None) -> bodies.Rounds:
         """Return the error after each closed round, as far as it is known, and what the stopping rule says."""
         with self._as(cookie):
-            goals, to_gain = self.engine.ledger.settings.goals, self.engine.ledger.to_gain
+            ledger = self.engine.ledger
+            goals, to_gain = ledger.settings.goals, ledger.forecasts[-1].to_gain if ledger.forecasts else None
             if self.engine.ledger.stopped:
                 sentence = f"Nothing is left to ask: {self.engine.ledger.stopped}."
             elif goals.tolerance is None:
@@ -442,7 +444,7 @@ class Desk:
             else:
                 sentence = (
                     f"More labels may lower the error by about {100 * to_gain:.2g} points; "
-                    f"labelling stops when that is below {100 * goals.tolerance:g} points twice in a row."
+                    f"labelling stops when that is below {100 * goals.tolerance:g} points for {STEADY_LABELS} labels."
                 )
             stopping: bodies.Stopping = {"to_gain": to_gain, "tolerance": goals.tolerance, "sentence": sentence}
             return {
