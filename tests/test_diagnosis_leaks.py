@@ -47,7 +47,7 @@ def test_several_twins_are_named_together(classes):
     names = ["a", "b", "c", "d", "one", "two"]
     leaks = find_leaks(ob.LoggedData(X, y, 0.5), names, names)
     assert {column for leak in leaks for column in leak.columns} == {"one", "two"}
-    assert leak_sentence(leaks, "y").endswith(("--exclude one,two.", "--exclude two,one."))
+    assert leak_sentence(leaks, "y").endswith(("--known-before one,two.", "--known-before two,one."))
 
 
 def test_many_good_columns_are_honest():
@@ -122,21 +122,54 @@ def test_commands_and_report_name_the_columns_to_exclude(tmp_path):
     said = " ".join(observal("diagnose", "log.csv", *roles, cwd=tmp_path).stdout.split())
     assert "whether 'late_date' is missing tells 9" in said
     assert "by how much 'end' is later than 'due' tells 9" in said
-    assert "leave them out with --exclude late_date,end,is_late." in said
+    assert "leave them out with --exclude late_date,end,is_late; otherwise" in said
     said = observal("init", "c.db", "--logged", "log.csv", *roles, "--budget", 20, cwd=tmp_path).stdout
-    assert "--exclude late_date,end,is_late." in " ".join(said.split())
+    assert "--exclude late_date,end,is_late;" in " ".join(said.split())
     observal("report", "c.db", "-o", "r.html", cwd=tmp_path)
     page = (tmp_path / "r.html").read_text()
     assert "Check these columns first." in page
-    assert page.count("--exclude late_date,end,is_late.") >= 2  # where the page opens, and in the diagnosis
+    assert page.count("--exclude late_date,end,is_late;") >= 2  # where the page opens, and in the diagnosis
     left_out = ["--exclude", "late_date,end,is_late"]
     said = observal("diagnose", "log.csv", *roles, *left_out, cwd=tmp_path).stdout
     assert "away" not in said
 
 
+def test_columns_known_before_the_label_are_not_named_anywhere(tmp_path):
+    table = parcels(np.random.default_rng(7)).assign(q=0.5).drop(columns=["late_date", "end"])
+    table = table.rename(columns={"is_late": "late, as seen at noon", "km": "km, by road"})
+    table[:1200].to_csv(tmp_path / "log.csv", index=False)
+    table[1200:].drop(columns="late").to_csv(tmp_path / "pool.csv", index=False)
+    roles = ["--pool", "pool.csv", "--label", "late", "--propensity", "q"]
+    said = " ".join(observal("diagnose", "log.csv", *roles, cwd=tmp_path).stdout.split())
+    assert "--exclude 'late, as seen at noon'; otherwise say so with --known-before 'late, as seen at noon'." in said
+    fine = ["--known-before", "late, as seen at noon", "--exclude", "km, by road", "--exclude", "ordered,due"]
+    assert "away" not in observal("diagnose", "log.csv", *roles, *fine[:2], cwd=tmp_path).stdout
+    said = observal("init", "c.db", "--logged", "log.csv", *roles, *fine, "--budget", 20, "--json", cwd=tmp_path).stdout
+    assert "away" not in said
+    campaign = ob.Campaign.open(tmp_path / "c.db")
+    assert campaign.settings.known_before == ("late, as seen at noon",)
+    assert campaign.settings.features == ("late, as seen at noon",)
+    assert "away" not in observal("diagnose", "c.db", cwd=tmp_path).stdout
+    observal("report", "c.db", "-o", "r.html", cwd=tmp_path)
+    assert "Check these columns first." not in (tmp_path / "r.html").read_text()
+    wrong = observal("diagnose", "log.csv", *roles, "--known-before", "noon", cwd=tmp_path)
+    assert "There is no column 'noon' that could be known before the label" in wrong.stderr
+
+
+def test_honest_columns_beside_a_strong_one_that_is_known_before_are_not_named():
+    rng = np.random.default_rng(3)
+    y = rng.random(900) < 0.5
+    strong, good = (np.where(rng.random(900) < share, y, ~y) for share in (0.99, 0.9))
+    X = np.column_stack([rng.normal(size=(900, 3)), strong, good])
+    names = ["a", "b", "c", "strong", "good"]
+    logged = ob.LoggedData(X, y, 0.5)
+    assert find_leaks(logged, names, names)[0].columns == ("strong",)
+    assert find_leaks(logged, names, names, known_before=["strong"]) == ()
+
+
 def test_two_columns_are_excluded_together():
     leak = Leak(("gate", "exit row"), "pair", 0.97, 0.97, 0.1)
-    assert leak_sentence([leak]).endswith("leave them out with --exclude 'gate,exit row'.")
+    assert "leave them out with --exclude 'gate,exit row'; otherwise" in leak_sentence([leak])
 
 
 def test_diagnosis_of_a_leak_asks_for_care():

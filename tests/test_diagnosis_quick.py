@@ -50,7 +50,7 @@ def test_leaking_column_is_named(sign):
         "Column 'paid on' may give the label away: of what is to be known about the label, 'paid on' alone tells "
         in found[0]
     )
-    assert found[0].endswith("leave it out with --exclude 'paid on'.")
+    assert "leave it out with --exclude 'paid on'; otherwise say so with --known-before 'paid on'." in found[0]
 
 
 def test_leaking_category_is_named():
@@ -131,3 +131,15 @@ def test_init_prints_warnings_and_exclude_removes_them(tmp_path):
             propensity="q",
             tables=ob.TableOptions(exclude=["nobody"]),
         )
+
+
+def test_rows_with_near_copies_are_mentioned_unless_groups_are_named():
+    rng, X, y = world()
+    X = np.column_stack([X, rng.normal(size=(y.size, 3))])
+    twice, labels = np.repeat(X[:300], 2, axis=0) + 0.001 * rng.normal(size=(600, 5)), np.repeat(y[:300], 2)
+    names = [f"x{k}" for k in range(5)]
+    for groups in (None, np.repeat(np.arange(300), 2)):
+        log = ob.LoggedData(twice, labels, 1.0, groups=groups)
+        pool = ob.Pool(X[300:], 1.0, groups=None if groups is None else 300 + np.arange(len(X) - 300))
+        found = [text for text in quick_warnings(log, pool, names) if "near-copy" in text]
+        assert len(found) == (groups is None)

@@ -15,11 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from observal.campaign import Campaign, TableOptions
 from observal.errors import InvalidInput, ObservalError
 from observal.journal.answers import read_answers
 from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 from observal.tables.column_format import ColumnFormat, guess_format, number_of
 from observal.tables.read import read_tables
+from observal.tables.spreadsheets import csv_text
 from observal.tables.table_format import TableFormat, reading_of
 from observal.tables.text_columns import convert_text
 from tests.test_tables import write
@@ -337,3 +339,74 @@ def test_dates_are_written_as_they_are_read(day, order, mark):
     assert format.read(format.write(day)) == day
     is_unclear = day.day == day.month or mark == "."  # then the day is taken to come first
     assert format in guess_format([format.write(day)]).formats or (is_unclear and order == "mdy")
+
+
+DESCRIBED = [
+    ["id", "age", "income", "job", "paid"],
+    ["the loan's number", "in years", "euros,\na month", "", "yes or no"],
+    ["1", "31", "2100.5", "farm", "yes"],
+    ["2", "47", "", "trade", "no"],
+]
+MEANINGS = {
+    "id": "the loan's number",
+    "age": "in years",
+    "income": "euros,\na month",
+    "paid": "yes or no",
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_row_of_descriptions_below_the_header_is_not_data(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path.write_text(csv_text(DESCRIBED))
+    else:
+        book = openpyxl.Workbook()
+        for row in DESCRIBED:
+            book.active.append([float(cell) if cell.replace(".", "").isdigit() else cell or None for cell in row])
+        book.save(path)
+    table = read_table(path, "id")
+    assert table.column("age").to_pylist() == [31, 47]
+    assert table.column("income").to_pylist() == [2100.5, None]
+    assert [str(id_) for id_ in table.column("id").to_pylist()] in (["1", "2"], ["1.0", "2.0"])
+    assert reading_of(table).descriptions == MEANINGS
+    assert any("says what its columns mean" in note for note in reading_of(table).notes)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ["3", "31", "2100.5", "farm", "yes"],
+        ["3", "unknown", "unknown", "farm", "yes"],
+        ["a", "same", "same", "farm", "yes"],
+        ["a", "n/a", "euros", "farm", "yes"],
+        ["a", "in years", "", "farm", "yes"],
+        ["a", "in years", "5,5 %", "farm", "yes"],
+    ],
+)
+def test_row_that_may_be_data_is_data(tmp_path, first):
+    path = tmp_path / "a.csv"
+    path.write_text(csv_text([DESCRIBED[0], first, *DESCRIBED[2:]]))
+    assert read_table(path).num_rows == 3
+    assert reading_of(read_table(path)).descriptions == {}
+
+
+def test_page_shows_descriptions_from_the_pool_and_a_file_goes_first(tmp_path):
+    rows = [[str(100 + k), str(20 + k), str(10 * k), "farm", ""] for k in range(1, 60)]
+    log = [[str(k), *row[1:4], "yes" if k % 3 else "no"] for k, row in enumerate(rows)]
+    for name, body in (("log", log), ("pool", rows)):
+        (tmp_path / f"{name}.csv").write_text(csv_text([*DESCRIBED[:2], *body]))
+    (tmp_path / "help.csv").write_text("column,meaning\nage,of the borrower\n")
+    for k, options in enumerate(({}, {"columns_help": tmp_path / "help.csv"})):
+        campaign = Campaign.create(
+            tmp_path / f"{k}.db",
+            tmp_path / "log.csv",
+            tmp_path / "pool.csv",
+            label="paid",
+            propensity=0.5,
+            id="id",
+            tables=TableOptions(**options),
+        )
+        age = "of the borrower" if options else "in years"
+        assert campaign.settings.display.column_help == {**MEANINGS, "age": age}
+        assert campaign.settings.log_rows == 59

@@ -154,8 +154,16 @@ class Campaign(Labelling[SqlTransaction]):
         if options.progress:
             options.progress(0, 1, "reading")
         logs = list(logged) if isinstance(logged, list | tuple) else [logged]
-        features = None if options.features is None else tuple(options.features)
-        roles = TableRoles(label, None, id, options.cost, features, tuple(options.exclude), options.group)
+        roles = TableRoles(
+            label,
+            None,
+            id,
+            options.cost,
+            None if options.features is None else tuple(options.features),
+            tuple(options.exclude),
+            options.group,
+            tuple(options.known_before),
+        )
         loaded = load_tables(logs, pool, roles, propensity, options, random_state)
         settings = make_settings(
             loaded.problem,

@@ -25,6 +25,7 @@ from observal.cli.options import (
     Group,
     Instructions,
     Json,
+    KnownBefore,
     Missing,
     Notes,
     Seed,
@@ -70,6 +71,7 @@ def init(
         str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", TABLES)
     ] = None,
     group: Group = None,
+    known_before: KnownBefore = None,
     propensity_floor: Annotated[
         float | None, option("Raise smaller propensities to this number.", "CHANCE", TABLES)
     ] = None,
@@ -197,10 +199,11 @@ def init(
     values = split_list(classes)
     with progress_bar("reading", hidden=as_json) as progress:
         options = TableOptions(
-            features=split_list(features),
-            exclude=split_list(exclude) or (),
+            features=features or None,
+            exclude=exclude or (),
             cost=cost,
             group=group,
+            known_before=known_before or (),
             classes=None if values is None else [_as_number(text) for text in values],
             positive=positive or (partial(ask_positive, progress) if sys.stdin.isatty() and not as_json else None),
             propensity_floor=propensity_floor,
@@ -258,6 +261,7 @@ def diagnose(
     as_json: Json = False,
     features: Features = None,
     group: Group = None,
+    known_before: KnownBefore = None,
     sep: Separator = None,
     decimal: DecimalSign = None,
     encoding: Encoding = None,
@@ -283,24 +287,26 @@ def diagnose(
             subject = _campaign_subject(tables[0], dask, progress)
         else:
             from observal.tables import TableRoles
+            from observal.tables.roles import split_names
             from observal.tables.table_format import TableFormat
 
             logged = [Path(table) for table in tables]
             chances = _propensity_source(propensity, estimate_propensity)
-            names = split_list(features)
             roles = TableRoles(
                 label,
                 id=id,
-                features=None if names is None else tuple(names),
-                exclude=tuple(split_list(exclude) or ()),
+                features=tuple(features) if features else None,
+                exclude=tuple(exclude or ()),
                 group=group,
+                known_before=tuple(known_before or ()),
             )
             format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
             _check_dask(dask, logged, pool, chances, format_, in_place=True)
             loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)
             encoder = loaded.encoder
+            known = split_names(roles.known_before, encoder.sources)
             subject = _Subject(
-                loaded.logged, loaded.pool, encoder.names, encoder.sources, encoder.dates, label, loaded.notes
+                loaded.logged, loaded.pool, encoder.names, encoder.sources, encoder.dates, label, loaded.notes, known
             )
         diagnosis = run_diagnose(
             subject.logged,
@@ -308,6 +314,7 @@ def diagnose(
             feature_names=subject.features,
             sources=subject.sources,
             label=subject.label,
+            known_before=subject.known_before,
             date_features=subject.dates,
             target_error=target_error,
             random_state=seed,
@@ -332,6 +339,7 @@ class _Subject(NamedTuple):
     dates: Collection[str]
     label: str
     notes: Sequence[str]
+    known_before: Sequence[str] = ()
 
 
 def _load_tables(
@@ -362,7 +370,14 @@ def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None
     encoder = settings.encoder
     sources, dates = (None, ()) if encoder is None else (encoder.sources, encoder.dates)
     return _Subject(
-        problem.logged, problem.pool, settings.features, sources, dates, settings.label, campaign.status().notes
+        problem.logged,
+        problem.pool,
+        settings.features,
+        sources,
+        dates,
+        settings.label,
+        campaign.status().notes,
+        settings.known_before,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from shlex import quote
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.feature_values import sample_positions
 from observal.problem.data import LoggedData
 from observal.problem.rows import column_of
-from observal.problem.words import exact, listed, percent
+from observal.problem.words import exact, listed, option_words, percent
 
 MOST_ROWS = 5000  # logged rows that are looked at
 LEAST_OF_KIND = 10  # rows with a label, and as many without one; with fewer, a column may fit by chance
@@ -61,11 +60,10 @@ def decision_sentence(decisions: Sequence[Decision]) -> str:
     "Column 'treated' is the decision that revealed the label (100% of the rows with treated=yes have a label, and 0% of the others); leave it out with --exclude treated."
     """
     names = listed([repr(decision.column) for decision in decisions])
-    exclude = quote(",".join(decision.column for decision in decisions))
     are, them = ("Column {} is", "it") if len(decisions) == 1 else ("Columns {} are", "them")
     return (
         f"{are.format(names)} the decision that revealed the label ({decisions[0].evidence}); leave {them} out with "
-        f"--exclude {exclude}."
+        f"{option_words('--exclude', [decision.column for decision in decisions])}."
     )
 
 

@@ -286,6 +286,7 @@ def diagnose(
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
     random_state: int = 0,
     label: str = "",
+    known_before: Collection[str] = (),
 ) -> Diagnosis:
     """Find out how far a log can be trusted for a pool, before any label is bought.
 
@@ -313,6 +314,8 @@ def diagnose(
         The seed of all random draws.
     label : str
         The name of the label; columns named like it are looked at.
+    known_before : collection of str
+        Columns that are known before the label is: no warning says that they may give it away.
 
     Returns
     -------
@@ -378,7 +381,7 @@ def diagnose(
         class_counts=_class_counts(logged),
         random_state=int(random_state),
         decisions=decisions,
-        leaks=find_leaks(logged, names, sources, date_features, label),
+        leaks=find_leaks(logged, names, sources, date_features, label, known_before),
         label=label,
         repeats_decision=bool(decisions) and repeats_decision(logged.propensity, logged.revealed),
     )

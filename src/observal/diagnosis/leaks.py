@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from shlex import quote
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from observal.learners.folds import random_folds
 from observal.paper.weights import plain_importance
 from observal.problem.data import LoggedData
 from observal.problem.rows import is_sparse
-from observal.problem.words import listed, percent
+from observal.problem.words import listed, option_words, percent
 
 # What a column or a model explains is 1 − (its log loss on rows it has not seen) / (the log loss of one chance for all rows).
 # The thresholds were set on public tables with and without planted leaks; observal_research.leaks measures them.
@@ -104,10 +103,10 @@ def leak_sentence(leaks: Sequence[Leak], label: str = "") -> str:
     Examples
     --------
     >>> print(leak_sentence([Leak(("is_late",), "value", 0.92, 0.95, 0.2)], "late"))
-    Column 'is_late' may give the label 'late' away: of what is to be known about the label, 'is_late' alone tells 92%, all columns 95% and the others 20%. If it is only known once the label is, leave it out with --exclude is_late.
+    Column 'is_late' may give the label 'late' away: of what is to be known about the label, 'is_late' alone tells 92%, all columns 95% and the others 20%. If it is only known once the label is, leave it out with --exclude is_late; otherwise say so with --known-before is_late.
     """
     columns = list(dict.fromkeys(column for leak in leaks for column in leak.columns))
-    names, exclude = listed([repr(column) for column in columns]), quote(",".join(columns))
+    names = listed([repr(column) for column in columns])
     subject, it, they_are = (
         (f"Column {names} may", "it", "it is") if len(columns) == 1 else (f"Columns {names} may", "them", "they are")
     )
@@ -116,7 +115,8 @@ def leak_sentence(leaks: Sequence[Leak], label: str = "") -> str:
     return (
         f"{subject} give {the_label} away: of what is to be known about the label, {told}, all columns "
         f"{percent(max(0.0, leaks[0].all_explain))} and the others {percent(max(0.0, leaks[-1].others_explain))}. If {they_are} only "
-        f"known once the label is, leave {it} out with --exclude {exclude}."
+        f"known once the label is, leave {it} out with {option_words('--exclude', columns)}; otherwise say so with "
+        f"{option_words('--known-before', columns)}."
     )
 
 
@@ -126,6 +126,7 @@ def find_leaks(
     sources: Sequence[str],
     dates: Collection[str] = (),
     label: str = "",
+    known_before: Collection[str] = (),
 ) -> tuple[Leak, ...]:
     """Return columns that may give the label away.
 
@@ -143,6 +144,8 @@ def find_leaks(
         The names of features that are dates.
     label : str
         The name of the label.
+    known_before : collection of str
+        Columns that are known before the label is, whatever they explain: they are never named.
 
     Examples
     --------
@@ -158,18 +161,20 @@ def find_leaks(
     if evidence is None:
         return ()
     left, leaks = list(evidence.columns), list[Leak]()
+    suspects = [column for column in left if column not in known_before]
     while len(left) >= LEAST_COLUMNS:
-        found = _find_singles(evidence, left) or _find_pair(evidence, left)
+        found = _find_singles(evidence, left, suspects) or _find_pair(evidence, left, suspects)
         if not found:
             break
         leaks += found
-        left = [column for column in left if not any(column in leak.columns for leak in found)]
-    return (*leaks, *_find_telling(evidence, left, dates, label, leaks))
+        named = {column for leak in found for column in leak.columns}
+        left, suspects = ([column for column in some if column not in named] for some in (left, suspects))
+    return (*leaks, *_find_telling(evidence, left, suspects, label, leaks))
 
 
-def _find_singles(evidence: Evidence, left: Sequence[str]) -> list[Leak]:
-    """Return the fewest columns that each explain nearly all, and without which a model is far worse."""
-    strong = [column for column in left if evidence.single(column) >= STRONG]
+def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
+    """Return the fewest suspects that each explain nearly all, and without which a model is far worse."""
+    strong = [column for column in suspects if evidence.single(column) >= STRONG]
     if not strong:
         return []
     strong.sort(key=evidence.single, reverse=True)
@@ -190,9 +195,11 @@ def _stand_out(evidence: Evidence, columns: Sequence[str], others: Sequence[str]
     return most < PERFECT <= least or (least >= STANDS_OUT and most <= least / 2.0)
 
 
-def _find_pair(evidence: Evidence, left: Sequence[str]) -> list[Leak]:
-    """Return two columns that together explain nearly all, if a model without them is far worse and others are left."""
-    explained, pair = evidence.best_pair(left)
+def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
+    """Return two suspects that together explain nearly all, if a model without them is far worse and others are left."""
+    if len(suspects) < 2:
+        return []
+    explained, pair = evidence.best_pair(suspects)
     if explained < STRONG_PAIR:
         return []
     full = evidence.model(left)
@@ -204,13 +211,13 @@ def _find_pair(evidence: Evidence, left: Sequence[str]) -> list[Leak]:
 
 
 def _find_telling(
-    evidence: Evidence, left: Sequence[str], dates: Collection[str], label: str, found: Sequence[Leak]
+    evidence: Evidence, left: Sequence[str], suspects: Sequence[str], label: str, found: Sequence[Leak]
 ) -> list[Leak]:
-    """Return columns named like the label, and dates whose order with another date tells much about it."""
-    named = [column for column in left if resembles(column, label) and evidence.single(column) >= TELLING]
+    """Return suspects named like the label, and dates whose order with another date tells much about it."""
+    named = [column for column in suspects if resembles(column, label) and evidence.single(column) >= TELLING]
     dated = [
         column
-        for column in left
+        for column in suspects
         if column not in named and evidence.later_than(column) and evidence.single(column) >= TELLING_DATE
     ]
     if not (named or dated):

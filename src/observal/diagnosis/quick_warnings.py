@@ -1,4 +1,4 @@
-"""Cheap warnings for a new campaign: wrong propensities, columns that give the label away, and columns of ids."""
+"""Cheap warnings for a new campaign: wrong propensities, columns that give the label away, related rows, and columns of ids."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from observal.diagnosis.calibration_check import check_calibration
 from observal.diagnosis.decision_column import decision_sentence, find_decisions
 from observal.diagnosis.feature_values import MOST_ROWS, sample_positions
 from observal.diagnosis.leaks import find_leaks, leak_sentence
+from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.problem.data import LoggedData, Pool
 from observal.problem.problem import Problem
 from observal.problem.rows import to_dense
@@ -27,6 +28,7 @@ def quick_warnings(
     sources: Sequence[str] | None = None,
     dates: Sequence[str] = (),
     label: str = "",
+    known_before: Sequence[str] = (),
 ) -> list[str]:
     """Return sentences on what is likely to be wrong with the data, most serious first.
 
@@ -42,6 +44,8 @@ def quick_warnings(
         Those of them that are dates: a different one in every row is not unusual.
     label : str
         The name of the label.
+    known_before : sequence of str
+        Columns that are known before the label is.
 
     Examples
     --------
@@ -54,11 +58,14 @@ def quick_warnings(
     """
     sources = names if sources is None else sources
     decisions = find_decisions(logged, names, sources)
-    leaks = find_leaks(logged, names, sources, dates, label)
+    leaks = find_leaks(logged, names, sources, dates, label, known_before)
+    # Rows in Parquet would have to be read for it, and may be very many.
+    copies = NearCopies() if logged.rows.in_files else find_near_copies(logged, np.random.default_rng(0))
     sentences = (
         *([decision_sentence(decisions)] if decisions else []),
         *_check_propensities(logged),
         *([leak_sentence(leaks, label)] if leaks else []),
+        *copies.sentences(),
         *_find_ids(Problem(logged, pool), names, dates),
     )
     return [f"{WARNING}{sentence}" for sentence in sentences]

@@ -15,7 +15,7 @@ from observal.tables import LoadedProblem, TableEncoder, TableRoles
 from observal.tables.classes import Label, Positive
 from observal.tables.load import Propensity
 from observal.tables.more_rows import PropensityOrigin
-from observal.tables.table_format import TableFormat
+from observal.tables.table_format import TableFormat, reading_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,8 @@ class TableOptions:
         The column of what a mistake on the row costs, in [0, 1].
     group : str, optional
         The column of what related rows share, such as a customer, a household or a day: rows of a group count as one in intervals.
+    known_before : sequence of str
+        Columns that are known before the label is: no warning says that they may give it away.
     classes : sequence, optional
         The label values, the negative one of two first; needed if the log does not show them all.
     positive : optional
@@ -57,7 +59,8 @@ class TableOptions:
     instructions : path, optional
         A Markdown file: what the labelling page tells people to do.
     columns_help : path, optional
-        A table of what columns mean: names and descriptions, or the columns with one row of descriptions.
+        A table of what columns mean: names and descriptions, or the columns with one row of descriptions. A row of descriptions below the header of
+        a CSV or Excel file of the pool is recognised without it.
     in_place : bool, optional
         Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
         propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
@@ -77,6 +80,7 @@ class TableOptions:
     exclude: Sequence[str] = ()
     cost: str | None = None
     group: str | None = None
+    known_before: Sequence[str] = ()
     classes: Sequence[Label] | None = None
     positive: Positive = None
     propensity_floor: float | None = None
@@ -109,6 +113,7 @@ class CampaignTables(NamedTuple):
     propensities: PropensityOrigin
     cost: str | None
     group: str | None
+    known_before: tuple[str, ...]
     display: Display
 
 
@@ -144,6 +149,7 @@ def load_tables(
         propensity_floor=options.propensity_floor,
     )
     source = PropensityOrigin((propensity,), floor=options.propensity_floor)
+    roles = roles.within({*loaded.logged.X.names, *loaded.pool.X.names})
     return _describe(
         loaded, roles, [*logs, pool], source, loaded.pool.X.names, describe_rows(options, loaded.pool.X.names)
     )
@@ -163,6 +169,7 @@ def _copy(
     from observal.tables.table_format import without_reading
 
     *tables, rows = read_tables([*logs, pool], roles.id, roles.label, format_)
+    roles = roles.within({name for table in (*tables, rows) for name in table.column_names})
     display = _make_display(options, rows)
     column = display.image_column
     unused = [column] if column and column not in (roles.features or ()) else []
@@ -221,7 +228,13 @@ def read_instructions(path: str | Path) -> str:
 def _make_display(options: TableOptions, rows: pa.Table) -> Display:
     folder = None if options.images is None else str(Path(options.images).resolve())
     words = describe_rows(options, rows.column_names)
-    display = replace(words, images=folder, image_column=options.image_column, pixels=options.pixels)
+    display = replace(
+        words,
+        images=folder,
+        image_column=options.image_column,
+        pixels=options.pixels,
+        column_help={**reading_of(rows).descriptions, **words.column_help},
+    )
     if display.image_column is not None and display.image_column not in rows.column_names:
         raise InvalidInput(
             f"The pool has no column {display.image_column!r} for images, its columns are {rows.column_names}; name an existing one."
@@ -246,7 +259,9 @@ def _describe(
 
     encoder = loaded.encoder
     dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
-    warnings = quick_warnings(loaded.logged, loaded.pool, encoder.names, encoder.sources, dates, roles.label)
+    warnings = quick_warnings(
+        loaded.logged, loaded.pool, encoder.names, encoder.sources, dates, roles.label, roles.known_before
+    )
     return CampaignTables(
         Problem(loaded.logged, loaded.pool),
         None,
@@ -258,6 +273,7 @@ def _describe(
         source,
         roles.cost,
         roles.group,
+        roles.known_before,
         display,
     )
 

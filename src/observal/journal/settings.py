@@ -125,6 +125,8 @@ class Settings:
         The column of what mistakes cost.
     group : str, optional
         The column of what related rows share.
+    known_before : tuple of str
+        Columns that are known before the label is.
     files : tuple of str
         Names of the files that it was made from.
     in_place : bool
@@ -161,6 +163,7 @@ class Settings:
     propensities: PropensityOrigin = field(default_factory=PropensityOrigin)
     cost: str | None = None
     group: str | None = None
+    known_before: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     in_place: bool = False
     display: Display = field(default_factory=Display)
@@ -272,6 +275,7 @@ def make_settings(
         propensities=tables.propensities,
         cost=tables.cost,
         group=tables.group,
+        known_before=tables.known_before,
         files=tables.files,
         in_place=tables.rows is None,
         display=tables.display,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from math import floor, isfinite, log10
+from shlex import quote
 
 WARNING = "Warning: "  # before notes that matter before money is spent
 
@@ -138,3 +139,15 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     warnings = [note.removeprefix(WARNING) for note in notes if note.startswith(WARNING)]
     return warnings, [note for note in notes if not note.startswith(WARNING)]
+
+
+def option_words(option: str, columns: Sequence[str]) -> str:
+    """Return an option of the command line with columns, as A,B,C or, where a name has a comma itself, one by one.
+
+    Examples
+    --------
+    >>> print(option_words("--exclude", ["end", "is late"]), option_words("--exclude", ["end", "a, b"]), sep=" or ")
+    --exclude 'end,is late' or --exclude end --exclude 'a, b'
+    """
+    values = columns if any("," in column for column in columns) else [",".join(columns)]
+    return " ".join(f"{option} {quote(value)}" for value in values)

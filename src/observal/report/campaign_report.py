@@ -93,6 +93,7 @@ def write_campaign_report(
             date_features=dates,
             percent_features=percents,
             random_state=status.random_state,
+            known_before=settings.known_before,
         ),
         feature_names=names,
         date_features=dates,

@@ -125,7 +125,7 @@ def load_problem(
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = [source for source in sources if isinstance(source, str) and source != ESTIMATE]
-    check_excluded(tables, roles.exclude)
+    roles = roles.within({name for table in tables for name in table.column_names})
     labels, missing, labels_seen = _read_label_columns(logs, roles.label, classes, names)
     class_values, notes = labels_seen, list[str]()
     if classes is None or not (positive is None or callable(positive)):
@@ -160,16 +160,6 @@ def load_problem(
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
     return LoadedProblem(logged, loaded_pool, encoder, (*notes, *find_doubts(logged, pool, roles.label)))
-
-
-def check_excluded(tables: Sequence[ColumnSource], exclude: Sequence[str]) -> None:
-    """Refuse a column to exclude that no table has."""
-    columns = {name for table in tables for name in table.column_names}
-    unknown = next((name for name in exclude if name not in columns), None)
-    if unknown is not None:
-        raise InvalidInput(
-            f"There is no column {unknown!r} to exclude, the columns are {sorted(columns)}; name existing ones."
-        )
 
 
 def describe_row_numbers(n_pool: int) -> str:

@@ -23,7 +23,6 @@ from observal.tables.load import (
     ESTIMATE,
     LoadedProblem,
     Propensity,
-    check_excluded,
     describe_row_numbers,
     find_doubts,
     raise_to_floor,
@@ -132,7 +131,7 @@ def load_in_place(
     column = _check_sources(logged, pool, propensity)
     rows = _open_parts(logged, pool, roles, column, executor_of(executor))
     tables = [ColumnTable(parts) for parts in rows]
-    check_excluded(tables, roles.exclude)
+    roles = roles.within({name for table in tables for name in table.column_names})
     labels, notes = _read_label_column(rows[0], roles.label, classes, positive)
     rules, encoder_notes = learn_rules(tables, roles.features, (*roles.named, column), max_categories)
     encoder = TableEncoder(tuple(rules), tuple(encoder_notes))

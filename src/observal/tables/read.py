@@ -18,12 +18,14 @@ from observal.parquet.row_groups import PARQUET, check_names, check_values, find
 from observal.problem.labels import is_missing
 from observal.problem.words import count
 from observal.tables.column_format import MISSING
-from observal.tables.spreadsheets import COMPUTE, cell_text, read_workbook
+from observal.tables.spreadsheets import COMPUTE, Sheet, cell_text, read_workbook
 from observal.tables.table_format import (
     CsvFormat,
     Reading,
     TableFormat,
+    describe_descriptions,
     detect_csv,
+    find_descriptions,
     locate_bad_byte,
     mend_encoding,
     with_reading,
@@ -43,6 +45,7 @@ _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _ARROW = (".arrow", ".feather", ".ipc")
 _EXCEL = (".xlsx", ".xlsm")
 SUFFIXES = (*_CSV, *_EXCEL, *PARQUET, *_ARROW)
+FIRST_ROWS = 1000  # of a sheet, to see what its columns hold
 
 
 @runtime_checkable
@@ -204,7 +207,7 @@ def _read_csv(path: Path, id: str | None, options: TableFormat) -> pa.Table:
             table = table.set_column(names.index(name), name, _large_integers(as_text.column(name), table.column(name)))
     if id is not None and id in names:
         table = table.set_column(names.index(id), id, _whole_numbers(table.column(id)))
-    return with_reading(table, Reading(detected.format, detected.notes))
+    return with_reading(table, Reading(detected.format, detected.notes, descriptions=detected.descriptions))
 
 
 def _parse_whole_csv(
@@ -234,7 +237,11 @@ def _parse_csv(
     try:
         table = csv.read_csv(
             path if content is None else pa.BufferReader(content),
-            read_options=csv.ReadOptions(encoding=layout.encoding, skip_rows=detected.skip),
+            read_options=csv.ReadOptions(
+                encoding=layout.encoding,
+                skip_rows=detected.skip,
+                skip_rows_after_names=int(bool(detected.descriptions)),
+            ),
             parse_options=csv.ParseOptions(delimiter=layout.sep, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 strings_can_be_null=True,
@@ -291,17 +298,29 @@ def _read_excel(path: Path, id: str | None) -> pa.Table:
     sheet = read_workbook(path)
     if not sheet.names:
         raise InvalidInput(f"File {str(path)!r} has no rows on its first sheet; give one with a header and rows.")
+    descriptions = _find_excel_descriptions(sheet)
+    rows = sheet.rows[1:] if descriptions else sheet.rows
     columns = [
-        _excel_column([row[place] for row in sheet.rows], as_text=name == id) for place, name in enumerate(sheet.names)
+        _excel_column([row[place] for row in rows], as_text=name == id) for place, name in enumerate(sheet.names)
     ]
     notes = [
         f"{path.name} has {count(len(cells), 'formula', 'formulas')} without a stored value in column {name!r}, the first in cell {cells[0]}; "
         f"they count as missing. To have their values, {COMPUTE}."
         for name, cells in sheet.uncomputed.items()
     ]
+    if descriptions:
+        notes.append(describe_descriptions(path.name))
     first_cells = {name: cells[0] for name, cells in sheet.uncomputed.items()}
-    reading = Reading(notes=(*sheet.notes, *notes), uncomputed=first_cells)
+    reading = Reading(notes=(*sheet.notes, *notes), uncomputed=first_cells, descriptions=descriptions)
     return with_reading(pa.table(columns, names=sheet.names), reading)
+
+
+def _find_excel_descriptions(sheet: Sheet) -> dict[str, str]:
+    """Return what columns mean, if the row below the header says it."""
+    if not all(cell is None or isinstance(cell, str) for row in sheet.rows[:1] for cell in row):
+        return {}
+    rows = [["" if cell is None else cell_text(cell) for cell in row] for row in sheet.rows[:FIRST_ROWS]]
+    return find_descriptions([sheet.names, *rows])
 
 
 def _excel_column(cells: Sequence[object], as_text: bool) -> pa.Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,8 @@ class TableRoles:
         Columns that are not to be used.
     group : str, optional
         What related rows share, such as a customer; a row whose group is missing stands alone.
+    known_before : tuple of str
+        Columns that are known before the label is, so that no warning says that they give it away.
 
     Examples
     --------
@@ -61,12 +63,39 @@ class TableRoles:
     features: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     group: str | None = None
+    known_before: tuple[str, ...] = ()
+
+    def within(self, columns: Collection[str]) -> TableRoles:
+        """Return the roles with lists such as A,B,C taken apart, unless a column has that name; refuse names that no column has.
+
+        Features are checked where they are read, table by table.
+
+        Examples
+        --------
+        >>> TableRoles("y", exclude=("a,b", "c,d")).within(["a,b", "c", "d", "y"]).exclude
+        ('a,b', 'c', 'd')
+        """
+        features = None if self.features is None else split_names(self.features, columns)
+        exclude, known_before = split_names(self.exclude, columns), split_names(self.known_before, columns)
+        for names, purpose in ((exclude, "to exclude"), (known_before, "that could be known before the label")):
+            unknown = next((name for name in names if name not in columns), None)
+            if unknown is not None:
+                raise InvalidInput(
+                    f"There is no column {unknown!r} {purpose}, the columns are {sorted(columns)}; name existing ones."
+                )
+        return replace(self, features=features, exclude=exclude, known_before=known_before)
 
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are not features."""
         roles = (self.label, self.propensity, self.id, self.cost, self.group, *self.exclude)
         return tuple(name for name in roles if name is not None)
+
+
+def split_names(texts: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
+    """Return names of columns from lists such as A,B,C; a text that is itself a column's name is one name."""
+    parts = [[text] if text in columns else [part.strip() for part in text.split(",")] for text in texts]
+    return tuple(part for names in parts for part in names if part)
 
 
 def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:

@@ -144,12 +144,15 @@ class Reading:
         Text columns that may hold dates in more than one format; None if text columns have not been looked at yet.
     uncomputed : mapping of str to str
         Columns of a spreadsheet with formulas whose values it does not have, and the first such cell.
+    descriptions : mapping of str to str
+        What columns mean, from a row below the header.
     """
 
     format: TableFormat = field(default_factory=TableFormat)
     notes: tuple[str, ...] = ()
     undecided: tuple[str, ...] | None = None
     uncomputed: Mapping[str, str] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
 
 def with_reading(table: pa.Table, reading: Reading) -> pa.Table:
@@ -178,17 +181,50 @@ def reading_of(table: pa.Table) -> Reading:
         return Reading()
     record = json.loads(metadata)
     undecided = None if record["undecided"] is None else tuple(record["undecided"])
-    return Reading(TableFormat.from_dict(record["format"]), tuple(record["notes"]), undecided, record["uncomputed"])
+    format_ = TableFormat.from_dict(record["format"])
+    return Reading(format_, tuple(record["notes"]), undecided, record["uncomputed"], record["descriptions"])
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """The format of a CSV file with notes about it, the columns to read as text first, and the lines before the header."""
+    """The format of a CSV file with notes about it, the columns to read as text first, the lines before the header, and what a row below it says of columns."""
 
     format: TableFormat
     notes: tuple[str, ...] = ()
     text_columns: tuple[str, ...] = ()
     skip: int = 0
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_descriptions(rows: Sequence[Sequence[str]], missing: Sequence[str] = ()) -> dict[str, str]:
+    """Return what columns mean, if the row below the header says it; nothing if that row is data.
+
+    It says it if it has a text of its own in every column that has numbers otherwise, and there are at least two of these.
+
+    Examples
+    --------
+    >>> rows = [["age", "income", "job"], ["in years", "euros a month", ""], ["31", "2100", "farm"], ["47", "", "trade"]]
+    >>> find_descriptions(rows)
+    {'age': 'in years', 'income': 'euros a month'}
+    >>> find_descriptions([rows[0], *rows[2:]])
+    {}
+    """
+    if len(rows) < 3 or len(rows[1]) != len(rows[0]) or any(guess_format([cell]).formats for cell in rows[1] if cell):
+        return {}
+    guesses = _guess_columns([rows[0], *rows[2:]], missing)
+    texts = dict(zip(rows[0], (cell.strip() for cell in rows[1]), strict=True))
+    of_numbers = [texts[name] for name, guess in guesses.items() if guess.formats]
+    ignored = {"", *MISSING, *PLACEHOLDERS, *missing}
+    if len(of_numbers) < 2 or len(set(of_numbers)) < len(of_numbers) or ignored.intersection(of_numbers):
+        return {}
+    return {name: text for name, text in texts.items() if text}
+
+
+def describe_descriptions(name: str) -> str:
+    """Return a note for a table, such as a file of this name, whose columns are described by the row below its header."""
+    return (
+        f"The first row of {name} says what its columns mean, so it was not read as data; the labelling page shows it."
+    )
 
 
 def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
@@ -213,7 +249,9 @@ def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
     skip = int(len(declared) == 1)
     text = text.partition("\n")[2] if skip else text
     sep = options.sep or declared or detect_separator(text, usual_sep)
-    guesses = _guess_columns(_first_rows(text, sep, _HEAD_ROWS), options.missing)
+    rows = _first_rows(text, sep, _HEAD_ROWS)
+    descriptions = find_descriptions(rows, options.missing)
+    guesses = _guess_columns([*rows[:1], *rows[2:]] if descriptions else rows, options.missing)
     decimals = {guess.decimal for guess in guesses.values() if guess.decimal is not None}
     decimal = options.decimal or (decimals.pop() if len(decimals) == 1 else None)
     ambiguous = [name for name, g in guesses.items() if len(g.formats) > 1 and g.formats[0].order is None]
@@ -226,8 +264,10 @@ def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
             for name in ambiguous
             if sep != "," and guesses[name].plain
         )
+    if descriptions:
+        notes = (*notes, describe_descriptions(path.name))
     detected = replace(options, sep=sep, decimal=decimal, encoding=encoding)
-    return CsvFormat(detected, notes, tuple(ambiguous) if decimal is None else (), skip)
+    return CsvFormat(detected, notes, tuple(ambiguous) if decimal is None else (), skip, descriptions)
 
 
 def detect_encoding(head: bytes, whole: bool = False) -> str:
