@@ -21,7 +21,7 @@ from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.kernels.forest import LARGE, ROWS_OF_LARGE, grow_trees
 from observal.learners.labelled import LabelledRows, best_sharpness, calibrate, sharpen, targets
 from observal.learners.population import Population, Space, first_of_order
-from observal.learners.smooth_learners import Bends, Spectrum, fit_additive, fit_linear, fit_to_targets
+from observal.learners.smooth_learners import Spectrum, fit_additive, fit_linear, fit_to_targets
 from observal.learners.tree_learners import TreeChances, from_lightgbm, grow_forest
 from tests.estimator_checks import EXCUSED, failed_checks
 from tests.reference import blend as slow
@@ -109,7 +109,8 @@ def test_additive_learner_is_ridge_regression_on_hats():
     y = (np.abs(X[:, 0]) + 0.2 * X[:, 1] + 0.2 * rng.normal(size=400) > 2.0).astype(int)
     population = Population.of(X)
     Z = population.feature_map(X)
-    bends = Bends.of(population.sample)
+    bends = population.bends
+    assert population.bends is bends  # found once for all fits
     assert bends.features.tolist() == [0, 1]
     hats = np.column_stack(
         [

@@ -1,4 +1,4 @@
-"""What learners read from all rows of log and pool, labelled or not: scales, ranks, and landmarks for a kernel."""
+"""What learners read from all rows of log and pool, labelled or not: scales, ranks, bends, and landmarks for a kernel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.learners.blend_settings import (
+    BENDS,
     CONSTANT,
     KERNEL_LIMIT,
     KNOTS,
     LANDMARKS,
+    LEAST_VALUES,
+    MOST_CURVED,
     POPULATION_NUMBERS,
     POPULATION_ROWS,
     RANK_LOST,
@@ -147,6 +150,45 @@ def gaussian(A: Floats, B: Floats, gamma: float) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
+class Bends:
+    """Where the line of each curved feature may bend: at quantiles of the population.
+
+    Parameters
+    ----------
+    features : int array of shape (curved,)
+        The features that are curved: those with more than a few values.
+    knots : array of shape (bends, curved)
+        Increasing. Where a feature has fewer quantiles, further knots lie one apart beyond the last.
+    count : int array of shape (curved,)
+        Knots of each feature that are quantiles.
+    """
+
+    features: Ints
+    knots: Floats
+    count: Ints
+
+    @classmethod
+    def of(cls, Z: Floats) -> Self:
+        """Find the bends for standardised rows of the population."""
+        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= LEAST_VALUES][:MOST_CURVED]
+        knots, count = np.empty((BENDS, len(features))), np.empty(len(features), dtype=np.int64)
+        for i, j in enumerate(features):
+            quantiles = np.unique(np.quantile(Z[:, j], np.linspace(0.0, 1.0, BENDS)))
+            beyond = quantiles[-1] + np.arange(1.0, BENDS - quantiles.size + 1)
+            knots[:, i], count[i] = np.append(quantiles, beyond), quantiles.size
+        return cls(np.array(features, dtype=np.int64), knots, count)
+
+    def __call__(self, Z: Floats) -> Floats:
+        """Return a column for each knot: 1 on it, 0 from the next knots on, straight in between, and level beyond the last quantile."""
+        columns = [
+            np.interp(Z[:, feature], self.knots[:count, i], hat[:count])
+            for i, (feature, count) in enumerate(zip(self.features, self.count, strict=True))
+            for hat in np.eye(BENDS)
+        ]
+        return np.column_stack(columns) if columns else np.empty((len(Z), 0))
+
+
+@dataclass(frozen=True, eq=False)
 class Population:
     """Scales, and a sample of the standardised rows from which ranks and landmarks are read.
 
@@ -209,6 +251,11 @@ class Population:
     def view(self) -> TreeView | None:
         """How boosted trees see the rows; None where they see them as all learners do."""
         return TreeView.of(self.groups, self.sample)
+
+    @cached_property
+    def bends(self) -> Bends:
+        """Where the additive learner's lines may bend."""
+        return Bends.of(to_dense(self.sample))
 
     @cached_property
     def maps(self) -> tuple[KernelMap, ...]:

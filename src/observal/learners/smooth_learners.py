@@ -23,10 +23,8 @@ from observal.learners.blend_settings import (
     CURVE,
     KERNEL_RIDGES,
     LEAST_LEFT,
-    LEAST_VALUES,
     LINEAR_RIDGES,
     LOGISTIC_RIDGES,
-    MOST_CURVED,
     SLOPES,
 )
 from observal.learners.labelled import LabelledRows, LearnerFit, calibrate, softmax, targets
@@ -329,48 +327,9 @@ def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float
 # -- the additive learner ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Bends:
-    """Where the line of each curved feature may bend: at quantiles of the population.
-
-    Parameters
-    ----------
-    features : int array of shape (curved,)
-        The features that are curved: those with more than a few values.
-    knots : array of shape (bends, curved)
-        Increasing. Where a feature has fewer quantiles, further knots lie one apart beyond the last.
-    count : int array of shape (curved,)
-        Knots of each feature that are quantiles.
-    """
-
-    features: Ints
-    knots: Floats
-    count: Ints
-
-    @classmethod
-    def of(cls, Z: Floats) -> Self:
-        """Find the bends for standardised rows of the population."""
-        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= LEAST_VALUES][:MOST_CURVED]
-        knots, count = np.empty((BENDS, len(features))), np.empty(len(features), dtype=np.int64)
-        for i, j in enumerate(features):
-            quantiles = np.unique(np.quantile(Z[:, j], np.linspace(0.0, 1.0, BENDS)))
-            beyond = quantiles[-1] + np.arange(1.0, BENDS - quantiles.size + 1)
-            knots[:, i], count[i] = np.append(quantiles, beyond), quantiles.size
-        return cls(np.array(features, dtype=np.int64), knots, count)
-
-    def __call__(self, Z: Floats) -> Floats:
-        """Return a column for each knot: 1 on it, 0 from the next knots on, straight in between, and level beyond the last quantile."""
-        columns = [
-            np.interp(Z[:, feature], self.knots[:count, i], hat[:count])
-            for i, (feature, count) in enumerate(zip(self.features, self.count, strict=True))
-            for hat in np.eye(BENDS)
-        ]
-        return np.column_stack(columns) if columns else np.empty((len(Z), 0))
-
-
 def fit_additive(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit the additive learner; `tuned` is its ridge, chosen by leaving rows out where not given."""
-    bends = Bends.of(to_dense(population.sample))
+    bends = population.bends
 
     def design(Z: Floats) -> Floats:
         return np.column_stack([Z, CURVE * bends(Z), np.full(len(Z), CONSTANT)])
