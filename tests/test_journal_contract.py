@@ -481,6 +481,69 @@ def test_decision_stands_against_later_answers(backend):
         backend.now.decide(9999, truth, "olga")
 
 
+def test_sample_of_new_rows_keeps_its_answers_apart_from_training(backend):
+    backend.make(label_budget=8)
+    before = backend.now.estimator
+
+    def verify(*answers):
+        engine = backend.now.engine
+        with engine.writing() as transaction:
+            return engine.verify(transaction, [WrittenAnswer(*pair, "check.csv, line 2") for pair in answers], "ann")
+
+    with pytest.raises(UnknownRow, match="No rows were drawn"):
+        verify(("007", "good"))
+    for ids in (["007", "8"], ["9", "10", "11"]):
+        engine = backend.now.engine
+        with engine.writing() as transaction:
+            engine.sample(transaction, "olga", "july.csv", 500, ids, [0] * len(ids))
+    assert verify(("9", "good"), ("11", None)).answers == {"9": 1, "11": None}
+    verify(("007", "bad"))  # of the first sample
+    verify(("9", "bad"))  # replaces
+    with pytest.raises(UnknownRow, match="row '12' was never asked about and nothing was stored"):
+        verify(("10", "bad"), ("12", "bad"))
+    with pytest.raises(InvalidLabel, match="'better' is not one of the classes"):
+        verify(("10", "better"))
+    first, second = backend.now.engine.read().samples
+    assert (first.answers, first.wrong, first.unknown) == ({"007": 0}, 0, 1)
+    assert (second.answers, second.wrong, second.unknown) == ({"9": 0, "11": None}, 0, 2)
+    assert (first.table, first.rows, first.predicted) == ("july.csv", 500, (0, 0))
+    assert backend.now.labels == 0
+    X = small_data()[1].X
+    assert np.array_equal(backend.now.estimator.predict_proba(X), before.predict_proba(X))
+    assert [entry.text for entry in backend.now.history() if entry.kind in ("sampled", "verified")][::2] == [
+        "2 rows of 500 in july.csv drawn to check the error",
+        "2 answers to the rows of check 2, which train nothing",
+        "1 answer to the rows of check 2, which train nothing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("sampled", {"table": "t", "rows": 1, "ids": ["a", "b"], "predicted": [0, 0]}),
+        ("sampled", {"table": "t", "rows": 9, "ids": [], "predicted": []}),
+        ("sampled", {"table": "t", "rows": 9, "ids": ["a"], "predicted": [2]}),
+        ("sampled", {"table": "t", "rows": 9, "ids": ["a"], "predicted": [None]}),
+        ("sampled", {"table": 3, "rows": 9, "ids": ["a"], "predicted": [0]}),
+        ("verified", {"sample": 0, "answers": [[0, 1]]}),
+        ("verified", {"sample": 1, "answers": [[-1, 1]]}),
+        ("verified", {"sample": 1, "answers": [[0, 7]]}),
+    ],
+)
+def test_damaged_sample_is_refused(kind, payload):
+    settings = ob.Session(*small_data(), METHOD).settings
+    with pytest.raises(ValueError, match=r"valid|unknown|one prediction|missing"):
+        check_payload(kind, payload, settings)
+
+
+def test_answer_to_a_sample_that_was_never_drawn_is_refused():
+    settings = ob.Session(*small_data(), METHOD).settings
+    ledger = Ledger()
+    ledger.follow([Event(1, "", "observal", "created", {"settings": settings})])
+    with pytest.raises(NotACampaign, match="Journal entry 2"):
+        ledger.follow([Event(2, "", "ann", "verified", {"sample": 1, "answers": [(0, 1)]})])
+
+
 def test_flag_is_kept_beside_the_row_and_changes_no_label(backend):
     backend.make(label_budget=8)
     ids = ids_of(backend.now.ask(2, "ann"))

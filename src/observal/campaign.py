@@ -14,13 +14,14 @@ from observal.errors import InvalidInput, InvalidLabel
 from observal.exchange.label_tools import DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
 from observal.exchange.onnx_file import ONNX, write_onnx
+from observal.exchange.scored_table import predict_codes
 from observal.files import check_target
 from observal.journal.campaign_tables import TableOptions, load_tables
 from observal.journal.codec import encode_entry
 from observal.journal.engine import Engine
 from observal.journal.events import OBSERVAL
 from observal.journal.history import Entry
-from observal.journal.ledger import Ledger
+from observal.journal.ledger import Ledger, Sample
 from observal.journal.memory import MemoryJournal
 from observal.journal.receipts import Batch, Check, Receipt
 from observal.journal.replay import start_replay
@@ -44,6 +45,7 @@ from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
 from observal.problem.objectives import TOLERANCE
 from observal.problem.problem import Problem
+from observal.report.monitoring import Monitoring, NewTable, draw_rows, monitor
 from observal.session import Labelling, Session
 from observal.tables.load import Propensity
 
@@ -445,6 +447,52 @@ class Campaign(Labelling[SqlTransaction]):
         return pool, pa.table(dict(zip(settings.features, pool.X.T, strict=False)))
 
     # -- reading ------------------------------------------------------------------------------------------------
+
+    # -- after the campaign -------------------------------------------------------------------------------------
+
+    def open_table(self, path: str | Path) -> NewTable:
+        """Return a table of new rows for :meth:`monitor` and :meth:`draw_sample`."""
+        settings = self.settings
+        if settings.encoder is None:
+            raise InvalidInput(
+                "This campaign was made from arrays, which have no column names, so it cannot read a table; make it from tables."
+            )
+        return NewTable(path, settings.encoder, settings.id)
+
+    def monitor(self, table: NewTable) -> Monitoring:
+        """Return whether the rows of a new table look like log and pool, and how the model's predictions for both are spread."""
+        with self._replaying() as replay:
+            settings = self.engine.ledger.settings
+            classifier = replay.estimator(replay.closed)
+            return monitor(replay.problem, classifier, settings.features, table, settings.random_state)
+
+    def draw_sample(self, table: NewTable, n: int = 30, annotator: str = ANYONE) -> pa.Table:
+        """Draw rows of a new table at random to check the error, and return them, the id first.
+
+        The journal keeps which rows were drawn and what the model predicts for them. Their answers, told with :meth:`verify_file`, train
+        nothing.
+        """
+        check_whole(n, "n", 1)
+        classifier = self.estimator
+        with self.engine.writing() as transaction:
+            ledger = self.engine.ledger
+            positions, rows = draw_rows(table, n, ledger.settings.random_state, len(ledger.samples))
+            ids = table.ids(rows, positions)
+            codes, _ = predict_codes(classifier, table.encoder.encode(rows))
+            self.engine.sample(transaction, annotator, table.name, table.n_rows, ids, codes.tolist())
+        hidden = {table.id, *ledger.settings.hidden_columns}
+        return rows.select([name for name in rows.column_names if name not in hidden]).add_column(0, table.id, [ids])
+
+    def verify_file(self, path: str | Path, annotator: str = ANYONE) -> Sample:
+        """Store the answers in a file to rows that :meth:`draw_sample` drew; they train nothing, and replace earlier answers."""
+        with self.engine.writing() as transaction:
+            return self.engine.verify_file(transaction, path, annotator)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The rows that were drawn to check the error on new tables, with their answers."""
+        with self.engine.reading():
+            return tuple(self.engine.ledger.samples)
 
     def check(self) -> Check:
         """Read the whole campaign and compare it with its digests; raise NotACampaign if anything was changed."""

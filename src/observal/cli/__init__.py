@@ -25,6 +25,7 @@ app = make_app(
             "report": results.report,
             "export": results.export,
             "predict": results.predict,
+            "monitor": results.monitor,
             "history": results.history,
             "check": results.check,
         },

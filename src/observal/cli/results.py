@@ -1,4 +1,4 @@
-"""The commands for results: status, report, export, predict, history and check."""
+"""The commands for results: status, report, export, predict, monitor, history and check."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import join
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from observal.cli.options import (
+    Annotator,
     DecimalSign,
     Encoding,
     Force,
@@ -24,11 +25,22 @@ from observal.cli.options import (
     option,
     split_list,
 )
-from observal.cli.output import print_json, print_pairs, print_result, print_table, progress_bar, say
+from observal.cli.output import (
+    next_command,
+    print_json,
+    print_pairs,
+    print_result,
+    print_table,
+    progress_bar,
+    say,
+    write_csv,
+    write_excel,
+)
 from observal.errors import hide_secrets
 from observal.problem.words import count, listed, split_notes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from sklearn.pipeline import Pipeline
 
     from observal.campaign import Campaign
@@ -324,6 +336,101 @@ def _open_model(where: str) -> Pipeline:
         return load_model(where)
     campaign = open_campaign(where)
     return make_model(campaign.estimator, campaign.settings.encoder)
+
+
+def monitor(
+    campaign: Where,
+    table: Annotated[
+        Path | None, typer.Argument(help="New rows: CSV, Excel, Arrow, or Parquet (also a folder).", metavar="TABLE")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option(
+            "Draw rows of TABLE at random and write them to this CSV or Excel file, to label.",
+            "FILE",
+            names=["-o", "--out"],
+        ),
+    ] = None,
+    n: Annotated[int, option("How many rows to draw.", "N", names=["-n"], min=1)] = 30,
+    answers: Annotated[Path | None, option("Store the labels of rows that were drawn, from this file.", "FILE")] = None,
+    annotator: Annotator = "anyone",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Compare a table of new rows with the campaign, and check the model's error on them.
+
+    Labels of drawn rows are kept apart: they train nothing. Without TABLE, show what the checks so far say.
+
+    Examples: observal monitor campaign.db july.csv -o check.csv; observal monitor campaign.db --answers check.csv
+    """
+    if (table is None and out is not None) or (table is not None and answers is not None):
+        raise typer.BadParameter("give TABLE, with or without --out, or --answers FILE.")
+    with progress_bar("reading", hidden=as_json) as progress:
+        opened = open_campaign(campaign, progress=progress)
+        if table is None:
+            _print_checks(opened, answers, annotator, as_json)
+            return
+        if out is not None:
+            from observal.files import check_target
+
+            check_target(out, force)
+        new = opened.open_table(table)
+        found = opened.monitor(new)
+        if out is not None:
+            _write_sample(opened, opened.draw_sample(new, n, annotator), out, force)
+    if as_json:
+        drift = {
+            "checked": found.drift.checked,
+            "found": found.drift.found,
+            "auc": found.drift.auc,
+            "p_value": found.drift.p_value,
+        }
+        spread = {"then": asdict(found.then), "now": asdict(found.now)}
+        print_json({"table": found.table, "rows": found.rows, "drift": drift, **spread, "check": out and str(out)})
+        return
+    for sentence in found.sentences():
+        say(sentence)
+    print_table(["", "log and pool", found.table], found.table_rows())
+    if out is None:
+        say(
+            f"To check the error, draw rows to label: {next_command('monitor', campaign, f'{quote(str(table))} -o check.csv')}"
+        )
+    else:
+        told = next_command("monitor", campaign, f"--answers {quote(str(out))}")
+        say(f"{count(n, 'row')} drawn at random: {out}. Fill in the last column, then {told}")
+
+
+def _write_sample(opened: Campaign, rows: pa.Table, out: Path, force: bool) -> None:
+    """Write drawn rows with an empty column for the label."""
+    settings = opened.settings
+    names = [*rows.column_names, settings.label]
+    records = [{**row, settings.label: None} for row in rows.to_pylist()]
+    if out.suffix.lower() == ".xlsx":
+        write_excel(out, names, records, [*settings.classes, "skip"], settings.format, force)
+    else:
+        write_csv(out, names, records, settings.format, force)
+
+
+def _print_checks(opened: Campaign, answers: Path | None, annotator: str, as_json: bool) -> None:
+    """Store answers, if there are any, and say what they or all checks so far say about the error."""
+    from observal.report.monitoring import error_of_sample, sample_sentences
+
+    samples = (opened.verify_file(answers, annotator),) if answers is not None else opened.samples
+    promised = opened.intervals().get("error") if samples else None
+    if as_json:
+        print_json(
+            [
+                {"table": s.table, "rows": s.rows, "drawn": len(s.ids), "wrong": s.wrong, "without label": s.unknown}
+                | {"error_interval": asdict(error_of_sample(s))}
+                for s in samples
+            ]
+        )
+        return
+    for sample in samples:
+        for sentence in sample_sentences(sample, promised):
+            say(sentence)
+    if not samples:
+        say("No rows were drawn to check the error; give a table of new rows, and -o FILE.")
 
 
 def history(campaign: Where, as_json: Json = False) -> None:

@@ -80,22 +80,31 @@ class Drift:
         by = "" if self.least_shift is None else f" by less than {self.least_shift:.2f} standard deviations"
         return f"log and pool that differ{by} in a feature"
 
-    def sentences(self) -> tuple[str, ...]:
-        """Return the finding in words."""
-        if not self.checked:
-            return ("There are too few rows to see whether log and pool come from the same population.",)
-        evidence = (
-            f"a classifier that must tell pool rows from logged ones reaches an AUC of {self.auc:.2f} on rows it has not "
+    def evidence(self, which: str) -> str:
+        """Return how well a classifier tells rows apart, in words; `which` are the rows, as in "pool rows from logged ones"."""
+        return (
+            f"a classifier that must tell {which} reaches an AUC of {self.auc:.2f} on rows it has not "
             f"seen (0.5 is guessing; {p_value(self.p_value)}, features one by one included)"
         )
-        if not self.found:
-            limit = f"What {self.rows_compared:,} rows may not show: {self.limit}."
-            return (f"Log and pool look like the same population: {evidence}.", *([limit] if self.limit else []))
+
+    @property
+    def means(self) -> str:
+        """The features whose means differ most, in words; empty if none does."""
         parts = [
             f"{name} is {abs(d):.2f} standard deviations {'higher' if d > 0 else 'lower'}"
             for name, d in self.differences
         ]
-        means = f" In the pool, {listed(parts)} on average." if parts else " No single feature's mean shows it."
+        return f"{listed(parts)} on average" if parts else ""
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the finding in words."""
+        if not self.checked:
+            return ("There are too few rows to see whether log and pool come from the same population.",)
+        evidence = self.evidence("pool rows from logged ones")
+        if not self.found:
+            limit = f"What {self.rows_compared:,} rows may not show: {self.limit}."
+            return (f"Log and pool look like the same population: {evidence}.", *([limit] if self.limit else []))
+        means = f" In the pool, {self.means}." if self.means else " No single feature's mean shows it."
         return (
             f"Log and pool differ: {evidence}.{means}",
             "Results then hold for a mixture of the two. If the pool is made of rows that the log left hidden, this is "
@@ -143,23 +152,34 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
         candidates = np.flatnonzero(rng.random(len(pool)) < pool.propensity)
     from_log = sample_rows(len(logged), MOST_ROWS, rng)
     from_pool = candidates[sample_rows(candidates.size, MOST_ROWS, rng)]
-    if min(from_log.size, from_pool.size) < LEAST_ROWS or logged.X.shape[1] == 0:
-        return Drift(False)
     X = problem.take(problem.positions(from_log, from_pool))
-    is_pool = np.arange(X.shape[0]) >= from_log.size
-    part = np.concatenate(
-        [sample_rows(from_log.size, TREE_ROWS, rng), from_log.size + sample_rows(from_pool.size, TREE_ROWS, rng)]
-    )
-    auc, by_trees = _tell_apart(X[part], is_pool[part], rng)
-    by_features = shift_p_value(standardised_difference(scaled_ranks(X), is_pool), is_pool)
-    difference = standardised_difference(X, is_pool)
+    return compare_rows(X, from_log.size, names, rng)
+
+
+def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.Generator) -> Drift:
+    """Test whether the first of some rows come from one population with the others: see :func:`find_drift`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> compare_rows(np.concatenate([rng.normal(size=(200, 1)), rng.normal(1.0, 1.0, (200, 1))]), 200, ["age"], rng).found
+    True
+    """
+    n_second = X.shape[0] - n_first
+    if min(n_first, n_second) < LEAST_ROWS or X.shape[1] == 0:
+        return Drift(False)
+    is_second = np.arange(X.shape[0]) >= n_first
+    part = np.concatenate([sample_rows(n_first, TREE_ROWS, rng), n_first + sample_rows(n_second, TREE_ROWS, rng)])
+    auc, by_trees = _tell_apart(X[part], is_second[part], rng)
+    by_features = shift_p_value(standardised_difference(scaled_ranks(X), is_second), is_second)
+    difference = standardised_difference(X, is_second)
     largest = np.argsort(-np.abs(difference), kind="stable")[:3]
     # Without drift a standardised difference is about normal with this spread; three of them are not chance.
-    noise = 3.0 * np.sqrt(1.0 / from_log.size + 1.0 / from_pool.size)
+    noise = 3.0 * np.sqrt(1.0 / n_first + 1.0 / n_second)
     differences = tuple((names[i], float(difference[i])) for i in largest if abs(difference[i]) > noise)
     found = min(1.0, 2.0 * min(by_trees, by_features))
-    least = least_shift(from_log.size, from_pool.size, logged.X.shape[1])
-    return Drift(True, auc, found, differences, int(X.shape[0]), least)
+    return Drift(True, auc, found, differences, int(X.shape[0]), least_shift(n_first, n_second, X.shape[1]))
 
 
 def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:

@@ -154,7 +154,7 @@ class _Scorer:
         """Return the class of each row, as a place in `classes`, and the columns to add."""
         import pyarrow as pa
 
-        codes, chances = _predict(self.classifier, self.encoder.encode(block))
+        codes, chances = predict_codes(self.classifier, self.encoder.encode(block))
         arrays = [pa.array(self.classes.tolist()).take(pa.array(codes))]
         if chances is not None:
             rounded = chances if decimals is None else chances.round(decimals)
@@ -164,7 +164,7 @@ class _Scorer:
         return codes, arrays
 
 
-def _predict(classifier: Any, X: Floats) -> tuple[Ints, Floats | None]:
+def predict_codes(classifier: Any, X: Floats) -> tuple[Ints, Floats | None]:
     """Return the class of each row, as a place in the classes, and chances where the classifier has them."""
     chances = classifier.predict_proba(X) if getattr(classifier, "predict_proba", None) is not None else None
     if (

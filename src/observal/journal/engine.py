@@ -36,7 +36,7 @@ from observal.intervals.stopping import Forecast, are_steadily_below
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
 from observal.journal.history import Entry, describe_events
-from observal.journal.ledger import Ledger
+from observal.journal.ledger import Ledger, Sample
 from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
 from observal.journal.settings import Settings, check_annotator, observal_version
@@ -445,6 +445,38 @@ class Engine(Generic[T]):
             )
         self.append(transaction, annotator, "flagged", {"rows": [position], "text": text})
 
+    # -- checking the error on new rows -------------------------------------------------------------------------
+
+    def sample(
+        self, transaction: T, actor: str, table: str, n_rows: int, ids: Sequence[str], predicted: Sequence[int]
+    ) -> Sample:
+        """Record that rows of a new table were drawn at random to check the error, and what the model predicts for them."""
+        payload = {"table": table, "rows": n_rows, "ids": list(ids), "predicted": list(predicted)}
+        self.append(transaction, actor, "sampled", payload)
+        return self.ledger.samples[-1]
+
+    def verify_file(self, transaction: T, path: str | Path, actor: str) -> Sample:
+        """Store the answers in a file to the rows of the latest sample that has them; they train nothing, and replace earlier answers."""
+        return self.verify(transaction, self._read_answers(path, None, TableFormat())[0], actor)
+
+    def verify(self, transaction: T, answers: Sequence[WrittenAnswer], actor: str) -> Sample:
+        """Store answers to the rows of the latest sample that has them: see :meth:`verify_file`."""
+        ledger = self.ledger
+        if not ledger.samples:
+            raise UnknownRow("No rows were drawn to check the error; draw some first (observal monitor … -o FILE).")
+        number = len(ledger.samples)
+        for earlier in range(number, 0, -1):
+            known = {*ledger.samples[earlier - 1].ids}
+            if answers and all(str(answer.id).strip() in known for answer in answers):
+                number = earlier
+                break
+        sample = ledger.samples[number - 1]
+        codes = _read_sample_codes(answers, sample, ledger.settings.classes)
+        new = [(place, code) for place, (_, code) in codes.items() if sample.answers.get(sample.ids[place], -1) != code]
+        if new:
+            self.append(transaction, actor, "verified", {"sample": number, "answers": new})
+        return sample
+
     # -- a higher budget and more rows --------------------------------------------------------------------------
 
     def raise_budget(self, transaction: T, label_budget: int, actor: str) -> None:
@@ -660,17 +692,45 @@ def _read_codes(
     answers: Sequence[WrittenAnswer], ledger: Ledger, pool_ids: Callable[[], Sequence[object]] | None = None
 ) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
     """Return each row's answer and its class code by pool position, and the number of blank rows."""
-    code_of = LabelReader(ledger.settings.classes)
     changed_ids: ChangedIds | None = None
-    codes: dict[int, tuple[WrittenAnswer, int | None]] = {}
-    blank = 0
-    for answer in answers:
+
+    def find(answer: WrittenAnswer) -> int | None:
+        nonlocal changed_ids
         position = ledger.find(answer.id)
         if position is None and answer.cell is not None:
             position = ledger.find(answer.cell)
         if position is None and pool_ids is not None:  # a page sends ids as they are; a spreadsheet may not
             changed_ids = changed_ids or ChangedIds(pool_ids())
-            position = _find_changed_id(answer, changed_ids, ledger)
+            position = _find_changed_id(answer, changed_ids, ledger.ids)
+        return position
+
+    return _code_answers(answers, ledger.settings.classes, find)
+
+
+def _read_sample_codes(
+    answers: Sequence[WrittenAnswer], sample: Sample, classes: Sequence[Any]
+) -> dict[int, tuple[WrittenAnswer, int | None]]:
+    """Return the class code of each answer by its row's place in a sample."""
+    places = {id_: place for place, id_ in enumerate(sample.ids)}
+    changed_ids = ChangedIds(sample.ids)
+
+    def find(answer: WrittenAnswer) -> int | None:
+        forms = (str(answer.id), str(answer.id).strip(), answer.cell or "")
+        place = next((places[form] for form in forms if form in places), None)
+        return _find_changed_id(answer, changed_ids, dict(enumerate(sample.ids))) if place is None else place
+
+    return _code_answers(answers, classes, find)[0]
+
+
+def _code_answers(
+    answers: Sequence[WrittenAnswer], classes: Sequence[Any], find: Callable[[WrittenAnswer], int | None]
+) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
+    """Return each row's answer and its class code by where the row was found, and the number of blank rows."""
+    code_of = LabelReader(classes)
+    codes: dict[int, tuple[WrittenAnswer, int | None]] = {}
+    blank = 0
+    for answer in answers:
+        position = find(answer)
         if position is None:
             raise UnknownRow(
                 f"{answer.where}: row {str(answer.id)!r} was never asked about and nothing was stored; correct the id or "
@@ -695,15 +755,15 @@ def _read_codes(
     return codes, blank
 
 
-def _find_changed_id(answer: WrittenAnswer, changed_ids: ChangedIds, ledger: Ledger) -> int | None:
+def _find_changed_id(answer: WrittenAnswer, changed_ids: ChangedIds, ids: Mapping[int, Any]) -> int | None:
     """Return the row whose id a spreadsheet changed to this one; refuse it where several rows may be meant."""
     alike = changed_ids.find(str(answer.id))
-    asked = [position for position in alike if position in ledger.ids]
+    asked = [position for position in alike if position in ids]
     if not asked:
         return None
     if len(alike) > 1:
         raise UnknownRow(
-            f"{answer.where}: row {str(answer.id)!r} may be one of {len(alike)} rows, {str(ledger.ids[asked[0]])!r} among them, and "
+            f"{answer.where}: row {str(answer.id)!r} may be one of {len(alike)} rows, {str(ids[asked[0]])!r} among them, and "
             "nothing was stored; write the id as ask wrote it."
         )
     return asked[0]

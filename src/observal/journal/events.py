@@ -15,6 +15,9 @@ extended   the new label budget; or how many rows the pool now has, how they are
 late       as answered, for rows that another annotator had answered by then: they keep their labels
 decided    as corrected, by an owner: what others answer no longer changes the label
 flagged    the rows that somebody wants others to look at, and a comment, which may be empty
+sampled    rows of a new table that were drawn at random to check the error: their ids, what the model predicts, and of how many rows
+           of which table
+verified   which of these draws, and for some of its rows, by their place in it, the class code; None is a skip
 undone     rows and the code that an annotator took back; the row is open, and they hold it
 finished   why the method has nothing left to ask
 ========== =====================================================================================
@@ -87,6 +90,12 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
         require(type(payload.get("base", 0)) is int and payload.get("base", 0) >= 0, "its base is not valid")
         _check_recorded(payload.get("recorded"))
+    elif kind == "sampled":
+        _check_sampled(payload, settings)
+    elif kind == "verified":
+        require(type(payload["sample"]) is int and payload["sample"] >= 1, "its sample is not valid")
+        require(all(type(place) is int and place >= 0 for place, _ in payload["answers"]), "its rows are not valid")
+        _check_codes([code for _, code in payload["answers"]], settings)
     elif kind == "flagged":
         require(isinstance(payload["text"], str), "its text is missing")
         _check_rows(payload["rows"], settings)
@@ -101,9 +110,21 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
         "undone",
     ):  # the ledger refuses kinds that it does not know
         _check_rows([answer[0] for answer in payload["answers"]], settings)
-        codes = [code for answer in payload["answers"] for code in answer[1:]]
-        most = len(settings.classes)
-        require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
+        _check_codes([code for answer in payload["answers"] for code in answer[1:]], settings)
+
+
+def _check_codes(codes: Iterable[object], settings: Settings) -> None:
+    most = len(settings.classes)
+    require(all(code is None or (type(code) is int and 0 <= code < most) for code in codes), "a class is unknown")
+
+
+def _check_sampled(payload: Mapping[str, Any], settings: Settings) -> None:
+    ids, predicted = payload["ids"], payload["predicted"]
+    require(bool(ids) and all(isinstance(id_, str) for id_ in ids), "its ids are not valid")
+    require(len(ids) == len(predicted) and None not in predicted, "it does not have one prediction for each row")
+    require(type(payload["rows"]) is int and payload["rows"] >= len(ids), "its number of rows is not valid")
+    require(isinstance(payload["table"], str), "its table is missing")
+    _check_codes(predicted, settings)
 
 
 def _check_extended(payload: Mapping[str, Any], settings: Settings) -> None:

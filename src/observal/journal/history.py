@@ -31,7 +31,7 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended or finished.
+        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended, sampled, verified or finished.
     text : str
         What happened, in words.
     details : mapping
@@ -87,6 +87,16 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         return "; ".join(parts), {k: v for k, v in payload.items() if k in ("label_budget", "pool_rows", "added")}
     if event.kind == "finished":
         return payload["reason"], dict(payload)
+    if event.kind == "sampled":
+        text = (
+            f"{count(len(payload['ids']), 'row')} of {payload['rows']:,} in {payload['table']} drawn to check the error"
+        )
+        return text, {name: payload[name] for name in ("table", "rows", "ids")}
+    if event.kind == "verified":
+        sample, classes = ledger.samples[payload["sample"] - 1], ledger.settings.classes
+        labels = {sample.ids[place]: None if code is None else classes[code] for place, code in payload["answers"]}
+        text = f"{count(len(labels), 'answer')} to the rows of check {payload['sample']}, which train nothing"
+        return text, {"check": payload["sample"], "answers": [{"id": id_, "label": v} for id_, v in labels.items()]}
     if event.kind == "flagged":
         ids, comment = [ledger.ids[p] for p in payload["rows"]], payload["text"]
         return f"{_list_some(ids)} flagged" + (f": {comment}" if comment else ""), {"ids": ids, "text": comment}

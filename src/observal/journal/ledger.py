@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
@@ -19,6 +20,45 @@ from observal.journal.settings import Settings
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
 from observal.tables.classes import find_key
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a new table that were drawn at random to check the error: their labels train nothing.
+
+    Parameters
+    ----------
+    time : str
+        When they were drawn.
+    table : str
+        The name of the table.
+    rows : int
+        How many rows the table has.
+    ids : tuple of str
+        The rows.
+    predicted : tuple of int
+        The class code that the model predicted for each when they were drawn.
+    answers : dict
+        Id → class code, or None for a skip.
+    """
+
+    time: str
+    table: str
+    rows: int
+    ids: tuple[str, ...]
+    predicted: tuple[int, ...]
+    answers: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> int:
+        """How many answers differ from the prediction."""
+        pairs = zip(self.ids, self.predicted, strict=True)
+        return sum(self.answers.get(id_) not in (None, code) for id_, code in pairs)
+
+    @property
+    def unknown(self) -> int:
+        """How many rows have no label."""
+        return sum(self.answers.get(id_) is None for id_ in self.ids)
 
 
 class Ledger:
@@ -50,6 +90,8 @@ class Ledger:
         Pool position → the class code that an owner decided, whatever others answered.
     flags : dict
         Pool position → who flagged the row, when, and with which comment, in order.
+    samples : list of Sample
+        Rows of new tables that were drawn to check the error, in order.
 
     Examples
     --------
@@ -86,6 +128,7 @@ class Ledger:
         self.answer_times: list[str] = []
         self.decisions: dict[int, int | None] = {}
         self.flags: dict[int, list[tuple[str, str, str]]] = {}
+        self.samples: list[Sample] = []
         self.bought = 0  # rows that have a label
         self.corrections = 0
         self.stop_reason = ""
@@ -319,6 +362,17 @@ class Ledger:
         for position in event.payload["rows"]:
             self._require_asked(position)
             self.flags.setdefault(position, []).append((event.actor, event.time, event.payload["text"]))
+
+    def _on_sampled(self, event: Event) -> None:
+        given = event.payload
+        self.samples.append(
+            Sample(event.time, given["table"], given["rows"], tuple(given["ids"]), tuple(given["predicted"]))
+        )
+
+    def _on_verified(self, event: Event) -> None:
+        sample = self.samples[event.payload["sample"] - 1]
+        for place, code in event.payload["answers"]:
+            sample.answers[sample.ids[place]] = code
 
     def _on_undone(self, event: Event) -> None:
         for position, _ in event.payload["answers"]:

@@ -69,7 +69,8 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
 
 def _payload(event: Event) -> list[Any]:
     """Return a payload as pairs; the ids of a round are the pool's, and how a database stores rows does not matter here."""
-    return [(name, value) for name, value in event.payload.items() if name not in ("ids", "arrays", "data")]
+    known = ("arrays", "data", *(("ids",) if event.kind == "round" else ()))
+    return [(name, value) for name, value in event.payload.items() if name not in known]
 
 
 def read_session(path: str | Path, method: Method | None = None) -> MemoryJournal:
