@@ -101,7 +101,7 @@ def test_correlation_factor_grows_with_changed_predictions():
 def test_correlation_factor_grows_where_a_line_has_learned_nothing():
     factors = [correlation_factor(0.05, toss_ups) for toss_ups in (0.0, 0.15, 0.17, 0.19, 0.25)]
     assert factors[0] == factors[1] == 1.05 < factors[2] < factors[3] == factors[4] == pytest.approx(1.52, abs=0.005)
-    assert correlation_factor(0.6, 0.25) == correlation_factor(0.6)  # whichever says more
+    assert correlation_factor(0.8, 0.25) == correlation_factor(0.8)  # whichever says more
 
 
 def test_newton_interval_is_wider_for_noise_than_for_a_line():

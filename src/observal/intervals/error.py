@@ -24,7 +24,7 @@ mistakes are not independent, and the less so the more a single label changes wh
 be and as much as it would count there. So a region with few labels has a bound of its own, whether a mistake was seen or not:
 :func:`~observal.intervals.cells.beta_ends`.
 
-**Fewer labels.** Fits without a tenth of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
+**Fewer labels.** Fits without a seventh of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
 without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
 
 **What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
@@ -57,8 +57,6 @@ from observal.problem.judged_rows import JudgedRows
 from observal.problem.plan import ASKED
 from observal.problem.problem import Problem
 
-# If errors fall as 1/n, the last tenth of the labels gains half of what those from three quarters to nine tenths gained.
-STILL = 0.5
 LEAST_LABELLED = 20  # labelled rows, or groups of them, without which there is no interval
 INTERVAL_ROWS = 100_000  # rows of log and pool that are sorted into cells
 CONFOUNDED = "confounded error"

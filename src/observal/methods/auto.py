@@ -14,7 +14,7 @@ import numpy as np
 
 from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
-from observal.intervals.error import STILL, JudgedLabels, Scores, intervals_of, judge_labels
+from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_labels
 from observal.intervals.recalibration import log_odds
 from observal.intervals.state import PICKED, PoolState, as_near, taken_for_gap
 from observal.intervals.thresholds import Threshold, find_threshold
@@ -78,7 +78,7 @@ class AutoVC(Method[PoolState]):
         Stands for the log term of that threshold, as C in the paper's experiments.
     priority : {"accuracy", "balanced", "measure"}
         What labels are for: a good classifier ("accuracy"), a narrow interval around its error ("measure"), or both. "measure" picks at
-        least half of each batch at random, "balanced" a quarter, where mistakes are likely and the log has few labels.
+        least half of each batch at random, "balanced" a quarter.
     order : {"pool", "stream"}
         Whether the whole pool is there to choose from, or its rows arrive one by one and each is decided on at once.
 
@@ -92,7 +92,7 @@ class AutoVC(Method[PoolState]):
 
     **Objectives.** Recall, precision and costs need labels of the rare class, so rows are chosen by their lead at ½ whatever the threshold: while a class is rare,
     these are the rows that most likely belong to it. Rows at a low threshold are nearly all of the other class. Those picked at random are rather picked
-    where the class is likely and the log has few labels (:func:`~observal.methods.draw.measuring_weights`, with the chance of the class as the doubt).
+    where the class is likely and the log has few labels (:func:`~observal.methods.draw.measuring_weights`).
 
     **Kept choices.** Weights of the learners and their settings are chosen again each time the number of labels
     has grown by half, and kept in between. The fit is a function of the labels and of these choices alone.
@@ -172,7 +172,7 @@ class AutoVC(Method[PoolState]):
         least = max(self.explore_share, MEASURING[self.priority])
         share = explore_share(count_surprises(state), least, max(least, self.most_explore_share))
         blind = MOST_BLIND[self.priority]
-        return Choice(batch, share, 1.0, to_measure=self.priority != "accuracy", most_blind=blind)
+        return Choice(batch, share, 1.0, most_blind=blind)
 
     # -- the five functions that the session calls --------------------------------------------------------------
 
@@ -188,12 +188,11 @@ class AutoVC(Method[PoolState]):
         choice = self.choice(state)
         if isinstance(state, StreamState):
             return self._stream_plan(problem, state, choice, rng)
-        choice = replace(choice, to_measure=choice.to_measure or state.model.follows)
         if state.model.blend.is_constant:
             chances = draw_at_random(problem, state, choice)
         else:  # rows behind the gate are only picked at random: their leads may be confidently wrong
             predictions, uncertain = state.model.pool_predictions, np.broadcast_to(np.False_, len(problem.pool))
-            chances = draw(problem, state, choice, predictions.margins, uncertain, predictions.doubt)
+            chances = draw(problem, state, choice, predictions.margins, uncertain, predictions.chances)
         plan = draw_plan(chances, rng)
         near, gaps = state.model.as_near(plan, state.labelled(problem)[0])
         return replace(self._with_guesses(problem, state, plan), near=near, near_gaps=gaps)
@@ -235,7 +234,7 @@ class AutoVC(Method[PoolState]):
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`.
 
-        Labelled rows are judged by blends fitted without a tenth of the labels. With more than 2,000 labels the out-of-fold chances
+        Labelled rows are judged by blends fitted without a seventh of the labels. With more than 2,000 labels the out-of-fold chances
         that the blend has anyway are close enough: they leave a quarter out. The lower end for the error allows for the labels that these fits lack.
         """
         return intervals_of(problem, state, state.model.judged_labels)
@@ -317,13 +316,10 @@ def explore_share(surprises: Surprises, least: float, most: float) -> float:
 
 
 class PoolPredictions(NamedTuple):
-    """A blend's predictions for all pool rows: each row's lead, its doubt if that is needed, the mean disagreement.
-
-    The doubt is the chance that the prediction is wrong; with an objective, the chance that the row is positive.
-    """
+    """A blend's predictions for all pool rows: each row's lead, with an objective its chance of being positive, and the mean disagreement."""
 
     margins: Floats
-    doubt: Floats | None
+    chances: Floats | None
     disagreement: float
 
 
@@ -380,7 +376,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
         return model
 
     def refit(self, state: PoolState) -> Floats:
-        """Return the chances of each labelled row by whole blends fitted without its tenth of the labels.
+        """Return the chances of each labelled row by whole blends fitted without its seventh of the labels.
 
         They have the weights and settings of the state's own blend.
         """
@@ -409,7 +405,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
 class StoredBlend(NamedTuple):
     """What cannot be computed again without a fit.
 
-    The blend; chances of the labelled rows by fits without a quarter of them, and without a tenth if intervals were computed; what was
+    The blend; chances of the labelled rows by fits without a quarter of them, and without a seventh if intervals were computed; what was
     chosen, and what was kept of an earlier choice.
     """
 
@@ -486,21 +482,21 @@ class AutoModel:
 
     @cached_property
     def refitted(self) -> Floats:
-        """As `left_out`, but by whole blends fitted without a tenth of the labels, unless there are many labels."""
+        """As `left_out`, but by whole blends fitted without a seventh of the labels, unless there are many labels."""
         many = self.left_out.shape[0] > MANY_LABELS
         return self.left_out if many else np.asarray(self.state.fit.refit(self.state))
 
     @property
     def gains(self) -> Floats:
-        """For each labelled row, how much more often the blend may be right than the fits without a tenth of the labels.
+        """For each labelled row, how much more often the blend may be right than the fits without a seventh of the labels.
 
         These fits are better than those without a quarter of the labels, by ``q(ŷ) − q(ŷ')`` on a row: q are the chances of the former, ŷ and ŷ' what
-        the two predict. If errors fall as 1/n, all labels gain half of that again. Labels themselves are not used, so this adds little noise.
+        the two predict. If errors fall as 1/n, the last seventh gains as much again. Labels themselves are not used, so this adds little noise.
         With many labels it is 0: there is only one kind of fits then.
         """
         chances, rows = self.refitted, np.arange(len(self.refitted))
         now, fewer = (shift_odds(part, self.odds).argmax(axis=1) for part in (chances, self.left_out))
-        return np.asarray(STILL * (chances[rows, now] - chances[rows, fewer]))
+        return np.asarray(chances[rows, now] - chances[rows, fewer])
 
     def _scores(self, left_out: Floats) -> Scores:
         return signed_leads(*lead(shift_odds(left_out, self.odds)), self.blend.classes_.size)
@@ -513,11 +509,8 @@ class AutoModel:
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
 
-        evenly = (
-            self.method.priority == "accuracy"
-        )  # other picks are more often of rows in doubt, as those that rounds take are
         out_of_fold = self._scores(self.refitted)
-        labels = judge_labels(problem, self.state, gaps, self.scores_of, out_of_fold, on_record=evenly)
+        labels = judge_labels(problem, self.state, gaps, self.scores_of, out_of_fold, on_record=True)
         return None if labels is None else labels.allowing_for(self.gains)
 
     @property
@@ -593,12 +586,12 @@ def judge_pool(model: AutoModel) -> PoolPredictions:
     """Return a model's predictions for all pool rows; on a stream, for the log's."""
     rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
     margins = np.empty(len(rows))
-    doubt = np.empty(len(rows) if model.follows or model.method.priority != "accuracy" else 0)
+    chances = np.empty(len(rows) if model.follows else 0)
     disagreement, end = 0.0, 0
     for block in rows.map(model.blend.judge_block):
         begin, end = end, end + block.codes.size
         margins[begin:end] = block.margins
-        if doubt.size:
-            doubt[begin:end] = chances_of_last(block) if model.follows else block.doubt
+        if chances.size:
+            chances[begin:end] = chances_of_last(block)
         disagreement += float(block.disagreement.sum())
-    return PoolPredictions(margins, doubt if doubt.size else None, disagreement / max(1, end))
+    return PoolPredictions(margins, chances if chances.size else None, disagreement / max(1, end))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, check_number, check_whole, keep
 from observal.errors import InvalidInput
-from observal.intervals.error import STILL, JudgedLabels, intervals_of, judge_labels, left_out
+from observal.intervals.error import JudgedLabels, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState, as_near
 from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
 from observal.methods.draw import Choice, draw, draw_plan, least_chance
@@ -240,7 +240,7 @@ class CommitteeModel:
             return None
         _, fewer = left_out(labels.codes, out_of_fold, COARSE_FOLDS, labels.cells.groups)
         wrong, now = fewer != labels.codes, labels.predicted != labels.codes
-        return labels.allowing_for(STILL * (wrong.astype(np.float64) - now))
+        return labels.allowing_for(wrong.astype(np.float64) - now)
 
     def unlabelled_ranks(self) -> Floats | None:
         """Return the rank of each row's gap, that of a labelled row as if its label were unknown.

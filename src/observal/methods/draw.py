@@ -33,8 +33,8 @@ REASONS = (
     "picked at random, so every row can be chosen",
     "picked at random where the log has hardly any labels",
 )
-LEAST_DOUBT = 0.02  # floor for a row's doubt when sampling to measure the error; classifiers may be overconfident
-EVENLY = 0.2  # share of the random picks that is spread evenly over all rows when sampling to measure
+LEAST_LIKELY = 0.02  # floor for a row's chance of a class when sampling to measure how much of it is found; classifiers may be overconfident
+EVENLY = 0.2  # share of these random picks that is spread evenly over all rows
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,6 @@ class Choice:
     gate_share : float
         The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate
         off.
-    to_measure : bool
-        Whether rows picked at random complement the log's labels where mistakes are likely, instead of being spread evenly: see
-        :func:`measuring_weights`.
     most_blind : float
         The largest share of a batch that is picked at random where the log is blind: see :func:`find_blind_rows`.
     """
@@ -60,7 +57,6 @@ class Choice:
     batch: int = 10
     explore_share: float = 0.1
     gate_share: float = 0.5
-    to_measure: bool = False
     most_blind: float = 0.5
 
     def __post_init__(self) -> None:
@@ -115,7 +111,7 @@ def draw(
     choice: Choice,
     gaps: Floats,
     uncertain: Bools | None = None,
-    doubt: Floats | None = None,
+    chances: Floats | None = None,
 ) -> Draw:
     """Return each pool row's chance in the next round.
 
@@ -128,8 +124,9 @@ def draw(
     uncertain : bool array, optional
         The rows that the gate's share may go to; every row by default. If there are too few, the rest of the share goes to
         any row.
-    doubt : array, optional
-        The chance that each pool row's prediction is wrong, for a choice that is `to_measure`.
+    chances : array, optional
+        The chance that each pool row is of the class that an objective is about. Rows picked at random are then rather picked where it is likely and the log has few labels,
+        instead of being spread evenly: see :func:`measuring_weights`.
     """
     open_, passing = open_and_passing(problem, state, choice)
     n_open, n_passing = int(open_.sum()), int(passing.sum())
@@ -141,11 +138,11 @@ def draw(
     open_[taken_gate] = True
     asked = np.concatenate([taken_gate, taken_free])
     blind[asked] = False
-    if choice.to_measure and doubt is not None and size > 0:
+    if chances is not None and size > 0:
         n_random = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
         measuring = np.zeros(open_.size)
-        measuring[open_] = choice.explore_share * size * measuring_weights(doubt[open_], log_rate, n_random)
+        measuring[open_] = choice.explore_share * size * measuring_weights(chances[open_], log_rate, n_random)
         measuring[asked] += 1.0 - choice.explore_share
         measuring[blind] += n_blind / max(1, int(blind.sum()))
         chance: Floats | Chances = np.minimum(measuring, 1.0, out=measuring)
@@ -206,17 +203,17 @@ def picked_rows(state: PoolState) -> Ints:
     return np.concatenate([picked[np.isin(picked, state.bought)], state.waiting])
 
 
-def measuring_weights(doubt: Floats, log_rate: Floats, n_random: float) -> Floats:
-    """Return weights, which add up to 1, by which rows are picked at random so that the error is measured well.
+def measuring_weights(chance: Floats, log_rate: Floats, n_random: float) -> Floats:
+    """Return weights, which add up to 1, by which rows are picked at random so that it is measured well how much of a class is found.
 
-    Labels measure an error best where their density is in proportion to √(d·(1 − d)), d being the chance of a mistake. The log
-    already has labels, at a rate λ for each pool row, so ``max(c·√(d·(1 − d)) − λ, 0)`` are wanted from the pool, with c such that
-    their sum is what the campaign picks at random up to now. A fifth of the weight is spread evenly, because d may be wrong.
+    Labels measure the share of a class best where their density is in proportion to √(p·(1 − p)), p being the chance of the class. The log
+    already has labels, at a rate λ for each pool row, so ``max(c·√(p·(1 − p)) − λ, 0)`` are wanted from the pool, with c such that
+    their sum is what the campaign picks at random up to now. A fifth of the weight is spread evenly, because p may be wrong.
 
     Parameters
     ----------
-    doubt : array
-        d of each row.
+    chance : array
+        p of each row.
     log_rate : array
         λ = m·Q0/N of each row.
     n_random : float
@@ -228,7 +225,7 @@ def measuring_weights(doubt: Floats, log_rate: Floats, n_random: float) -> Float
     >>> measuring_weights(np.array([0.5, 0.5, 0.5, 0.01]), np.array([0.0, 0.5, 2.0, 0.0]), 1.0).round(2).tolist()
     [0.58, 0.18, 0.05, 0.2]
     """
-    spread = np.sqrt(np.maximum(doubt * (1.0 - doubt), LEAST_DOUBT * (1.0 - LEAST_DOUBT)))
+    spread = np.sqrt(np.maximum(chance * (1.0 - chance), LEAST_LIKELY * (1.0 - LEAST_LIKELY)))
     # Rows ordered by the c at which each begins to get labels: the sum is a broken line in c, so c is found exactly.
     begins = log_rate / spread
     order = np.argsort(begins, kind="stable")
@@ -237,7 +234,7 @@ def measuring_weights(doubt: Floats, log_rate: Floats, n_random: float) -> Float
     last = int(np.flatnonzero(enough)[-1])
     c = (n_random + log_sum[last]) / slope[last]
     pool_rate = np.maximum(c * spread - log_rate, 0.0)
-    return np.asarray((1.0 - EVENLY) * pool_rate / pool_rate.sum() + EVENLY / doubt.size)
+    return np.asarray((1.0 - EVENLY) * pool_rate / pool_rate.sum() + EVENLY / chance.size)
 
 
 def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
