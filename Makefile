@@ -43,6 +43,7 @@ test: lint system
 	$(BIN)/python -m slipcover --skip-covered --missing-width 60 --threshold 1000 -m pytest -n auto --dist worksteal -m 'not slow'
 
 verify: $(READY)
+	PYTHON=$(PYTHON) sh scripts/setup_system.sh --label-studio
 	$(BIN)/observal-research verify
 	$(BIN)/python -m pytest -n auto -m slow
 

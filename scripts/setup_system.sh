@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install what the tests need from the system and pip cannot bring: a PostgreSQL server and the Chromium browser.
+# Install what the tests need from the system and pip cannot bring: a PostgreSQL server and the Chromium browser; with
+# --label-studio also Label Studio, in an environment of its own.
 # Does nothing for what is there. Installs the rest from Debian when we are root. Otherwise says what will be skipped.
 set -eu
 
@@ -22,4 +23,7 @@ if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb 
 fi
 if ! command -v chromium >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
     need Chromium chromium
+fi
+if [ "${1:-}" = --label-studio ]; then
+    sh "$(dirname "$0")/setup_label_studio.sh"
 fi

@@ -446,11 +446,11 @@ def test_export_breaks_off_measuring_and_the_rest_is_measured_afterwards(tmp_pat
 
         def send(self, message):
             if message[0] == "rounds" and not any(kind == "rounds" for kind, _ in sent):
-                waiting.append(("write", ("model", str(tmp_path / "model.skops"), "")))
+                waiting.append(("request", (1, "write", ("model", str(tmp_path / "model.skops"), ""))))
             sent.append(message)
 
     _Process(str(tmp_path / "c.db"), Pipe()).run()
-    assert [kind for kind, _ in sent] == ["looked", "rounds", "written", "looked", "rounds", "rounds", "rounds"]
+    assert [kind for kind, _ in sent] == ["looked", "rounds", "done", "looked", "rounds", "rounds", "rounds"]
     assert all(row["error"] for row in sent[-1][1])
     assert (tmp_path / "model.skops").exists()
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from observal.checks import check_whole
 from observal.errors import InvalidInput, InvalidLabel
-from observal.exchange.label_tools import DrawnRow, read_exchange
+from observal.exchange.label_tools import AGENT, DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
 from observal.exchange.onnx_file import ONNX, write_onnx
 from observal.exchange.scored_table import predict_codes
@@ -335,25 +335,41 @@ class Campaign(Labelling[SqlTransaction]):
         """
         self.engine.open_round(annotator)  # others can write while it fits
         with self.engine.writing() as transaction:  # rows and model in one, so that no answer comes between them
-            batch = self._ask(transaction, None, annotator)
-            replay, ledger = self.engine.replay(transaction), self.engine.ledger
-        positions = [ledger.find(id_) for id_ in batch.ids]
+            assignment = self.engine.ask(transaction, None, annotator)
+            return self._describe_drawn(transaction, assignment.positions)
+
+    def predicted(self, ids: Sequence[object]) -> list[DrawnRow]:
+        """Return rows that were asked about with what the model thinks of them now; ids that were not asked about are left out."""
+        with self.engine.reading() as transaction:
+            positions = [self.engine.ledger.find(id_) for id_ in ids]
+            return self._describe_drawn(transaction, [position for position in positions if position is not None])
+
+    def _describe_drawn(self, transaction: SqlTransaction, positions: list[int]) -> list[DrawnRow]:
+        if not positions:
+            return []
+        ledger, replay = self.engine.ledger, self.engine.replay(transaction)
         estimator = replay.round(replay.closed).estimator
-        chances = estimator.predict_proba(replay.problem.pool.rows.take(np.array(positions))) if positions else []
-        cells = [{n: v for n, v in row.items() if n != ledger.settings.id} for row in batch.rows.to_pylist()]
-        parts = zip(batch.ids, batch.rounds, batch.query_probability, batch.reason, cells, chances, strict=True)
+        chances = estimator.predict_proba(replay.problem.pool.rows.take(np.array(positions)))
+        hidden = {ledger.settings.id, *ledger.settings.hidden_columns}
+        cells = [
+            {name: value for name, value in row.items() if name not in hidden}
+            for row in transaction.pool_rows(positions).to_pylist()
+        ]
+        order = {position: number for number, position in enumerate(ledger.ids, start=1)}
+        columns = zip(*self.engine.describe_rows(positions, AGENT)[:6], cells, chances, strict=True)
         return [
             DrawnRow(
-                str(id_),
-                round_,
-                query_probability,
-                reason,
-                row,
-                str(estimator.classes_[class_chances.argmax()]),
-                float(class_chances.max()),
-                replay.closed,
+                id=str(id_),
+                order=order[position],
+                round=round_,
+                query_probability=query_probability,
+                reason=reason,
+                cells=row,
+                prediction=str(estimator.classes_[class_chances.argmax()]),
+                score=float(class_chances.max()),
+                model_round=replay.closed,
             )
-            for id_, round_, query_probability, reason, row, class_chances in parts
+            for position, id_, round_, _, query_probability, reason, row, class_chances in columns
         ]
 
     def extend(

@@ -14,6 +14,7 @@
     ├── ClassTooLarge (also ValueError)     more classifiers than can be enumerated
     ├── CampaignUnavailable                 the campaign's database cannot be reached or written
     ├── ClusterUnavailable                  the Dask cluster cannot be reached, or gave up
+    ├── LabelStudioUnavailable              Label Studio cannot be reached, or refused a request
     └── NotPredictable (also TypeError)     a classifier known only by its predictions on given rows
 
     ObservalWarning (a UserWarning)         something happened that the user should know about
@@ -117,6 +118,10 @@ class ClusterUnavailable(ObservalError):
     """The Dask cluster cannot be reached, or gave up."""
 
 
+class LabelStudioUnavailable(ObservalError):
+    """Label Studio cannot be reached, or refused a request."""
+
+
 class CampaignUnavailable(ObservalError):
     """The campaign's database cannot be reached, is busy for too long, or cannot be written."""
 
@@ -140,6 +145,6 @@ class ObservalWarning(UserWarning):
         super().__init__(hide_secrets(sentence))
 
 
-def one_line(error: BaseException, most: int = 120) -> str:
+def one_line(error: object, most: int = 120) -> str:
     """Return what another library's error says as part of a sentence of ours: on one line, not too long, without a full stop."""
     return hide_secrets(" ".join(str(error).split()))[:most].rstrip(".") or type(error).__name__

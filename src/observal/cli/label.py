@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from itertools import chain
@@ -41,6 +42,7 @@ from observal.problem.words import count
 
 if TYPE_CHECKING:
     from observal.campaign import Campaign
+    from observal.exchange.label_studio_api import LabelStudioApi
 
 PORT = 8787
 Name = Annotated[str, typer.Argument(help="Name of the person.", metavar="NAME")]
@@ -242,17 +244,34 @@ def serve(
     allow_host: Annotated[
         list[str] | None, option("Another host name that browsers may use for the server; may be repeated.", "HOST")
     ] = None,
+    label_studio: Annotated[
+        str | None,
+        option(
+            "Label in this Label Studio as well; LABEL_STUDIO_API_KEY in the environment is your key to it.", "ADDRESS"
+        ),
+    ] = None,
+    project: Annotated[
+        int | None, option("With --label-studio: an existing project; by default one is made.", "N", min=1)
+    ] = None,
+    url: Annotated[
+        str, option("With --label-studio: the address at which it reaches this server, if not this machine.", "ADDRESS")
+    ] = "",
 ) -> None:
     """Label in a browser: serve a campaign's rows on a page until you press Ctrl+C.
 
     It prints a link that signs you in once.
 
-    Example: observal serve campaign.db --open
+    Examples: observal serve campaign.db --open; observal serve campaign.db --label-studio http://localhost:8080
     """
     from observal.server.serving import serve as run
 
-    def ready(link: str) -> None:
+    if label_studio is None and (project is not None or url):
+        raise typer.BadParameter("--project and --url go with --label-studio ADDRESS.")
+
+    def ready(link: str, place: str) -> None:
         say(f"The labelling page: {link}")
+        if place:
+            say(f"The project in Label Studio: {place}")
         say("The link works once. Ctrl+C stops the server; every answer is already stored.")
         sys.stdout.flush()  # a program that started us may be waiting for the link
         if open_:
@@ -270,8 +289,27 @@ def serve(
         instructions=instructions,
         columns_help=columns_help,
         names=allow_host or (),
+        label_studio=_find_label_studio(label_studio),
+        project=project,
+        url=url.rstrip("/"),
         ready=ready,
+        warn=lambda sentence: say(sentence, error=True),
     )
+
+
+def _find_label_studio(address: str | None) -> LabelStudioApi | None:
+    """Return the Label Studio at an address, with the key in the environment."""
+    from observal.errors import InvalidInput
+    from observal.exchange.label_studio_api import LabelStudioApi
+
+    if address is None:
+        return None
+    key = os.environ.get("LABEL_STUDIO_API_KEY", "").strip()
+    if not key:
+        raise InvalidInput(
+            "The environment variable LABEL_STUDIO_API_KEY is empty; set it to the access token on your account page in Label Studio."
+        )
+    return LabelStudioApi(address, key)
 
 
 annotator = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

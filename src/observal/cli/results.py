@@ -258,7 +258,7 @@ def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | No
     """Write the open rows for Label Studio or Argilla."""
     import json
 
-    from observal.exchange.label_tools import argilla_records, label_studio_config, label_studio_tasks
+    from observal.exchange.label_tools import LABEL_STUDIO, argilla_records, label_studio_config, label_studio_tasks
     from observal.files import check_target, write_text
 
     path = label_studio or argilla
@@ -266,7 +266,7 @@ def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | No
     config = path.with_suffix(".xml") if label_studio else None
     for target in filter(None, (path, config)):
         check_target(target, force)
-    tool = "label-studio" if label_studio else "argilla"
+    tool = LABEL_STUDIO if label_studio else "argilla"
     rows = opened.drawn(tool)
     records = label_studio_tasks(rows) if label_studio else argilla_records(rows)
     write_text(path, json.dumps(records, indent=1, default=str) + "\n")

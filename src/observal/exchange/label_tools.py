@@ -17,13 +17,19 @@ from observal.journal.answers import WrittenAnswer
 
 QUESTION, SHOWN = "label", "row"
 AGENT = "observal"
+LABEL_STUDIO = "label-studio"
+"""Who holds rows that are in Label Studio; its annotators are this and their number."""
 
 
 @dataclass(frozen=True)
 class DrawnRow:
-    """A row to label elsewhere: how it was drawn, what to show, and what the model of a round thinks of it."""
+    """A row to label elsewhere: how it was drawn, what to show, and what the model of a round thinks of it.
+
+    `order` counts all rows in the order in which they were asked about.
+    """
 
     id: str
+    order: int
     round: int
     query_probability: float
     reason: str
@@ -40,7 +46,12 @@ class DrawnRow:
     @property
     def draw_details(self) -> dict[str, Any]:
         """How the row was drawn."""
-        return {"round": self.round, "query_probability": self.query_probability, "reason": self.reason}
+        return {
+            "order": self.order,
+            "round": self.round,
+            "query_probability": self.query_probability,
+            "reason": self.reason,
+        }
 
 
 def label_studio_tasks(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
@@ -48,32 +59,27 @@ def label_studio_tasks(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> row = DrawnRow("r7", 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)
+    >>> row = DrawnRow("r7", 1, 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)
     >>> task, = label_studio_tasks([row])
     >>> task["data"]["row"], task["predictions"][0]["result"][0]["value"]
     ('age: 31', {'choices': ['yes']})
     """
     return [
-        {
-            "data": {"id": row.id, SHOWN: row.text, **row.draw_details},
-            "predictions": [
-                {
-                    "model_version": f"{AGENT} round {row.model_round}",
-                    "score": row.score,
-                    "result": [
-                        {
-                            "id": "p1",
-                            "from_name": QUESTION,
-                            "to_name": SHOWN,
-                            "type": "choices",
-                            "value": {"choices": [row.prediction]},
-                        }
-                    ],
-                }
-            ],
-        }
+        {"data": {"id": row.id, SHOWN: row.text, **row.draw_details}, "predictions": [label_studio_prediction(row)]}
         for row in rows
     ]
+
+
+def label_studio_prediction(row: DrawnRow) -> dict[str, Any]:
+    """Return the class that the model predicts as Label Studio has it, with its chance and why the row was asked about."""
+    choice = {"id": "p1", "from_name": QUESTION, "to_name": SHOWN, "type": "choices"}
+    value = {"value": {"choices": [row.prediction]}, "meta": {"text": [row.reason]}}
+    return {"model_version": model_version(row.model_round), "score": row.score, "result": [{**choice, **value}]}
+
+
+def model_version(round_: int) -> str:
+    """Return the name that other tools know the model of a round by."""
+    return f"{AGENT} round {round_}"
 
 
 def label_studio_config(classes: Sequence[str]) -> str:
@@ -84,6 +90,7 @@ def label_studio_config(classes: Sequence[str]) -> str:
     >>> print(label_studio_config(["no", "yes"]))
     <View>
       <Text name="row" value="$row"/>
+      <Header size="6" value="$reason"/>
       <Choices name="label" toName="row" choice="single" required="true">
         <Choice value="no" hotkey="1"/>
         <Choice value="yes" hotkey="2"/>
@@ -96,6 +103,7 @@ def label_studio_config(classes: Sequence[str]) -> str:
         [
             "<View>",
             f'  <Text name="{SHOWN}" value="${SHOWN}"/>',
+            '  <Header size="6" value="$reason"/>',
             f'  <Choices name="{QUESTION}" toName="{SHOWN}" choice="single" required="true">',
             *choices,
             "  </Choices>",
@@ -109,7 +117,7 @@ def argilla_records(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> record, = argilla_records([DrawnRow("r7", 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)])
+    >>> record, = argilla_records([DrawnRow("r7", 1, 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)])
     >>> record["id"], record["suggestions"]["label"]["value"]
     ('r7', 'yes')
     """
@@ -119,7 +127,7 @@ def argilla_records(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
             "fields": {SHOWN: row.text},
             "metadata": row.draw_details,
             "suggestions": {
-                QUESTION: {"value": row.prediction, "score": row.score, "agent": f"{AGENT} round {row.model_round}"}
+                QUESTION: {"value": row.prediction, "score": row.score, "agent": model_version(row.model_round)}
             },
             "responses": {},
             "vectors": {},
@@ -147,20 +155,22 @@ def read_exchange(source: str | Path, text: str | bytes | None = None) -> dict[s
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         return None
     if all("annotations" in entry and isinstance(entry.get("data"), dict) for entry in entries):
-        return _collect_answers(source, entries, _read_task)
+        return _collect_answers(source, entries, read_label_studio_task)
     if all("responses" in entry and "fields" in entry for entry in entries):
         return _collect_answers(source, entries, _read_record)
     return None
 
 
-class _Answer(NamedTuple):
+class NamedAnswer(NamedTuple):
+    """An annotator's answer to a row; None skips it."""
+
     annotator: str
     id: str
     label: str | None
 
 
 def _collect_answers(
-    source: str | Path, entries: list[dict[str, Any]], read: Callable[[dict[str, Any]], list[_Answer]]
+    source: str | Path, entries: list[dict[str, Any]], read: Callable[[dict[str, Any]], list[NamedAnswer]]
 ) -> dict[str, list[WrittenAnswer]]:
     by_annotator: dict[str, dict[str, WrittenAnswer]] = {}
     for number, entry in enumerate(entries, start=1):
@@ -176,24 +186,24 @@ def _collect_answers(
     return {annotator: list(answers.values()) for annotator, answers in by_annotator.items()}
 
 
-def _read_task(task: dict[str, Any]) -> list[_Answer]:
-    """Return the answers to a task of Label Studio; a cancelled annotation is a skip, an empty one is not yet an answer."""
+def read_label_studio_task(task: Mapping[str, Any]) -> list[NamedAnswer]:
+    """Return the answers to a task of Label Studio, the latest last; a cancelled annotation is a skip, an empty one is not yet an answer."""
     answers = []
-    for annotation in task["annotations"]:
+    for annotation in sorted(task["annotations"], key=lambda annotation: annotation.get("updated_at") or ""):
         user = annotation.get("completed_by")
         if isinstance(user, dict):
             user = next((user[name] for name in ("email", "username", "id") if user.get(name)), None)
-        annotator = f"label-studio {user}" if isinstance(user, int) else str(user or "label-studio")
+        annotator = f"{LABEL_STUDIO} {user}" if isinstance(user, int) else str(user or LABEL_STUDIO)
         choices = [r["value"]["choices"] for r in annotation["result"] if r.get("from_name", QUESTION) == QUESTION]
         if annotation.get("was_cancelled"):
-            answers.append(_Answer(annotator, str(task["data"]["id"]), None))
+            answers.append(NamedAnswer(annotator, str(task["data"]["id"]), None))
         elif choices:
             (label,) = choices[-1]
-            answers.append(_Answer(annotator, str(task["data"]["id"]), str(label)))
+            answers.append(NamedAnswer(annotator, str(task["data"]["id"]), str(label)))
     return answers
 
 
-def _read_record(record: dict[str, Any]) -> list[_Answer]:
+def _read_record(record: dict[str, Any]) -> list[NamedAnswer]:
     """Return the answers to a record of Argilla; a discarded response is a skip, a draft is not yet an answer."""
     answers = []
     for response in record["responses"].get(QUESTION, []):
@@ -201,5 +211,5 @@ def _read_record(record: dict[str, Any]) -> list[_Answer]:
         if status == "draft" or (value is None and status != "discarded"):
             continue
         label = None if status == "discarded" else str(value)
-        answers.append(_Answer(f"argilla {response['user_id']}", str(record["id"]), label))
+        answers.append(NamedAnswer(f"argilla {response['user_id']}", str(record["id"]), label))
     return answers

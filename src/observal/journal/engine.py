@@ -412,11 +412,11 @@ class Engine(Generic[T]):
         labels = len(changes.new) + len(changes.late) - skips
         return Receipt(labels, skips, len(changes.corrected), changes.unchanged, changes.blank)
 
-    def undo(self, transaction: T, annotator: str) -> Undone | None:
-        """Take back an annotator's latest answer: see :meth:`observal.Session.undo`."""
+    def undo(self, transaction: T, annotator: str, id_: object = None) -> Undone | None:
+        """Take back an annotator's answer to a row, by default their latest one: see :meth:`observal.Session.undo`."""
         ledger = self.ledger
-        position = ledger.latest_of(annotator)
-        if position is None:
+        position = ledger.latest_of(annotator) if id_ is None else ledger.find(id_)
+        if position is None or not ledger.can_undo(position, annotator):
             return None
         code = ledger.responses[position][annotator]
         self.append(transaction, annotator, "undone", {"answers": [(position, code)]})

@@ -226,6 +226,10 @@ class Ledger:
         """Return the row that an annotator answered last, of those whose answer can be undone."""
         return next(reversed(self._trail.get(annotator, {})), None)
 
+    def can_undo(self, position: int, annotator: str) -> bool:
+        """Return whether an annotator's answer to a row can be undone: they gave one, and no owner has decided the row."""
+        return position in self._trail.get(annotator, {})
+
     def _is_free(self, position: int, annotator: str) -> bool:
         responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
         if annotator in responses or annotator in holders:

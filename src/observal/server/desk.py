@@ -7,7 +7,7 @@ happens in another process (:mod:`observal.server.worker`).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from functools import reduce
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from observal.errors import ObservalError
+from observal.exchange.label_tools import NamedAnswer
 from observal.intervals.stopping import STEADY_LABELS
 from observal.journal.answers import WrittenAnswer
 from observal.journal.campaign_tables import read_instructions
@@ -371,15 +372,48 @@ class Desk:
             earlier = people.find_reply(transaction.connection, me.name, key, request)
             if earlier is not None:
                 return cast(Reply, earlier)
-            before, none_open = self.engine.ledger.closed, not self.engine.ledger.open_rows
+            before = self._open_rounds()
             self._renew(transaction, me.name)
             reply = work(transaction, me)
             people.store_reply(transaction.connection, me.name, key, request, reply)
         self._choose_early()
-        closed = self.engine.ledger.closed != before or not self.engine.ledger.open_rows
-        if closed or none_open or request[0] not in ("tell", "flag") or reply.get("corrected"):
-            self._looks.append(NOTHING_MORE)  # a round closed, or an answer of a closed one changed
+        self._look_after(before, request[0] not in ("tell", "flag") or bool(reply.get("corrected")))
         return reply
+
+    def _open_rounds(self) -> tuple[int, bool]:
+        """Return how many rounds are closed, and whether rows are open."""
+        return self.engine.ledger.closed, bool(self.engine.ledger.open_rows)
+
+    def _look_after(self, before: tuple[int, bool], changed: bool) -> None:
+        """Have the other process look if a round closed, if none is open, or if an earlier answer `changed`."""
+        closed, rows_open = self._open_rounds()
+        if changed or closed != before[0] or not rows_open or not before[1]:
+            self._looks.append(NOTHING_MORE)
+
+    # -- another labelling tool ---------------------------------------------------------------------------------
+
+    def rows_for_tool(self, tool: str) -> list[str]:
+        """Return the ids of the open rows that another tool holds or may have, in the order in which they were asked about."""
+        with self._request(write=False):
+            ledger = self.engine.ledger
+            rows = {*ledger.held_by(tool), *ledger.free_for(tool)}
+            return [str(id_) for position, id_ in ledger.ids.items() if position in rows]
+
+    def store_from_tool(self, answers: Iterable[NamedAnswer], withdrawn: Iterable[tuple[str, str]] = ()) -> int:
+        """Store answers that people gave in another tool, and take back those that they (name and row) withdrew there.
+
+        Returns how many of them changed anything.
+        """
+        by_annotator: dict[str, list[WrittenAnswer]] = {}
+        for annotator, id_, label in answers:
+            by_annotator.setdefault(annotator, []).append(WrittenAnswer(id_, label, f"row {id_!r}"))
+        with self._request(write=True) as transaction:
+            before = self._open_rounds()
+            receipts = [self.engine.tell_own(transaction, own, name) for name, own in by_annotator.items()]
+            undone = [self.engine.undo(transaction, name, id_) for name, id_ in withdrawn]
+        replaced = sum(receipt.corrected for receipt in receipts) + sum(answer is not None for answer in undone)
+        self._look_after(before, replaced > 0)
+        return replaced + sum(receipt.labels + receipt.skips for receipt in receipts)
 
     # -- progress -----------------------------------------------------------------------------------------------
 

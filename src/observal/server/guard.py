@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import ipaddress
 import json
 from collections.abc import Collection
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2**20  # of a request's body
 BODY_SECONDS = 15.0  # in which the whole body must have come
+TOOL = "/label-studio"  # the requests of Label Studio, which has a token instead of a cookie
+MOST_TOOL_BYTES = 64 * 2**20  # it sends all tasks of a project at once
 _TOO_LONG = f"A request may have at most {MOST_BYTES} bytes; send fewer answers at once."
 
 POLICY = (
@@ -58,10 +62,15 @@ class Guard:
         The host names that browsers may use for the server.
     any_address : bool
         Whether a bare IP address is accepted as well: no other site can make a browser send one for its own name.
+    tool_token : str, optional
+        The token with which Label Studio may call; without one it may not.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, any_address: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, any_address: bool = False, tool_token: str | None = None
+    ) -> None:
         self.app = app
+        self._tool_token = tool_token
         self._hosts = {host.lower() for host in hosts}
         self._any_address = any_address
 
@@ -72,12 +81,18 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         send = _add_headers(send)
-        if refusal := self._refuse(scope["method"], scope["scheme"], headers):
+        is_tool = self._tool_token is not None and scope["path"].startswith(f"{TOOL}/")
+        most = MOST_TOOL_BYTES if is_tool else MOST_BYTES
+        refusal = self._refuse_tool(headers) if is_tool else self._refuse(scope["method"], scope["scheme"], headers)
+        length = headers.get("content-length", "0")
+        if refusal is None and length.isdecimal() and int(length) > most:
+            refusal = 413, _TOO_LONG
+        if refusal:
             await _reply(send, *refusal)
             return
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _read_body(receive)
+                body = await _read_body(receive, most)
         except TimeoutError:
             await _reply(send, 408, f"The request did not arrive within {BODY_SECONDS:g} seconds; send it again.")
             return
@@ -103,9 +118,23 @@ class Guard:
                 )
             if headers.get("content-type", "").split(";")[0].strip() != "application/json":
                 return 415, "A request must be JSON; send it with the header Content-Type: application/json."
-        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > MOST_BYTES:
-            return 413, _TOO_LONG
         return None
+
+    def _refuse_tool(self, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Return why Label Studio may not call; no browser sends this token by itself, so it stands for host and origin."""
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "basic":
+            try:
+                secret = base64.b64decode(secret).decode(errors="replace").partition(":")[2]
+            except ValueError:
+                secret = ""
+        assert self._tool_token is not None
+        if hmac.compare_digest(secret.encode(), self._tool_token.encode()):
+            return None
+        return (
+            401,
+            "The token is wrong; start `observal serve --label-studio` again, which gives Label Studio a new one.",
+        )
 
     def _is_allowed(self, host: str) -> bool:
         try:
@@ -121,7 +150,7 @@ class Guard:
         return self._any_address
 
 
-async def _read_body(receive: Receive) -> bytes | None:
+async def _read_body(receive: Receive, most: int) -> bytes | None:
     """Return the whole body; None if it is too long, or if the browser has disconnected."""
     body = bytearray()
     while True:
@@ -129,7 +158,7 @@ async def _read_body(receive: Receive) -> bytes | None:
         if message["type"] != "http.request":
             return None
         body += message.get("body", b"")
-        if len(body) > MOST_BYTES:
+        if len(body) > most:
             return None
         if not message.get("more_body"):
             return bytes(body)

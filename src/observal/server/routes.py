@@ -23,7 +23,9 @@ from observal.errors import CampaignUnavailable, ConflictingAnswer, InvalidInput
 from observal.server import bodies
 from observal.server.desk import Desk, Refused
 from observal.server.desk_thread import DeskThread
+from observal.server.guard import TOOL
 from observal.server.images import load_image
+from observal.server.studio import Studio
 
 STATIC = Path(__file__).parent / "static"
 DAY = 86_400
@@ -47,20 +49,26 @@ class DeskCalls:
         return await asyncio.wrap_future(self.thread.submit(lambda: work(cookie), write))
 
 
-def create_app(desk: Desk) -> FastAPI:
+def create_app(desk: Desk, studio: Studio | None = None) -> FastAPI:
     """Return the application; :class:`observal.server.guard.Guard` must stand before it.
 
     Parameters
     ----------
     desk : Desk
         The campaign.
+    studio : Studio, optional
+        The Label Studio in which it is labelled as well.
     """
     thread = DeskThread(desk.transaction)
     at_desk = DeskCalls(desk, thread)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if studio is not None:
+            studio.start()
         yield
+        if studio is not None:
+            studio.stop()
         thread.shutdown()
         desk.close()
 
@@ -74,6 +82,8 @@ def create_app(desk: Desk) -> FastAPI:
     _add_progress(api, at_desk)
     _add_owner(api, at_desk)
     app.include_router(api)
+    if studio is not None:
+        _add_label_studio(app, at_desk, studio)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -244,3 +254,31 @@ def _add_owner(api: APIRouter, at_desk: DeskCalls) -> None:
     async def report(request: Request) -> FileResponse:
         """Return the report as a single HTML file, to be downloaded. For owners."""
         return await send_file(request, "report", "html")
+
+
+def _add_label_studio(app: FastAPI, at_desk: DeskCalls, studio: Studio) -> None:
+    """Answer as one of Label Studio's ML backends does; the guard has checked the token."""
+    studio.submit = at_desk.thread.submit
+    tool = APIRouter(prefix=TOOL, include_in_schema=False)
+
+    @tool.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "UP", "model_class": "observal"}
+
+    @tool.get("/versions")
+    async def versions() -> dict[str, list[str]]:
+        return {"versions": [studio.version]}
+
+    @tool.post("/setup")
+    async def setup(body: dict[str, Any]) -> dict[str, Any]:
+        return studio.set_up(body)
+
+    @tool.post("/predict")
+    async def predict(body: dict[str, Any]) -> dict[str, Any]:
+        return await run_in_threadpool(studio.predict, studio.row_ids(body))
+
+    @tool.post("/webhook")
+    async def webhook(request: Request, body: dict[str, Any]) -> dict[str, int]:
+        return await at_desk(request, lambda _: studio.receive(body), write=True)
+
+    app.include_router(tool)

@@ -7,11 +7,15 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from observal.errors import InvalidInput, hide_secrets
 from observal.journal.sql import people
 from observal.journal.sql.store import Store, open_store
 from observal.server.guard import LOOPBACK, Guard, is_loopback
+
+if TYPE_CHECKING:
+    from observal.exchange.label_studio_api import LabelStudioApi
 
 OWNER = "owner"
 _MISSING = (
@@ -47,7 +51,11 @@ def serve(
     instructions: Path | None = None,
     columns_help: Path | None = None,
     names: Sequence[str] = (),
-    ready: Callable[[str], None] = print,
+    label_studio: LabelStudioApi | None = None,
+    project: int | None = None,
+    url: str = "",
+    ready: Callable[[str, str], None],
+    warn: Callable[[str], None] = print,
 ) -> None:
     """Serve a campaign until interrupted.
 
@@ -67,25 +75,41 @@ def serve(
         As for :class:`~observal.server.desk.Desk`.
     names : sequence of str
         Other host names that browsers may use for the server.
+    label_studio : LabelStudioApi, optional
+        The Label Studio in which the campaign is labelled as well.
+    project, url : int, str
+        As for :class:`~observal.server.studio.Studio`; by default it reaches us where we listen.
     ready : callable
-        Called with the owner's link once the server listens.
+        Called with the owner's link, and the address of the project in Label Studio if there is one, once the server listens.
+    warn : callable
+        Called with a sentence when Label Studio cannot be reached.
     """
     try:
         import uvicorn
 
         from observal.server.desk import Desk
         from observal.server.routes import create_app
+        from observal.server.studio import Studio
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING.format(error.name)) from None
     store = open_store(where)
     check_host(store, host)
     with listen(host, port) as listener:
         desk = Desk(where, title or store.title, lease, images, instructions, columns_help)
-        app = create_app(desk)
-        guard = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host))
+        own_port = listener.getsockname()[1]
+        studio, token, place = None, None, ""
+        if label_studio is not None:
+            try:
+                studio = Studio(label_studio, desk, project, url or address(host, own_port), warn)
+            except BaseException:
+                desk.close()
+                raise
+            token, place = studio.token, studio.address
+        app = create_app(desk, studio)
+        guard = Guard(app, allowed_hosts(host, names), any_address=not is_loopback(host), tool_token=token)
         # No access log: it would contain the tokens of links.
         config = uvicorn.Config(guard, log_config=LOGGING, access_log=False, server_header=False, lifespan="on")
-        ready(owner_link(store, host, listener.getsockname()[1]))
+        ready(owner_link(store, host, own_port), place)
         with suppress(KeyboardInterrupt):  # Ctrl+C is how it is stopped; the server has ended properly by then
             uvicorn.Server(config).run(sockets=[listener])
 
@@ -117,8 +141,13 @@ def link(token: str, host: str, port: int) -> str:
     >>> link("t0", "0.0.0.0", 8787)
     'http://127.0.0.1:8787/login?token=t0'
     """
+    return f"{address(host, port)}/login?token={token}"
+
+
+def address(host: str, port: int) -> str:
+    """Return the address at which this machine reaches the server."""
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{name}:{port}/login?token={token}"
+    return f"http://{name}:{port}"
 
 
 def allowed_hosts(host: str, names: Sequence[str] = ()) -> set[str]:

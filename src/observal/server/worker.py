@@ -1,4 +1,4 @@
-"""Fitting in another process, so that no page waits for it: opens rounds, measures them, writes the model.
+"""Fitting in another process, so that no page waits for it: opens rounds, measures them, predicts, writes the model.
 
 The process keeps what it has fitted. It ends when the server does, because the pipe between them closes.
 """
@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, ObservalError, one_line
+from observal.exchange.label_tools import DrawnRow
 from observal.problem.interval import Interval
 from observal.report.verdict import error_words, is_known, shows_estimate
 from observal.server import bodies
@@ -56,8 +57,8 @@ class Worker:
         self._lock = threading.Lock()
         self._pipe: Connection | None = None
         self._process: SpawnProcess | None = None
-        self._looks = self._seen = 0
-        self._files: dict[str, Future[None]] = {}  # those that the other process is writing
+        self._looks = self._seen = self._numbers = 0
+        self._results: dict[int, Future[Any]] = {}  # those that the other process is working on
         self._since: float | None = None  # when the oldest look that is not done yet was asked for
         self.seconds: float | None = None  # from asking for a round to having it, the last time
         self.model_round: int | None = None
@@ -85,9 +86,21 @@ class Worker:
 
     def write(self, kind: Literal["model", "report"], path: str, title: str = "") -> Future[None]:
         """Have the other process write the model or the report to a new file."""
+        return self._request("write", kind, path, title)
+
+    def draw(self, tool: str) -> Future[list[DrawnRow]]:
+        """Have the other process hand the open rows to another labelling tool, and say what the model thinks of them."""
+        return self._request("drawn", tool)
+
+    def predict(self, ids: list[str]) -> Future[list[DrawnRow]]:
+        """Have the other process say what the model thinks of rows that were asked about."""
+        return self._request("predicted", ids)
+
+    def _request(self, verb: str, *arguments: object) -> Future[Any]:
         with self._lock:
-            future = self._files[path] = Future()
-            self._send(("write", (kind, path, title)))
+            self._numbers += 1
+            future = self._results[self._numbers] = Future()
+            self._send(("request", (self._numbers, verb, arguments)))
         return future
 
     def stop(self) -> None:
@@ -134,18 +147,18 @@ class Worker:
             elif kind == "rounds":
                 self.rounds, self.model_round = content, content[-1]["round"]
             else:
-                path, refusal = content
-                future = self._files.pop(path)
-                future.set_exception(refusal) if refusal else future.set_result(None)
+                number, result, refusal = content
+                future = self._results.pop(number)
+                future.set_exception(refusal) if refusal else future.set_result(result)
         with self._lock:
             if pipe is self._pipe:
                 self._seen, self._since = self._looks, None
                 self.failure = self.failure or "the process that fits the model ended unexpectedly"
-            for future in self._files.values():
+            for future in self._results.values():
                 future.set_exception(
-                    CampaignUnavailable("The file could not be written, because the process ended; try again.")
+                    CampaignUnavailable("The model is not there, because the process that fits it ended; try again.")
                 )
-            self._files.clear()
+            self._results.clear()
 
     def _end_look(self, number: int, opened: bool, failure: str = "") -> None:
         """Note that a look is done, and how long it took if it opened a round."""
@@ -174,28 +187,32 @@ class _Process:
             kind, content = self._pipe.recv()
             if kind == "stop":
                 return
-            if kind == "write":
-                self._write(*content)
+            if kind == "request":
+                self._reply(*content)
             else:
                 number, wanted = content[0], wanted.together_with(content[1])
-            # Several looks are one, and writing a file comes first, even if rounds are being measured.
+            # Several looks are one, and what somebody waits for comes first, even if rounds are being measured.
             if number and not self._pipe.poll() and self._look(number, wanted):
                 number, wanted = 0, NOTHING_MORE
 
-    def _write(self, kind: str, path: str, title: str) -> None:
-        refusal = None
+    def _reply(self, number: int, verb: str, arguments: tuple[Any, ...]) -> None:
+        result, refusal = None, None
         try:
-            if kind == "model":
-                self._campaign.export(path, force=True)
+            if verb == "write":
+                self._write(*arguments)
             else:
-                from observal.report.campaign_report import (
-                    write_campaign_report,
-                )  # what it imports would delay the first rows
-
-                write_campaign_report(self._campaign, path, title)
+                result = getattr(self._campaign, verb)(*arguments)
         except ObservalError as error:
             refusal = error
-        self._pipe.send(("written", (path, refusal)))
+        self._pipe.send(("done", (number, result, refusal)))
+
+    def _write(self, kind: str, path: str, title: str) -> None:
+        if kind == "model":
+            self._campaign.export(path, force=True)
+            return
+        from observal.report.campaign_report import write_campaign_report  # what it imports would delay the first rows
+
+        write_campaign_report(self._campaign, path, title)
 
     def _look(self, number: int, wanted: Wanted) -> bool:
         """Open a round if none is open, and measure what is closed; return whether all of that is done."""
