@@ -53,6 +53,7 @@ bench: $(READY)
 docs: $(READY)
 	@$(BIN)/python -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || $(INSTALL) '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@! grep -rlE ':(class|func|meth|mod|attr|data|exc):( |<code>|`)' site --include='*.html' || (echo "These pages show markup of docstrings." && false)
 	@echo "The documentation is at site/index.html"
 
 clean:

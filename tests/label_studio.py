@@ -1,6 +1,6 @@
 """A real Label Studio for tests, what it and we sent each other, and a stand-in that sends the same again.
 
-``python -m tests.label_studio`` records the exchange of :func:`play` with the real one; ``scripts/setup_label_studio.sh`` installs it.
+``python -m tests.label_studio`` records the exchange of ``play`` with the real one; ``scripts/setup_label_studio.sh`` installs it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def running_label_studio(**settings):
 
 
 class Answering:
-    """Somebody who answers in Label Studio through its API, by the truth about the loans of :func:`make_loans`.
+    """Somebody who answers in Label Studio through its API, by the truth about the loans of ``make_loans``.
 
     Parameters
     ----------

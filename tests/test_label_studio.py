@@ -46,7 +46,7 @@ def labels_of(campaign):
 
 
 def check_scene(campaign):
-    """What :func:`play` must leave behind: each of nine rows answered once, with the chance it was drawn with."""
+    """What ``play`` must leave behind: each of nine rows answered once, with the chance it was drawn with."""
     status, labels = campaign.status(), labels_of(campaign)
     assert (status.labels, status.skipped, status.open_rows, status.stopped) == (
         8,

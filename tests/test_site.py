@@ -75,3 +75,12 @@ def test_version_is_written_in_one_place():
     assert "version" in project["project"]["dynamic"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/observal/__init__.py"
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", observal.__version__)
+
+
+@pytest.mark.parametrize("package", ["observal", "observal_research"])
+def test_docstrings_have_no_markup_that_the_site_would_show(package):
+    """The site shows docstrings as Markdown, whatever builds it: a role of Sphinx would show through."""
+    role = re.compile(r":(?:class|func|meth|mod|attr|data|exc|ref|doc|term):`|^\s*\.\. \w+::", re.M)
+    files = sorted((ROOT / "src" / package).rglob("*.py"))
+    assert files
+    assert [str(file.relative_to(ROOT)) for file in files if role.search(file.read_text())] == []

@@ -1,11 +1,11 @@
 """Active learning from observational data: the whole public API on one screen.
 
-- Data: :class:`LoggedData`, :class:`Pool`, or tables and files with :func:`load_problem`.
-- Check whether the log can be trusted: :func:`diagnose`.
-- Buy labels: :func:`run`, :class:`Session` with ask and tell, or :class:`Campaign` over days and with several people.
-- Choose a method: :class:`AutoVC`, the default, :class:`NewtonVC`, :class:`CommitteeVC`, :class:`ExactDBAL` and others.
-- Use the results: :func:`write_report`, :func:`load_model`, :func:`score_table`.
-- Fit the log alone, without buying labels: :class:`LoggedClassifier`.
+- Data: ``LoggedData``, ``Pool``, or tables and files with ``load_problem``.
+- Check whether the log can be trusted: ``diagnose``.
+- Buy labels: ``run``, ``Session`` with ask and tell, or ``Campaign`` over days and with several people.
+- Choose a method: ``AutoVC``, the default, ``NewtonVC``, ``CommitteeVC``, ``ExactDBAL`` and others.
+- Use the results: ``write_report``, ``load_model``, ``score_table``.
+- Fit the log alone, without buying labels: ``LoggedClassifier``.
 - The paper's formulas: ``weights``, ``risk``, ``bounds``, ``label_complexity``, ``disagreement``, ``hypotheses``.
 """
 

@@ -72,7 +72,7 @@ __all__ = [
 class Campaign(Labelling[SqlTransaction]):
     """Labels bought over days and by several people, stored in an SQLite file or a PostgreSQL database.
 
-    Make one with :meth:`create` (from tables) or :meth:`create_from_arrays`, and open it later with :meth:`open`.
+    Make one with ``create`` (from tables) or ``create_from_arrays``, and open it later with ``open``.
 
     Examples
     --------
@@ -132,11 +132,11 @@ class Campaign(Labelling[SqlTransaction]):
         label, id : str
             The columns of labels and of ids; rows without ids are numbered.
         propensity : str, float or policy
-            A column, a number or ``"estimate"``, as for :func:`observal.tables.load_problem`.
+            A column, a number or ``"estimate"``, as for ``observal.tables.load_problem``.
         tables : TableOptions, optional
             Which columns and classes to use, how the files are written, what people see, whether tables stay in place.
         label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
-            As for :meth:`create_from_arrays`.
+            As for ``create_from_arrays``.
 
         Examples
         --------
@@ -210,13 +210,13 @@ class Campaign(Labelling[SqlTransaction]):
         label_budget : int, optional
             How many labels may be bought; without it the method decides when to stop.
         method : Method, "auto" or "newton", optional
-            How rows are chosen; :class:`~observal.AutoVC` by default.
+            How rows are chosen; ``AutoVC`` by default.
         random_state : int
             Seed of all random numbers.
         overlap : int
             How many annotators label each row; the majority decides.
         population, looks, tolerance, width, objective
-            What intervals are about and when to stop, as for :class:`observal.Session`.
+            What intervals are about and when to stop, as for ``observal.Session``.
         """
         import pyarrow as pa
 
@@ -272,7 +272,7 @@ class Campaign(Labelling[SqlTransaction]):
     def open(cls, where: str | Path, executor: ExecutorLike = None) -> Self:
         """Return the campaign at a path or ``postgresql://`` address.
 
-        `executor` says what reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
+        `executor` says what reads and computes on tables that stay in place: see ``observal.parquet.executor_of``.
         """
         return cls(open_store(where), executor)
 
@@ -331,7 +331,7 @@ class Campaign(Labelling[SqlTransaction]):
     def drawn(self, annotator: str) -> list[DrawnRow]:
         """Return the open rows that no other annotator holds, for labelling in another tool, with what the model thinks of them.
 
-        They are handed to `annotator`, the tool, so that others do not get them; :meth:`release` takes them back.
+        They are handed to `annotator`, the tool, so that others do not get them; ``release`` takes them back.
         """
         self.engine.open_round(annotator)  # others can write while it fits
         with self.engine.writing() as transaction:  # rows and model in one, so that no answer comes between them
@@ -393,7 +393,7 @@ class Campaign(Labelling[SqlTransaction]):
         actor : str
             Who does it.
         pool : table or Pool, optional
-            The new rows: a table with the pool's columns, or a :class:`~observal.Pool` if the campaign was made from arrays.
+            The new rows: a table with the pool's columns, or a ``Pool`` if the campaign was made from arrays.
         propensity : str or float, optional
             The column of a table's propensities, or one number for all its rows; by default where those of the pool came from.
 
@@ -467,7 +467,7 @@ class Campaign(Labelling[SqlTransaction]):
     # -- after the campaign -------------------------------------------------------------------------------------
 
     def open_table(self, path: str | Path) -> NewTable:
-        """Return a table of new rows for :meth:`monitor` and :meth:`draw_sample`."""
+        """Return a table of new rows for ``monitor`` and ``draw_sample``."""
         settings = self.settings
         if settings.encoder is None:
             raise InvalidInput(
@@ -485,7 +485,7 @@ class Campaign(Labelling[SqlTransaction]):
     def draw_sample(self, table: NewTable, n: int = 30, annotator: str = ANYONE) -> pa.Table:
         """Draw rows of a new table at random to check the error, and return them, the id first.
 
-        The journal keeps which rows were drawn and what the model predicts for them. Their answers, told with :meth:`verify_file`, train
+        The journal keeps which rows were drawn and what the model predicts for them. Their answers, told with ``verify_file``, train
         nothing.
         """
         check_whole(n, "n", 1)
@@ -500,7 +500,7 @@ class Campaign(Labelling[SqlTransaction]):
         return rows.select([name for name in rows.column_names if name not in hidden]).add_column(0, table.id, [ids])
 
     def verify_file(self, path: str | Path, annotator: str = ANYONE) -> Sample:
-        """Store the answers in a file to rows that :meth:`draw_sample` drew; they train nothing, and replace earlier answers."""
+        """Store the answers in a file to rows that ``draw_sample`` drew; they train nothing, and replace earlier answers."""
         with self.engine.writing() as transaction:
             return self.engine.verify_file(transaction, path, annotator)
 
@@ -531,7 +531,7 @@ class Campaign(Labelling[SqlTransaction]):
             return Session.over(MemoryJournal(problem, transaction.events(Ledger())))
 
     def export(self, path: str | Path, force: bool = False) -> None:
-        """Write the classifier, with the encoder for raw rows, to a file for :func:`load_model`, or to one that ends in ``.onnx``.
+        """Write the classifier, with the encoder for raw rows, to a file for ``load_model``, or to one that ends in ``.onnx``.
 
         An existing file is replaced only with `force`; a campaign is never replaced.
         """

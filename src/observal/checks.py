@@ -333,7 +333,7 @@ def number_groups(groups: NDArray[Any], what: str) -> Ints:
     """Return a number for each group: a whole number stays as it is, and anything else becomes 8 bytes of its text's digest.
 
     So the groups of log and pool, and of rows that come later, can be compared, and 7, 7.0 and "7" are the same group. A missing group
-    is :data:`ALONE`.
+    is ``ALONE``.
 
     Examples
     --------

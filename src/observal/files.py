@@ -1,6 +1,6 @@
 """Files that are written completely or not at all, and that never replace a campaign.
 
-Every file observal writes goes through :func:`writing`: the content is written to a temporary file in the same folder, flushed to
+Every file observal writes goes through ``writing``: the content is written to a temporary file in the same folder, flushed to
 disk, and only then given its name. If anything goes wrong, an existing file is unchanged.
 """
 
@@ -25,7 +25,7 @@ _LONGEST = 200  # a longer name is shortened in the temporary name; file systems
 
 
 def check_target(path: str | Path, force: bool = False) -> Path:
-    """Return a path if it may be written to, or refuse it. Call it before a long computation; :func:`writing` checks again.
+    """Return a path if it may be written to, or refuse it. Call it before a long computation; ``writing`` checks again.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
     path : path
         The file to write; its folder must exist.
     force : bool
-        Whether an existing file may be replaced; see :func:`check_target`.
+        Whether an existing file may be replaced; see ``check_target``.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
 
 
 def write_text(path: str | Path, text: str, force: bool = False) -> None:
-    """Write text in UTF-8 as :func:`writing` does; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
+    """Write text in UTF-8 as ``writing`` does; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     with writing(path, force) as file:
         file.write(text.encode("utf-8", "replace"))
 

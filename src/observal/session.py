@@ -1,6 +1,6 @@
-"""Buying labels in memory: :class:`Session`, and :func:`run`, a loop around it.
+"""Buying labels in memory: ``Session``, and ``run``, a loop around it.
 
-:class:`Labelling` has the verbs that a session and a campaign share: each call is one transaction of the engine that they hold.
+``Labelling`` has the verbs that a session and a campaign share: each call is one transaction of the engine that they hold.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from observal.tables.table_format import TableFormat
 
 
 class Labelling(Generic[T]):
-    """Labels that are being bought. The public classes are :class:`observal.Session` and :class:`observal.Campaign`.
+    """Labels that are being bought. The public classes are ``observal.Session`` and ``observal.Campaign``.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Labelling(Generic[T]):
         encoding: str | None = None,
         missing: Sequence[str] = (),
     ) -> Receipt:
-        """Store the answers in a CSV, Excel or JSON file, as :meth:`tell` does; an empty label means "not yet".
+        """Store the answers in a CSV, Excel or JSON file, as ``tell`` does; an empty label means "not yet".
 
         Ids that a spreadsheet changed (000820 to 820) are recognised where they can mean one row only.
 
@@ -108,7 +108,7 @@ class Labelling(Generic[T]):
         path : path
             The file.
         annotator, correct
-            As for :meth:`tell`.
+            As for ``tell``.
         text : str or bytes, optional
             The content, if it has already been read.
         sep, encoding : str, optional
@@ -140,7 +140,7 @@ class Labelling(Generic[T]):
         """Take back an annotator's latest answer or skip that still stands; None if there is none.
 
         The row is open again, and the annotator holds it. What was told stays in the journal. Undoing again takes back the answer
-        before. A row that :meth:`decide` settled is left alone.
+        before. A row that ``decide`` settled is left alone.
         """
         with self.engine.writing() as transaction:
             return self.engine.undo(transaction, annotator)
@@ -151,7 +151,7 @@ class Labelling(Generic[T]):
             self.engine.decide(transaction, id_, label, annotator)
 
     def flag(self, id_: object, text: str = "", annotator: str = ANYONE) -> None:
-        """Flag a row for others to look at, with a comment; its label stays as it is. :meth:`history` and the page's Review show it."""
+        """Flag a row for others to look at, with a comment; its label stays as it is. ``history`` and the page's Review show it."""
         with self.engine.writing() as transaction:
             self.engine.flag(transaction, id_, text, annotator)
 
@@ -259,7 +259,7 @@ class Labelling(Generic[T]):
             return replay.judged()
 
     def judged_by_first_model(self) -> Ints | None:
-        """Return what the classifier of the log alone predicts for the rows of :meth:`judged`; None where the method cannot tell."""
+        """Return what the classifier of the log alone predicts for the rows of ``judged``; None where the method cannot tell."""
         with self._replaying() as replay:
             return replay.judged_by_first_model()
 
@@ -269,7 +269,7 @@ class Labelling(Generic[T]):
             return self.engine.result(transaction)
 
     def recorded_result(self) -> RunResult:
-        """Return the results so far, as :meth:`result` does, but rounds that are on record have no classifier and are not fitted."""
+        """Return the results so far, as ``result`` does, but rounds that are on record have no classifier and are not fitted."""
         with self.engine.reading() as transaction:
             return self.engine.result(transaction, fit_all=False)
 
@@ -291,7 +291,7 @@ class Labelling(Generic[T]):
 class Session(Labelling[MemoryJournal]):
     """Labels bought in memory: ask for rows, tell their labels, stop at any time.
 
-    It has the same verbs as :class:`observal.Campaign`, without a database.
+    It has the same verbs as ``observal.Campaign``, without a database.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ class Session(Labelling[MemoryJournal]):
     pool : Pool
         The rows you can ask about.
     method : Method, "auto" or "newton", optional
-        How rows are chosen; :class:`AutoVC` by default.
+        How rows are chosen; ``AutoVC`` by default.
     label_budget : int, optional
         How many labels may be bought; without it the method decides when to stop.
     random_state : int
@@ -312,10 +312,10 @@ class Session(Labelling[MemoryJournal]):
         that of both together, or of the pool alone if the two clearly differ; ``settings.notes`` then says so.
     looks : {"planned", "always", "once"}
         At which rounds the intervals hold together: all up to the budget (or, without one, all); all, however many follow; or a
-        single one that was chosen beforehand. See :mod:`observal.intervals.looks`.
+        single one that was chosen beforehand. See ``observal.intervals.looks``.
     tolerance : float, optional
         Stop when the labels that are left are unlikely to lower the error by more than this, 0.2 points by default; None always
-        spends the budget. See :mod:`observal.intervals.stopping`. The paper's methods follow the paper and never stop for this.
+        spends the budget. See ``observal.intervals.stopping``. The paper's methods follow the paper and never stop for this.
     width : float, optional
         Stop when the interval for the error is narrower than this.
     objective : str or mapping
@@ -323,7 +323,7 @@ class Session(Labelling[MemoryJournal]):
         missing a row of a class, as in {"default": 10}; other mistakes cost 1. It decides the classifier's threshold, and rows near
         that threshold are asked about. Two classes only, except for "error".
     executor : optional
-        What reads and computes, if log or pool are in Parquet parts (:meth:`LoggedData.from_parquet`): "serial", "threads", "processes",
+        What reads and computes, if log or pool are in Parquet parts (``LoggedData.from_parquet``): "serial", "threads", "processes",
         "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
 
     Examples
@@ -453,11 +453,11 @@ def run(
     Parameters
     ----------
     logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective, executor
-        As for :class:`Session`.
+        As for ``Session``.
     oracle : callable
         Takes an array of pool ids and returns their labels; NaN or None skips a row.
     on_round : callable, optional
-        Called with each :class:`Round` when it closes, including round 0.
+        Called with each ``Round`` when it closes, including round 0.
 
     Examples
     --------

@@ -15,9 +15,9 @@ class AblatedNewtonVC(NewtonVC):
     Parameters
     ----------
     clip_constant, penalty, curvature, doubt, return_earlier
-        See :class:`~observal.methods.newton.FixedSettings`.
+        See ``FixedSettings``.
     **settings
-        As for :class:`~observal.methods.NewtonVC`.
+        As for ``NewtonVC``.
 
     Examples
     --------

@@ -192,7 +192,7 @@ def replay(
 ) -> Iterator[StateT]:
     """Yield the method's state after round 0, 1, … when every answer is known in advance.
 
-    Decisions, answers and random numbers are those of :func:`observal.run` without a label budget, but nothing is recorded. This is
+    Decisions, answers and random numbers are those of ``observal.run`` without a label budget, but nothing is recorded. This is
     for experiments with many thousand runs.
 
     Parameters

@@ -57,7 +57,7 @@ class Specification:
     Parameters
     ----------
     shape : {"triangular", "uniform"}
-        Shape of the data, as in :func:`~observal_research.datasets.make_linear`; the paper's figure used the first, its text says the
+        Shape of the data, as in ``make_linear``; the paper's figure used the first, its text says the
         second.
     trials : int
         Each trial has new data, a new split and new revealed labels, shared by all methods and settings. At least 2.
@@ -139,7 +139,7 @@ def _course(spec: Specification, policy: str, trial: int) -> tuple[Course, int]:
 
 
 def run_unit(spec: Specification, policy: str, trial: int, variant: str) -> list[tuple[list[int], list[float]]]:
-    """Return labels and test errors of the curve of every setting, in the order of :meth:`Specification.settings`."""
+    """Return labels and test errors of the curve of every setting, in the order of ``Specification.settings``."""
     course, seed = _course(spec, policy, trial)
     curves = course.curves(spec.settings(variant), spec.max_labels, seed)
     return [(curve.labels.tolist(), curve.errors.tolist()) for curve in curves]
@@ -241,7 +241,7 @@ class Reproduction:
         return {"policies": policies, "seconds": self.seconds}
 
     def details(self) -> dict[str, Any]:
-        """Return the content of ``results.json``: :meth:`to_dict` and more."""
+        """Return the content of ``results.json``: ``to_dict`` and more."""
         out = self.to_dict()
         for policy, variants in self.best.items():
             for variant, best in variants.items():
@@ -262,7 +262,7 @@ class Reproduction:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the table under :attr:`header`."""
+        """Return the table under ``header``."""
         return [
             (
                 policy,

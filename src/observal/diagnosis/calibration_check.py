@@ -63,7 +63,7 @@ class Calibration:
     broken_promises : int
         Rows with propensity 1 whose label was not revealed.
     least_factor : float, optional
-        The least factor by which propensities may be wrong and are called suspicious in four logs of five: see :func:`least_factor`.
+        The least factor by which propensities may be wrong and are called suspicious in four logs of five: see ``least_factor``.
     """
 
     status: Status

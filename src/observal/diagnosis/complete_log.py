@@ -102,7 +102,7 @@ def complete_log(
     pool : Pool
         The unlabelled rows, with the propensity that the same policy would have given them.
     n_logged_rows : int, optional
-        The number of rows that the log had; by default estimated, see :func:`count_logged_rows`.
+        The number of rows that the log had; by default estimated, see ``count_logged_rows``.
     random_state : int
         Seed of the draw.
 

@@ -180,7 +180,7 @@ class Diagnosis:
         return tuple(sentences)
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return headings and their sentences; a sentence that starts with a dash is an item of a list: see :func:`paragraphs`."""
+        """Return headings and their sentences; a sentence that starts with a dash is an item of a list: see ``paragraphs``."""
         if self.repeats_decision:
             return ()
         parts = (

@@ -1,6 +1,6 @@
 """Drift: whether the log's rows, revealed or not, come from the same population as the pool's.
 
-:func:`find_drift` is the thorough test of a diagnosis. :func:`strong_shift` is the quick one of a new session or campaign: it only
+``find_drift`` is the thorough test of a diagnosis. ``strong_shift`` is the quick one of a new session or campaign: it only
 finds what is too large to overlook.
 """
 
@@ -57,7 +57,7 @@ class Drift:
     rows_compared : int
         Rows looked at, log and pool together.
     least_shift : float, optional
-        The least shift of one feature, in standard deviations, that is found in four pairs of samples of five: see :func:`least_shift`.
+        The least shift of one feature, in standard deviations, that is found in four pairs of samples of five: see ``least_shift``.
     """
 
     checked: bool
@@ -157,7 +157,7 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
 
 
 def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.Generator) -> Drift:
-    """Test whether the first of some rows come from one population with the others: see :func:`find_drift`.
+    """Test whether the first of some rows come from one population with the others: see ``find_drift``.
 
     Examples
     --------

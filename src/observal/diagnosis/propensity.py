@@ -1,8 +1,8 @@
 """Propensities: the chance that a row's label was revealed, Q0(x) in the paper.
 
-Given by column (:func:`known`), by the policy itself (:func:`from_policy`), or estimated from which rows were revealed
-(:func:`estimate`); of several logs together (:func:`mixture_propensity`); raised to a floor, with a warning
-(:func:`apply_floor`). Logs that kept only their labelled rows are filled up in :mod:`observal.diagnosis.complete_log`.
+Given by column (``known``), by the policy itself (``from_policy``), or estimated from which rows were revealed
+(``estimate``); of several logs together (``mixture_propensity``); raised to a floor, with a warning
+(``apply_floor``). Logs that kept only their labelled rows are filled up in ``observal.diagnosis.complete_log``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Weighting:
     top_share : float
         The share of the total weight in the heaviest 1% of the labels (at least one label).
     clip, practical_clip : float
-        The threshold for a log alone, and the one of the paper's experiments; see :mod:`observal.paper.weights`.
+        The threshold for a log alone, and the one of the paper's experiments; see ``observal.paper.weights``.
     dropped : float
         The share of the population, log and pool together, whose weight is above `clip`.
     labels_dropped : int

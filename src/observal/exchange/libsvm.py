@@ -32,7 +32,7 @@ def from_libsvm(
     path : path
         The log. The format has a label in every row, so one value must mean "not revealed": see `missing`.
     propensity : number, array, policy or "estimate"
-        The chance that each row's label was revealed; a policy is as in :func:`observal.diagnosis.propensity.from_policy`.
+        The chance that each row's label was revealed; a policy is as in ``observal.diagnosis.propensity.from_policy``.
     pool : path, optional
         A file of unlabelled rows; its labels are not looked at.
     missing : float, optional

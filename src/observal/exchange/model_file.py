@@ -1,6 +1,6 @@
-"""A fitted classifier in a file: a zip of one JSON document and plain arrays (:mod:`observal.journal.records`).
+"""A fitted classifier in a file: a zip of one JSON document and plain arrays (``observal.journal.records``).
 
-A classifier around an estimator of your own cannot be such a record. It goes through skops (:func:`load_model` says what that means).
+A classifier around an estimator of your own cannot be such a record. It goes through skops (``load_model`` says what that means).
 """
 
 from __future__ import annotations

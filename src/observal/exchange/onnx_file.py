@@ -194,7 +194,7 @@ class _Graph:
 
 
 def _encode(graph: _Graph, column: str, rule: ColumnRule, missing_words: tuple[str, ...]) -> str:
-    """Encode a column as :meth:`ColumnRule.fill_block` does."""
+    """Encode a column as ``ColumnRule.fill_block`` does."""
     if rule.kind == "category":
         parts = _encode_category(graph, column, rule, missing_words)
     else:
@@ -258,7 +258,7 @@ def _standardise(graph: _Graph, feature_map: FeatureMap, X: str) -> str:
 
 
 def _recalibrate(graph: _Graph, classifier: ThresholdClassifier, chances: str) -> str:
-    """See :meth:`ThresholdClassifier.predict_proba`."""
+    """See ``ThresholdClassifier.predict_proba``."""
     second = graph.clip(graph("Gather", chances, graph.constant(np.array([1])), axis=1), 1e-300, 1.0 - 1e-16)
     odds = graph("Sub", graph("Log", second), graph("Log", graph("Sub", graph.constant(1.0), second)))
     scores = graph("Mul", graph.constant(classifier.slope), graph.clip(odds, -FARTHEST, FARTHEST))

@@ -50,7 +50,7 @@ def from_obp(
         The action whose reward is the label.
     propensity : optional
         The chance of `action` where another was taken: numbers, an action distribution shaped as above, a policy (see
-        :func:`observal.diagnosis.propensity.from_policy`) or ``"estimate"``.
+        ``observal.diagnosis.propensity.from_policy``) or ``"estimate"``.
     label : callable, optional
         From a reward to its label; needed where rewards have more than two values.
     classes : sequence, optional

@@ -60,9 +60,9 @@ def score_table(
     Parameters
     ----------
     model : pipeline
-        From :func:`~observal.load_model`.
+        From ``load_model``.
     table : path
-        Whatever :func:`~observal.read_table` takes as a path. Parquet, also a folder, is read a part at a time.
+        Whatever ``read_table`` takes as a path. Parquet, also a folder, is read a part at a time.
     out : path
         The file to write, ``.csv`` or ``.parquet``.
     keep : sequence of str, optional

@@ -68,7 +68,7 @@ def from_vw_cb(
         The action whose cost is the label.
     propensity : optional
         The chance of `action` where another was taken: numbers, a policy (see
-        :func:`observal.diagnosis.propensity.from_policy`) or ``"estimate"``.
+        ``observal.diagnosis.propensity.from_policy``) or ``"estimate"``.
     label : callable, optional
         From a cost to its label; needed where costs have more than two values.
     classes : sequence, optional

@@ -1,6 +1,6 @@
 """Rows of log and pool sorted into cells by propensity and score, and estimates for all rows from the labels of each cell.
 
-:mod:`observal.intervals.error` says why. Labels of a cell count by 1/(m·Q0 + N·π): at Q0 the log labels a row, and at the rate π, the
+``observal.intervals.error`` says why. Labels of a cell count by 1/(m·Q0 + N·π): at Q0 the log labels a row, and at the rate π, the
 same for all rows of a cell, queries label pool rows.
 """
 
@@ -58,11 +58,11 @@ class Cells:
     counts : array of shape (cells,), optional
         a_c, where cells borrow from each other.
     correlated : float
-        How much larger the standard error is than that of independent mistakes: see :func:`correlation_factor`.
+        How much larger the standard error is than that of independent mistakes: see ``correlation_factor``.
     off_trend : float
         τ²: how much cells that borrow may be off the trend, as a share of the variance of all mistakes.
     groups : int array, optional
-        The group of each labelled row, where rows are related: see :mod:`observal.intervals.related`.
+        The group of each labelled row, where rows are related: see ``observal.intervals.related``.
     """
 
     share: Floats
@@ -84,7 +84,7 @@ class Cells:
         return self.share if self.counts is None else self.counts
 
     def borrowing(self, mistakes: Floats) -> Cells:
-        """Return the cells with their labels counted so that cells with few of them borrow: see :mod:`observal.intervals.trend`.
+        """Return the cells with their labels counted so that cells with few of them borrow: see ``observal.intervals.trend``.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Whether rows picked at random contradict the log: the only test that can see a hidden cause or stale labels.
 
-Rows of one cell (of :mod:`observal.intervals.error`) have about the same propensity and the same score. If the log's labels are what
+Rows of one cell (of ``observal.intervals.error``) have about the same propensity and the same score. If the log's labels are what
 they seem, labels of the log and of rows that were picked at random there have the same mean. Only rows picked at random count: those
 that were taken for their small gap are not like the others.
 """

@@ -13,16 +13,16 @@ Efron's 0.632, would be too optimistic with many features, or with a model that 
 its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
 ``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
 multiple importance sampling with the rate of our own labelling measured in each cell. Cells with few labels borrow from cells that are
-alike, so P_c gives way to a_c: see :mod:`observal.intervals.trend`.
+alike, so P_c gives way to a_c: see ``observal.intervals.trend``.
 
 **Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
 rows themselves. s_c² is drawn towards the spread in all cells, as if five more labels had that. Out-of-fold fits share most of their labels, so their
 mistakes are not independent, and the less so the more a single label changes what is predicted, or the less a linear fit has learned:
-:func:`~observal.intervals.cells.correlation_factor` widens for that.
+``correlation_factor`` widens for that.
 
 **Ends.** Both ends are those of a mid-P interval for labels with unequal weights: they allow for half a label more, where the next one would most likely
 be and as much as it would count there. So a region with few labels has a bound of its own, whether a mistake was seen or not:
-:func:`~observal.intervals.cells.beta_ends`.
+``beta_ends``.
 
 **Fewer labels.** Fits without a seventh of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
 without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.

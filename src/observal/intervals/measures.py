@@ -10,7 +10,7 @@ moves V of all others as well, so each row counts twice (the first-order term of
 
 **Balanced error.** The mean over classes of the share of their rows that is wrong.
 
-**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes, or where flagged rows are checked; see :mod:`observal.problem.objectives`. Its
+**Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes, or where flagged rows are checked; see ``observal.problem.objectives``. Its
 baseline is the cost of always predicting the class for which that is lowest. The model costs less if and only if, of all that it wins and
 loses against this baseline in cost, it wins more than half.
 """
@@ -59,7 +59,7 @@ def measure_all(
     classes : sequence
         The label values.
     objective : str
-        See :mod:`observal.problem.objectives`; costs have a measure of their own.
+        See ``observal.problem.objectives``; costs have a measure of their own.
     """
     unit, n_classes = np.ones(codes.size), len(classes)
     commonest = int(np.argmax(np.bincount(codes, weights=cells.row_weight, minlength=n_classes)))

@@ -233,7 +233,7 @@ def taken_for_gap(plan: Plan) -> Ints:
 
 
 def as_near(plan: Plan, gaps: Floats, n_logged: int) -> tuple[Ints | None, Floats | None]:
-    """Return the rows with gaps as small as those that a plan takes for their gap, as :class:`Plan` records them.
+    """Return the rows with gaps as small as those that a plan takes for their gap, as ``Plan`` records them.
 
     Nothing is recorded where very many rows have equal gaps.
 

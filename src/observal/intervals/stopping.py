@@ -38,7 +38,7 @@ LEAST_GAIN = 0.09
 
 
 class Forecast(NamedTuple):
-    """The labels bought, and by how much the rest may still lower the error: see :func:`still_to_gain`."""
+    """The labels bought, and by how much the rest may still lower the error: see ``still_to_gain``."""
 
     bought: int
     to_gain: float

@@ -1,6 +1,6 @@
 """The threshold that suits an objective, chosen for the whole population.
 
-**All rows count.** Each row of log and pool is positive with a chance that its score and all labels give (:mod:`observal.intervals.recalibration`);
+**All rows count.** Each row of log and pool is positive with a chance that its score and all labels give (``observal.intervals.recalibration``);
 a labelled row is what its label says. A threshold chosen from the labelled rows alone would forget the positive rows that nobody has seen yet, and
 find too few.
 
@@ -67,7 +67,7 @@ def find_threshold(
     Parameters
     ----------
     problem, state, scores_of, out_of_fold
-        As for :func:`sort_labels`.
+        As for ``sort_labels``.
     """
     labelled, codes = state.labelled(problem)
     cells, rows = sort_labels(problem, state, scores_of, out_of_fold)
@@ -77,7 +77,7 @@ def find_threshold(
 
 
 def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats) -> Cells:
-    """Return the labelled rows in cells: the first part of :func:`sort_labels`."""
+    """Return the labelled rows in cells: the first part of ``sort_labels``."""
     return sort_labels(problem, state, scores_of, out_of_fold)[0]
 
 
@@ -122,7 +122,7 @@ def choose_threshold(rows: ScoredRows, recalibration: Recalibration, objective: 
     recalibration : Recalibration
         What scores say about them.
     objective : str
-        See :mod:`observal.problem.objectives`.
+        See ``observal.problem.objectives``.
 
     Examples
     --------

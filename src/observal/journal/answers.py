@@ -39,7 +39,7 @@ class WrittenAnswer:
 
 
 class LabelReader:
-    """Finds the class that an answer means, by the rule of :class:`~observal.tables.classes.ClassFinder`.
+    """Finds the class that an answer means, by the rule of ``ClassFinder``.
 
     Examples
     --------

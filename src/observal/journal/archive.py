@@ -35,7 +35,7 @@ _MOST_LISTS = 1 << 22  # in one JSON document: empty ones take 3 bytes there and
 
 
 class Damaged(ValueError):
-    """What is wrong with a file; :func:`open_archive` makes a full sentence of it."""
+    """What is wrong with a file; ``open_archive`` makes a full sentence of it."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -71,7 +71,7 @@ def _digest(archive: zipfile.ZipFile) -> str:
 
 
 class Archive:
-    """The members of a zip that was opened with :func:`open_archive`."""
+    """The members of a zip that was opened with ``open_archive``."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self.size = size  # bytes of the whole file

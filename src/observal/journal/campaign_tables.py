@@ -50,7 +50,7 @@ class TableOptions:
     n_logged_rows : int, optional
         How many rows were logged, if the log kept only its labelled ones; estimated by default.
     sep, decimal, encoding, missing
-        How the tables are written, as for :func:`observal.read_table`; detected by default.
+        How the tables are written, as for ``observal.read_table``; detected by default.
     images, image_column : path, str, optional
         What the labelling page shows as images: a column of paths inside the folder `images` or, without a folder, of images in base64.
         The column is not used as a feature unless `features` names it.
@@ -65,7 +65,7 @@ class TableOptions:
         Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
         propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
     executor : optional
-        What reads and computes on tables that stay in place: see :func:`observal.parquet.executor_of`.
+        What reads and computes on tables that stay in place: see ``observal.parquet.executor_of``.
     progress : callable, optional
         Called with (done, total, what) while tables are read and stored.
 

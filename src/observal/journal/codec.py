@@ -141,7 +141,7 @@ def _decode_entry(encoded: Json, kind: type[Any], what: str) -> Any:
 def encode(value: object, arrays: Arrays | None = None, where: str = "value") -> Json:
     """Return numbers, text, dates, arrays and observal's own records as plain values for JSON.
 
-    What cannot be stored becomes ``{"unsaved": …}``, which :func:`unsaved` finds.
+    What cannot be stored becomes ``{"unsaved": …}``, which ``unsaved`` finds.
 
     Parameters
     ----------
@@ -252,12 +252,12 @@ def unsaved(encoded: Json) -> str:
 
 
 def decode(encoded: Json, arrays: ArraysBeside | None = None, where: str = "value") -> Any:
-    """Return the value that :func:`encode` was given.
+    """Return the value that ``encode`` was given.
 
     Parameters
     ----------
     encoded : object
-        From JSON, and not trusted: if anything is wrong with it, :class:`InvalidInput` is raised.
+        From JSON, and not trusted: if anything is wrong with it, ``InvalidInput`` is raised.
     arrays : ArraysBeside, optional
         The arrays, if they were stored beside the JSON.
     where : str

@@ -6,7 +6,7 @@ opens, so a caller can store something of its own together with them:
     with engine.writing() as transaction:
         assignment = engine.ask(transaction, 5, "ann")
 
-:class:`observal.Session`, :class:`observal.Campaign`, the server's desk and the notebook widget each hold one. State changes only by appending to the
+``observal.Session``, ``observal.Campaign``, the server's desk and the notebook widget each hold one. State changes only by appending to the
 journal, and what a block appends is stored when the block ends; a block that raises stores nothing.
 """
 
@@ -113,7 +113,7 @@ class Engine(Generic[T]):
     journal : Journal
         Where events are stored.
     executor : optional
-        What reads and computes on rows that stay in Parquet: see :func:`observal.parquet.executor_of`.
+        What reads and computes on rows that stay in Parquet: see ``observal.parquet.executor_of``.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Engine(Generic[T]):
     # -- opening rounds -----------------------------------------------------------------------------------------
 
     def open_round(self, annotator: str | None = None, rounds: int = 0, most: int | None = None) -> bool:
-        """Open the next round in transactions of its own: see :meth:`observal.Session.open_round`.
+        """Open the next round in transactions of its own: see ``observal.Session.open_round``.
 
         Until there are so many `rounds`, the next one is chosen ahead even if rows of the last one are left. It may be cut to `most` rows.
         """
@@ -413,7 +413,7 @@ class Engine(Generic[T]):
         return Receipt(labels, skips, len(changes.corrected), changes.unchanged, changes.blank)
 
     def undo(self, transaction: T, annotator: str, id_: object = None) -> Undone | None:
-        """Take back an annotator's answer to a row, by default their latest one: see :meth:`observal.Session.undo`."""
+        """Take back an annotator's answer to a row, by default their latest one: see ``observal.Session.undo``."""
         ledger = self.ledger
         position = ledger.latest_of(annotator) if id_ is None else ledger.find(id_)
         if position is None or not ledger.can_undo(position, annotator):
@@ -423,7 +423,7 @@ class Engine(Generic[T]):
         return Undone(ledger.ids[position], None if code is None else ledger.settings.classes[code])
 
     def decide(self, transaction: T, id_: object, label: object, annotator: str) -> None:
-        """Settle a row's label: see :meth:`observal.Session.decide`."""
+        """Settle a row's label: see ``observal.Session.decide``."""
         check_annotator(annotator, 1)
         codes, blank = _read_codes([WrittenAnswer(id_, label, "the decision")], self.ledger)
         if blank:
@@ -433,7 +433,7 @@ class Engine(Generic[T]):
         self.append(transaction, annotator, "decided", {"answers": [answer]})
 
     def flag(self, transaction: T, id_: object, text: str, annotator: str) -> None:
-        """Flag a row for others to look at: see :meth:`observal.Session.flag`."""
+        """Flag a row for others to look at: see ``observal.Session.flag``."""
         check_annotator(annotator, 1)
         position = self.ledger.find(id_)
         if position is None:
@@ -460,7 +460,7 @@ class Engine(Generic[T]):
         return self.verify(transaction, self._read_answers(path, None, TableFormat())[0], actor)
 
     def verify(self, transaction: T, answers: Sequence[WrittenAnswer], actor: str) -> Sample:
-        """Store answers to the rows of the latest sample that has them: see :meth:`verify_file`."""
+        """Store answers to the rows of the latest sample that has them: see ``verify_file``."""
         ledger = self.ledger
         if not ledger.samples:
             raise UnknownRow("No rows were drawn to check the error; draw some first (observal monitor … -o FILE).")
@@ -560,7 +560,7 @@ class Engine(Generic[T]):
         return self._replay
 
     def result(self, transaction: T, fit_all: bool = True) -> RunResult:
-        """Return the results so far; without `fit_all`, see :meth:`observal.Session.recorded_result`."""
+        """Return the results so far; without `fit_all`, see ``observal.Session.recorded_result``."""
         replay = self.replay(transaction)
         records = [None] * (replay.closed + 1) if fit_all else self._list_records(replay)
         rounds = tuple(
@@ -580,7 +580,7 @@ class Engine(Generic[T]):
         )
 
     def error_history(self, transaction: T, points: int, name: str = "error") -> list[tuple[int, Interval]]:
-        """Return the error after some of the rounds: see :meth:`observal.Session.error_history`."""
+        """Return the error after some of the rounds: see ``observal.Session.error_history``."""
         replay = self.replay(transaction)
         rounds = sorted({round(i * replay.closed / points) for i in range(points + 1)})
         return [(replay.bought(k), self.error_after(replay, k, name)) for k in rounds]
@@ -593,7 +593,7 @@ class Engine(Generic[T]):
         return intervals[name]
 
     def first_measures(self, transaction: T) -> dict[str, Interval]:
-        """Return intervals with the log alone: see :meth:`observal.Session.first_measures`."""
+        """Return intervals with the log alone: see ``observal.Session.first_measures``."""
         replay = self.replay(transaction)
         record, names = self._list_records(replay)[0], judged_by(replay.problem.goals.objective)
         intervals = (

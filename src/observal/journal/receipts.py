@@ -163,7 +163,7 @@ class Undone:
 
 @dataclass(frozen=True)
 class Check:
-    """What :meth:`Campaign.check` read and found unchanged.
+    """What ``Campaign.check`` read and found unchanged.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Fitted classifiers as flat records of numbers and plain arrays, safe to read even if a stranger wrote them.
 
-Each kind of classifier is a flat record (:func:`records`): every field has its type, and every array its dtype and the names of its sizes. The
+Each kind of classifier is a flat record (``records``): every field has its type, and every array its dtype and the names of its sizes. The
 sizes ``features`` and ``classes`` are the same throughout a file, other names within one record. A file is a zip of one JSON document and the bytes of
 each array. Members of the zip are not compressed, and an array is read only if its sizes agree with the others and with the bytes that the file has for
 it; each is read once. No class is imported by name, and nothing predicts while a file is opened.

@@ -350,7 +350,7 @@ class Replay:
         return judged._replace(ratio=ratio)
 
     def judged_by_first_model(self) -> Ints | None:
-        """Return what the classifier of the log alone predicts for the rows of :meth:`judged`, by fits that have not seen them."""
+        """Return what the classifier of the log alone predicts for the rows of ``judged``, by fits that have not seen them."""
         now, then = (self._method.judged(self.problem, self.states[k]) for k in (-1, 0))
         if now is None or then is None:
             return None

@@ -1,7 +1,7 @@
 """A session in one file: log, pool, method and journal. Opening it cannot run code.
 
-The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in :mod:`observal.journal.codec`, and
-:mod:`observal.journal.archive` checks what it contains.
+The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in ``observal.journal.codec``, and
+``observal.journal.archive`` checks what it contains.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _write_record(path: str | Path, record: dict[str, Any]) -> None:
 
 
 def _is_record(path: str | Path) -> bool:
-    """Return whether :func:`_write_record` wrote a file."""
+    """Return whether ``_write_record`` wrote a file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "record.json" in archive.namelist()
@@ -161,7 +161,7 @@ def _is_record(path: str | Path) -> bool:
 
 
 def _read_record(path: str | Path, method: Method | None) -> dict[str, Any]:
-    """Return what :func:`_write_record` wrote, with another method if one is given."""
+    """Return what ``_write_record`` wrote, with another method if one is given."""
     with open_archive(path, "a file that observal saved", "give the path used with save(), or a copy") as archive:
         archive.check_digest()  # before anything is read
         content = archive.json("record.json")

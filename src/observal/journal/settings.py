@@ -228,7 +228,7 @@ def make_settings(
     problem : Problem
         Log and pool.
     method, label_budget, random_state, overlap, population, looks, tolerance, width, objective
-        As for :class:`observal.Session`.
+        As for ``observal.Session``.
     tables : CampaignTables, optional
         The tables that log and pool were read from.
     """

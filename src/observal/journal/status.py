@@ -76,7 +76,7 @@ class Status:
     notes : tuple of str
         How the data were read, and warnings.
     objective : str
-        What the classifier is for; see :mod:`observal.problem.objectives`.
+        What the classifier is for; see ``observal.problem.objectives``.
     open_rounds : int
         How many rounds are open; more than one if rows were chosen ahead.
     counted_rows : int

@@ -2,7 +2,7 @@
 
 A campaign stores it beside its journal. It is a copy of what the journal gives, never the truth: its key is a digest of all that it depends on, and
 where the key differs, or where anything about it is wrong, the fit is made again. Anybody may have written it, as anybody may have written the labels.
-So it is read as model files are (:mod:`observal.journal.records`), and whoever uses it checks first that it fits the labels.
+So it is read as model files are (``observal.journal.records``), and whoever uses it checks first that it fits the labels.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def pack_fit(fit: StoredFit) -> bytes:
 
 
 def unpack_fit(content: bytes) -> StoredFit | None:
-    """Return what :func:`pack_fit` was given; None for anything else, whatever is wrong with it."""
+    """Return what ``pack_fit`` was given; None for anything else, whatever is wrong with it."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as members:
             archive = Archive(members, len(content))

@@ -121,7 +121,7 @@ class Blend:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def judge(self, X: Features, odds: float = 1.0) -> BlendPredictions:
-        """Return its prediction for each row, and how much its learners differ; see :meth:`judge_block`."""
+        """Return its prediction for each row, and how much its learners differ; see ``judge_block``."""
         return BlendPredictions(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
 
     def judge_block(self, block: Matrix, odds: float = 1.0) -> BlendPredictions:
@@ -225,7 +225,7 @@ class BlendChoices(NamedTuple):
 
 
 def check_choices(choices: BlendChoices, n_classes: int) -> None:
-    """Refuse choices that :func:`fit_blend` cannot have made: a fit with them might not end.
+    """Refuse choices that ``fit_blend`` cannot have made: a fit with them might not end.
 
     Examples
     --------

@@ -3,16 +3,16 @@
 There are five ways to build folds, and each is part of results that must not change: a replayed campaign fits the same models. All but the
 last spread every class evenly over the folds.
 
-- :func:`random_folds` for a single choice by cross-validation: a ridge, or the error of a plain classifier.
-- :func:`spread_folds` for the blend, which keeps the fit of each fold. The first fold of a class is drawn, so that the odd rows of many small
+- ``random_folds`` for a single choice by cross-validation: a ridge, or the error of a plain classifier.
+- ``spread_folds`` for the blend, which keeps the fit of each fold. The first fold of a class is drawn, so that the odd rows of many small
   classes do not all go into fold 0.
-- :func:`dealt_folds` for intervals and thresholds, which have more folds than some classes have rows: dealing goes on from one class to
+- ``dealt_folds`` for intervals and thresholds, which have more folds than some classes have rows: dealing goes on from one class to
   the next. Nothing is drawn, because estimates from the same labels must agree.
-- :func:`sklearn_folds` where scikit-learn does the cross-validation.
-- :func:`plain_folds` for the intervals of AutoVC. If every fold has the classes in the proportions of all labels, a fit knows those of the
+- ``sklearn_folds`` where scikit-learn does the cross-validation.
+- ``plain_folds`` for the intervals of AutoVC. If every fold has the classes in the proportions of all labels, a fit knows those of the
   rows that it is judged on, and the estimate is too low where little can be learned.
 
-Rows of a group share a fold, but for scikit-learn's: :func:`keep_together` gives folds to groups instead of rows.
+Rows of a group share a fold, but for scikit-learn's: ``keep_together`` gives folds to groups instead of rows.
 """
 
 from __future__ import annotations

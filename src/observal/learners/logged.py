@@ -65,7 +65,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : bool
         Whether to fit b.
     max_iter, tol
-        See :func:`observal.learners.newton_fit.solve`.
+        See ``observal.learners.newton_fit.solve``.
 
     Attributes
     ----------

@@ -87,7 +87,7 @@ class Objective:
     n_rows : float
         N.
     loss, regulariser, penalty, ridge, fit_intercept
-        As in :func:`make_objective`; `penalty` is λ.
+        As in ``make_objective``; `penalty` is λ.
     """
 
     X: Matrix
@@ -280,7 +280,7 @@ def solve(
     Parameters
     ----------
     objective : Objective
-        From :func:`make_objective`. The variance makes it non-convex: the descent, by default from the solution for the
+        From ``make_objective``. The variance makes it non-convex: the descent, by default from the solution for the
         second moment, then ends in a stationary point.
     start : array, optional
         (w, b), or w without an intercept: the solution of a similar problem saves steps.

@@ -3,7 +3,7 @@
 Each is fitted once for each fold left out: the mean of the fits predicts, and every labelled row has a fit that has not seen it. The arrays are
 the same on every machine and for every version of the libraries that grew them, and safe to read from a file.
 
-**Categories and missing values.** Boosted trees see a category as one column and missing values as missing (:class:`TreeView`). A split of a
+**Categories and missing values.** Boosted trees see a category as one column and missing values as missing (``TreeView``). A split of a
 category into two sets of levels then becomes a chain of nodes, each of which asks for one level. A split of a number that may
 be missing becomes two nodes, the first of which asks whether it is. So a fitted model needs no categories and no missing values.
 """

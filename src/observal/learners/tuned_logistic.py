@@ -47,7 +47,7 @@ def fit_logistic(
     weights : array
         At least 0; only their ratios matter.
     ridge, penalty : float
-        As in :func:`~observal.learners.newton_fit.make_objective`; the penalty is that of the second moment.
+        As in ``make_objective``; the penalty is that of the second moment.
     start : array, optional
         (w, b) to start from.
     tol : float
@@ -74,7 +74,7 @@ def fit_ridges(
     Parameters
     ----------
     X, signs, weights, penalty, tol
-        As for :func:`fit_logistic`.
+        As for ``fit_logistic``.
     ridges : sequence of float
         In any order.
 
@@ -135,7 +135,7 @@ def near_boundary(
     fit : NewtonFit
         The fit on `weights`.
     X, signs, weights, ridge, penalty
-        As for :func:`fit_logistic`.
+        As for ``fit_logistic``.
     population : array or CSR matrix of shape (any, features)
         Rows that represent the population; the typical distance is the root mean square of theirs.
     with_hessian : bool
@@ -179,7 +179,7 @@ def tune(
     Parameters
     ----------
     X, signs, weights, penalty
-        As for :func:`fit_logistic`.
+        As for ``fit_logistic``.
     ridges : tuple of float
         To choose from; each fit starts from that of the next larger ridge.
     groups : int array, optional

@@ -1,7 +1,7 @@
-"""Methods: each a frozen dataclass; :class:`observal.problem.method.Method` says what a method must have.
+"""Methods: each a frozen dataclass; ``observal.problem.method.Method`` says what a method must have.
 
 ``auto.py``, ``newton.py`` and ``committee.py`` choose from a pool: ``fitter.py`` has what their fits share, ``draw.py`` and ``stream.py`` how rows
-are chosen. :mod:`observal.paper` has the methods of the paper, which take rows in epochs.
+are chosen. ``observal.paper`` has the methods of the paper, which take rows in epochs.
 """
 
 from typing import Any, Literal
@@ -30,7 +30,7 @@ MethodLike = Method[Any] | Literal["auto", "newton"] | None
 
 
 def as_method(method: MethodLike) -> Method[Any]:
-    """Return a method, by its name on the command line or as it is; :class:`AutoVC` for None.
+    """Return a method, by its name on the command line or as it is; ``AutoVC`` for None.
 
     Examples
     --------

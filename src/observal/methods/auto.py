@@ -58,7 +58,7 @@ MANY_LABELS = 2000  # labels from which on the blend's own folds are close enoug
 class AutoVC(Method[PoolState]):
     """A blend of five kinds of learners; asks where its lead is smallest, and at random where the log has few labels.
 
-    The blend is :class:`observal.BlendClassifier`'s: a linear, an additive and a kernel model, a forest and boosted trees, weighted by how
+    The blend is ``observal.BlendClassifier``'s: a linear, an additive and a kernel model, a forest and boosted trees, weighted by how
     well each predicts labels that it has not seen. Two classes or more. Sparse rows have the linear model only.
 
     Parameters
@@ -92,13 +92,13 @@ class AutoVC(Method[PoolState]):
 
     **Objectives.** Recall, precision and costs need labels of the rare class, so rows are chosen by their lead at ½ whatever the threshold: while a class is rare,
     these are the rows that most likely belong to it. Rows at a low threshold are nearly all of the other class. Those picked at random are rather picked
-    where the class is likely and the log has few labels (:func:`~observal.methods.draw.measuring_weights`).
+    where the class is likely and the log has few labels (``measuring_weights``).
 
     **Kept choices.** Weights of the learners and their settings are chosen again each time the number of labels
     has grown by half, and kept in between. The fit is a function of the labels and of these choices alone.
 
     **Streams.** A row is uncertain if its lead is smaller than that of nine tenths of the log's rows; see
-    :func:`~observal.methods.stream.stream_chances`. Uncertain rows are asked about whether they pass the gate or not. No row is looked
+    ``stream_chances``. Uncertain rows are asked about whether they pass the gate or not. No row is looked
     at before its turn, not even to see how features are spread.
 
     Examples
@@ -198,7 +198,7 @@ class AutoVC(Method[PoolState]):
         return replace(self._with_guesses(problem, state, plan), near=near, near_gaps=gaps)
 
     def _stream_plan(self, problem: Problem, state: StreamState, choice: Choice, rng: np.random.Generator) -> Plan:
-        """Look at the next rows, as :func:`~observal.methods.stream.stream_plan` says, and note what the blend thinks of them."""
+        """Look at the next rows, as ``stream_plan`` says, and note what the blend thinks of them."""
         rule = StreamRule(state.model.uncertain_lead, choice.batch, choice.explore_share, gate_share=0.0)
         return self._with_guesses(problem, state, stream_plan(rule, problem, state, rng))
 
@@ -232,7 +232,7 @@ class AutoVC(Method[PoolState]):
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`.
+        """Return intervals for the error and, with two classes, more; see ``observal.intervals.error``.
 
         Labelled rows are judged by blends fitted without a seventh of the labels. With more than 2,000 labels the out-of-fold chances
         that the blend has anyway are close enough: they leave a quarter out. The lower end for the error allows for the labels that these fits lack.
@@ -252,7 +252,7 @@ class AutoVC(Method[PoolState]):
         return None if labels is None else labels.weighted()
 
     def stored_model(self, problem: Problem, state: PoolState) -> StoredBlend:
-        """Return the blend for :meth:`recall`."""
+        """Return the blend for ``recall``."""
         model: AutoModel = state.model
         refitted = model.__dict__.get("refitted", model.left_out[:0])
         return StoredBlend(model.blend, model.left_out, refitted, model.choices, state.fit.choices)
@@ -437,7 +437,7 @@ class AutoModel:
     state : PoolState
         The labels that it is fitted on.
     judge_pool : callable
-        From a model to its predictions for the pool; see :func:`~observal.methods.fitter.remember_latest`.
+        From a model to its predictions for the pool; see ``remember_latest``.
     """
 
     problem: Problem = field(repr=False)
@@ -546,7 +546,7 @@ class AutoModel:
         return leads
 
     def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
-        """Return the rows with leads as small as those that a plan takes for their leads, as :class:`Plan` records them."""
+        """Return the rows with leads as small as those that a plan takes for their leads, as ``Plan`` records them."""
         if self.problem.in_parts:
             return None, None  # one more pass over a log that may be large; intervals judge a sample again
         leads = np.concatenate([self.gaps(self.problem.logged.rows), self.pool_predictions.margins])

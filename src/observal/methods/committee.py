@@ -48,7 +48,7 @@ class CommitteeVC(Method[PoolState]):
     members : int
         How many bootstrap fits a committee has. A forest with at least as many trees needs none.
     batch, explore_share, gate_share
-        How a round chooses; see :class:`~observal.methods.draw.Choice`.
+        How a round chooses; see ``Choice``.
     tempering : float
         Weights are raised to this power: 1 is the full correction, 0 none.
     clip_constant : float
@@ -58,16 +58,16 @@ class CommitteeVC(Method[PoolState]):
     Notes
     -----
     Each bootstrap member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
-    weights (see :func:`resample`). The margin is the probability of the committee's class minus that of its strongest rival
+    weights (see ``resample``). The margin is the probability of the committee's class minus that of its strongest rival
     (votes, where there are no probabilities). With M its mean over members and V its variance, rows are ordered by
-    ``gap(x) = M² / (2·V)``: :class:`~observal.methods.NewtonVC`'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
+    ``gap(x) = M² / (2·V)``: ``NewtonVC``'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
     of read off a Hessian. V counts the average variance of all rows as one more member, because few members measure it
     badly. Equal gaps, of which trees have many, are ordered at random. The chance of a flip is Φ(−M/sqrt(V)). There is no
     rule like NewtonVC's `stop_below`, because trees also agree where none of them has seen any data.
 
     A forest, alone or as the last step of a pipeline, is returned as it was fitted. Otherwise a scikit-learn ``VotingClassifier`` is
     returned: half of its probability is that of one fit on all labelled rows, half the mean of the members', whose mistakes average out
-    (see :func:`average`). A classifier without
+    (see ``average``). A classifier without
     probabilities comes back as that one fit. A class of which no label is known is not among its ``classes_``.
 
     Examples
@@ -157,7 +157,7 @@ class CommitteeVC(Method[PoolState]):
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see :mod:`observal.intervals.error`."""
+        """Return intervals for the error and, with two classes, more; see ``observal.intervals.error``."""
         return intervals_of(problem, state, state.model.judged_labels)
 
     def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:

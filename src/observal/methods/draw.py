@@ -51,7 +51,7 @@ class Choice:
         The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate
         off.
     most_blind : float
-        The largest share of a batch that is picked at random where the log is blind: see :func:`find_blind_rows`.
+        The largest share of a batch that is picked at random where the log is blind: see ``find_blind_rows``.
     """
 
     batch: int = 10
@@ -126,7 +126,7 @@ def draw(
         any row.
     chances : array, optional
         The chance that each pool row is of the class that an objective is about. Rows picked at random are then rather picked where it is likely and the log has few labels,
-        instead of being spread evenly: see :func:`measuring_weights`.
+        instead of being spread evenly: see ``measuring_weights``.
     """
     open_, passing = open_and_passing(problem, state, choice)
     n_open, n_passing = int(open_.sum()), int(passing.sum())

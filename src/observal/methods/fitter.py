@@ -21,7 +21,7 @@ AGAIN = 1.5  # settings are chosen again when this many times the labels were bo
 
 @dataclass(frozen=True, eq=False)
 class WeightedLabels:
-    """The labelled rows of a state, numbered as in :class:`Problem`, with their class codes and importance weights.
+    """The labelled rows of a state, numbered as in ``Problem``, with their class codes and importance weights.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class WeightedLabels:
 
     @classmethod
     def of(cls, problem: Problem, state: PoolState, clip_constant: float | None) -> Self:
-        """Return the labels of a state; weights are clipped as :meth:`PoolState.importance` says."""
+        """Return the labels of a state; weights are clipped as ``PoolState.importance`` says."""
         rows, codes = state.labelled(problem)
         return cls(problem, rows, codes, *state.importance(problem, rows, clip_constant))
 
@@ -78,7 +78,7 @@ class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
     problem : Problem
         Log and pool.
     judge_pool : callable
-        From a model to its predictions for the pool; see :func:`remember_latest`.
+        From a model to its predictions for the pool; see ``remember_latest``.
     anchor : PoolState, optional
         The earlier state whose choice of settings still holds; without one they are chosen again.
     kept : optional

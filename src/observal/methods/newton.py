@@ -79,7 +79,7 @@ class NewtonVC(Method[PoolState]):
     """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
 
     There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
-    is returned, unless the classifier of the log alone makes fewer mistakes with 97.5 % confidence (:func:`better_earlier`).
+    is returned, unless the classifier of the log alone makes fewer mistakes with 97.5 % confidence (``better_earlier``).
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class NewtonVC(Method[PoolState]):
         a row whose prediction is certain.
     gate_share : float
         The share of each batch that goes to uncertain rows where the log has few labels; 0 switches this gate off. See
-        :mod:`observal.methods.draw`.
+        ``observal.methods.draw``.
     tempering : "auto" or float
         Importance weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs
         less than the variance it saves. It becomes 1 if the fully weighted log loss out of fold is lower than at ½ by more
@@ -102,13 +102,13 @@ class NewtonVC(Method[PoolState]):
     refit_near_boundary : bool
         Whether the returned classifier is a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
         probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
-        it. See :func:`~observal.learners.tuned_logistic.near_boundary`.
+        it. See ``near_boundary``.
     stop_below : float
         Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
         the log if the pool is a stream.
     order : {"pool", "stream"}
         Choose from the whole pool, or take its rows in order and decide on each one as it arrives; see
-        :func:`~observal.methods.stream.stream_chances`. On a stream no row is looked at before its turn, not even to
+        ``stream_chances``. On a stream no row is looked at before its turn, not even to
         standardise features.
 
     Notes
@@ -249,7 +249,7 @@ class NewtonVC(Method[PoolState]):
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
         """Return intervals for error, precision, recall and prevalence; costs are ignored.
 
-        See :mod:`observal.intervals.error`.
+        See ``observal.intervals.error``.
         """
         source = state.model.returned
         intervals = intervals_of(problem, state, state.model.judged_labels)
@@ -264,7 +264,7 @@ class NewtonVC(Method[PoolState]):
         return None if labels is None else labels.weighted()
 
     def stored_model(self, problem: Problem, state: PoolState) -> StoredNewton:
-        """Return the fits for :meth:`recall`."""
+        """Return the fits for ``recall``."""
         model: NewtonModel = state.model
         source = model.returned
         earlier = None if source is state else self.stored_model(problem, source)
@@ -386,7 +386,7 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
         return model
 
     def _check_choices(self, choices: NewtonChoices) -> None:
-        """Refuse choices that :meth:`_choose` cannot have made."""
+        """Refuse choices that ``_choose`` cannot have made."""
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         temperings = (TEMPERED, 1.0) if self.method.tempering == "auto" else (self.method.tempering,)
         if choices.features not in self.maps or choices.ridge not in ridges or choices.tempering not in temperings:

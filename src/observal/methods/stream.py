@@ -29,7 +29,7 @@ class StreamRule:
     uncertain_gap : float
         A row with a smaller gap is uncertain.
     batch, explore_share, gate_share
-        See :class:`~observal.methods.draw.Choice`, and :func:`stream_chances` for the shares.
+        See ``Choice``, and ``stream_chances`` for the shares.
     """
 
     uncertain_gap: float
@@ -67,7 +67,7 @@ def stream_chances(
 
 
 def stream_plan(rule: StreamRule, problem: Problem, state: StreamState, rng: np.random.Generator) -> Plan:
-    """Look at the next rows until a batch of them is asked about or none is left; see :func:`stream_chances`.
+    """Look at the next rows until a batch of them is asked about or none is left; see ``stream_chances``.
 
     The state's model says how large the gaps of rows are.
     """

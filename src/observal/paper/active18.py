@@ -65,7 +65,7 @@ class Active18(Method["_State"]):
        online rows), L the weighted count of mistakes on them and ξ_k the one that weighted them (before the first
        epoch, the least Q0 of all rows),
 
-       .. math:: \frac{1}{t}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{c\,L}{t^2}} + \frac{c\log t}{t},
+       ``\frac{1}{t}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{c\,L}{t^2}} + \frac{c\log t}{t}``,
                  \quad c = C\,\frac{1+\alpha}{\alpha\,\xi_k+1}, \quad a = \sqrt{\eta/(\eta+T)}.
 
        As in ActiveVC, all rows are in it while fewer than 3 labels are bought.

@@ -65,14 +65,14 @@ class ActiveVC(Method[State]):
     After epoch k, with N = m + n_k and S̃_k all rows so far, their labels revealed, queried or inferred:
 
     1. M_k = inf{M ≥ 1 : C·M/N ≥ P(N/(m·Q0+n_k) > M)} over all logged rows, revealed or not
-       (:func:`~observal.paper.weights.practical_clip_threshold`). Until 10 labels are bought, or where 2(m+n)/(m·q0+n) is below 10,
+       (``practical_clip_threshold``). Until 10 labels are bought, or where 2(m+n)/(m·q0+n) is below 10,
        M_k = 2N/(m·q0+n_k) with q0 the log's least propensity, which no weight of such a row exceeds.
     2. Train from the last weights on all labelled rows with w_k(x) ≤ M_k, w_k = N/(m·Q0 + Σ τ_i·Q_i), by
        importance-aware gradient descent with the second-moment factor (c = C). T starts at 0 and grows by `passes` times
        the labelled rows, those above M_k included.
     3. A row is in the region while fewer than 3 labels are bought when its round opens, and then where
 
-       .. math:: \frac{1}{N}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{C\,\hat V}{N}} + \frac{C\,M_k\log N}{N},
+       ``\frac{1}{N}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{C\,\hat V}{N}} + \frac{C\,M_k\log N}{N}``,
                  \qquad a = \sqrt{\eta/(\eta+T)},
 
        with V̂ = (1/N)·Σ w_k²·1{w_k ≤ M_k}·1{ĥ_k(x) ≠ ỹ}, and T the clock after the epoch: the size that the next step

@@ -46,14 +46,14 @@ class ExactDBAL(Method["_State"]):
     Parameters
     ----------
     hypotheses : HypothesisClass
-        A :class:`FiniteClass`, or a class that is finite on the data: :class:`Thresholds`, :class:`Stumps`,
-        :class:`HalfPlanes`, :class:`Rectangles`.
+        A ``FiniteClass``, or a class that is finite on the data: ``Thresholds``, ``Stumps``,
+        ``HalfPlanes``, ``Rectangles``.
     confidence : float
         1 − δ: the promised probability that the best classifier is never ruled out.
     epochs : tuple of int, optional
         τ_1 ≤ τ_2 ≤ …: pool rows to look at in each round; 2, 4, 8, … by default. Rows left over join the last round.
     gamma : "certified" or float
-        The γ1 of the candidate sets. The certified one follows from the paper's lemmas (:func:`certified_gamma`) and is
+        The γ1 of the candidate sets. The certified one follows from the paper's lemmas (``certified_gamma``) and is
         safe but slow to rule classifiers out; any smaller number is practical, and marked as not certified.
     propensity_distribution : tuple of two sequences, optional
         The values that Q0 takes and their probabilities, where known. Otherwise clip thresholds come from the
@@ -70,7 +70,7 @@ class ExactDBAL(Method["_State"]):
     -----
     For k = 0, 1, …, with N = m + n_k, L_k = log(|H|/δ_k) and δ_k = δ/(2(k+1)(k+2)):
 
-    1. M_k is :func:`~observal.paper.weights.clip_threshold`.
+    1. M_k is ``clip_threshold``.
     2. ĥ_k = argmin over C_k of the clipped loss l(h; S̃_k, M_k).
     3. C_{k+1} = {h ∈ C_k : l(h) ≤ l(ĥ_k) + γ1·σ1 + γ1·sqrt(σ2·V̂(h, ĥ_k))}, σ1 as in the appendix.
     4. Rows of the next epoch with 2·n_{k+1} > m·Q0(x) are asked about where two members of C_{k+1} differ, and labelled

@@ -25,7 +25,7 @@ class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     With p = clamp(w·x, −1, 1), a row x with label y = ±1 and weight v moves the weights by
 
-    .. math:: w \leftarrow w - \frac{1 - e^{-v\,s_t\,x\cdot x}}{x\cdot x}\, 2(p - y)\, x,
+    ``w \leftarrow w - \frac{1 - e^{-v\,s_t\,x\cdot x}}{x\cdot x}\, 2(p - y)\, x``,
               \qquad s_t = \sqrt{\eta / (\eta + t)},
 
     where the time t grows by v just before the step (the practical algorithms in the appendix "Experiments" of the

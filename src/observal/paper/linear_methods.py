@@ -259,7 +259,7 @@ def linear_error_interval(problem: Problem, rows: Stack, coef: Floats) -> Interv
     With F = {z·w·1{w ≤ M}·1{h(x) ≠ y}/M}, w = 1/Q0, over all linear h, the empirical Bernstein bound of Maurer and
     Pontil (2009, theorem 6) for F and 1 − F says, with probability 1 − 2δ' for all h at once,
 
-    .. math:: |\hat l_M(h) - l_M(h)| \le M\left(\sqrt{18\,\hat v\,L/m} + 15\,L/(m-1)\right),
+    ``|\hat l_M(h) - l_M(h)| \le M\left(\sqrt{18\,\hat v\,L/m} + 15\,L/(m-1)\right)``,
               \qquad L = \log(10\,\Pi(2m)/\delta'),
 
     v̂ being the sample variance of F's member and Π(N) ≤ (eN/D)^D the Sauer-Shelah count of the dichotomies of N rows in

@@ -2,7 +2,7 @@
 
 The second moment, and not the variance, regularises: V̂(S1 ∪ S2) = |S1|/(|S1|+|S2|)·V̂(S1) + |S2|/(|S1|+|S2|)·V̂(S2).
 So every statistic here is a pair of sums over rows, and the sums of two disjoint parts, epochs, chunks or machines add
-up to those of their union: :meth:`RiskSums.merge`.
+up to those of their union: ``RiskSums.merge``.
 """
 
 from __future__ import annotations

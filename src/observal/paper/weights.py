@@ -29,7 +29,7 @@ def importance(propensity: ArrayLike, n_logged: int, n_online: int = 0, online_m
         All logged rows, revealed or not, and all online rows looked at so far.
     online_mass : array or float
         Σ_i τ_i·Q_i(x): how many queries the online policies were expected to spend on x, for any policies. For the
-        bias-correcting one it is :func:`online_mass`.
+        bias-correcting one it is ``online_mass``.
 
     Returns
     -------

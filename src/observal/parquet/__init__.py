@@ -1,6 +1,6 @@
 """Rows that stay in Parquet: row groups that are read when they are needed, and executors that compute on them.
 
-``row_groups.py`` finds and opens the row groups, ``parts.py`` has :class:`Parts`, the rows of features, ``vectors.py`` the columns with one value
+``row_groups.py`` finds and opens the row groups, ``parts.py`` has ``Parts``, the rows of features, ``vectors.py`` the columns with one value
 for each row, ``executors.py`` and ``cluster.py`` what computes.
 """
 

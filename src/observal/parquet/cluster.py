@@ -4,7 +4,7 @@ Workers read their own parts, so they must reach the files under the same paths.
 parts again, and so it does with a part that fails, up to `retries` times.
 
 Dask itself waits without limit, for a worker that never comes or for one that stays connected but makes no progress. So progress is checked here
-every five minutes: without workers, or after an hour without a finished part, :class:`~observal.errors.ClusterUnavailable` says so.
+every five minutes: without workers, or after an hour without a finished part, ``ClusterUnavailable`` says so.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 ExecutorLike: TypeAlias = "Executor | Client | str | None"
-"""What users may give as an executor; see :func:`executor_of`."""
+"""What users may give as an executor; see ``executor_of``."""
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """What :class:`~observal.parquet.Parts` needs to compute on its row groups."""
+    """What ``Parts`` needs to compute on its row groups."""
 
     def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""

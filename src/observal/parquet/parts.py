@@ -43,7 +43,7 @@ _CACHE_BYTES = 32 << 20  # bytes of rows that were taken before, so that taking 
 class Parts(Rows):
     """Rows in Parquet, one part for each row group, that can be indexed like an array of shape (rows, features).
 
-    Make one with :meth:`of`. ``X[a:b]`` and ``X[positions]`` read the parts that hold these rows and no others. :meth:`map` goes
+    Make one with ``of``. ``X[a:b]`` and ``X[positions]`` read the parts that hold these rows and no others. ``map`` goes
     through all rows. ``np.asarray(X)`` reads everything into memory.
 
     Parameters
@@ -223,7 +223,7 @@ class Parts(Rows):
         return replace(self, executor=Threads(1), _cache={})
 
     def using(self, executor: ExecutorLike) -> Parts:
-        """Return the same rows with another executor: see :func:`~observal.parquet.executor_of`."""
+        """Return the same rows with another executor: see ``executor_of``."""
         return replace(self, executor=executor_of(executor))
 
     def with_checksums(self) -> Parts:

@@ -156,7 +156,7 @@ def _floats(column: pa.ChunkedArray, name: str, role: str, what: str) -> Floats:
 
 
 def read_groups(rows: Parts, name: str, what: str) -> Ints:
-    """Return the number of each row's group: see :func:`observal.checks.number_groups`."""
+    """Return the number of each row's group: see ``observal.checks.number_groups``."""
     return sealed(read_column(rows, name, partial(_group_numbers, what=what)))
 
 

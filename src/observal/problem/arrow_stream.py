@@ -78,7 +78,7 @@ def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
 
 
 def unpack_table(content: bytes, limit: int, budget: Budget | None = None) -> pa.Table:
-    """Return the table that :func:`pack_table` packed; ValueError if it is damaged or takes more than `limit` bytes.
+    """Return the table that ``pack_table`` packed; ValueError if it is damaged or takes more than `limit` bytes.
 
     What it takes is counted in `budget` before.
 

@@ -28,7 +28,7 @@ class LoggedData:
     ----------
     X : array, sparse matrix or table of shape (rows, features)
         Finite numbers. Not copied, because it may be large: do not change it afterwards. A pandas, polars or pyarrow table may also hold
-        text, categories and missing values: :class:`~observal.CommitteeVC` gives it to its estimator as it is.
+        text, categories and missing values: ``CommitteeVC`` gives it to its estimator as it is.
     y : array of shape (rows,)
         NaN, None or empty text where the label was not revealed. -1 beside other classes than 1 is refused unless `classes` has it,
         because it often marks rows without a label.
@@ -42,7 +42,7 @@ class LoggedData:
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
-        Which columns came from one column of a table; :func:`observal.load_problem` says so, and boosted trees use it.
+        Which columns came from one column of a table; ``observal.load_problem`` says so, and boosted trees use it.
     groups : array of shape (rows,), optional
         What related rows share, such as a customer, a household or a day: numbers, text or dates. Rows of a group, in log and pool, are never
         on both sides of a cross-validation, and count as one in intervals. A row whose group is missing stands alone. Kept as a number
@@ -91,7 +91,7 @@ class LoggedData:
 
     @property
     def rows(self) -> Rows:
-        """The features as :class:`~observal.problem.rows.Rows`, whatever `X` is."""
+        """The features as ``Rows``, whatever `X` is."""
         return as_rows(self.X)
 
     @classmethod
@@ -121,7 +121,7 @@ class LoggedData:
         classes : sequence, optional
             The label values, if the log does not show all.
         executor : optional
-            What reads and computes: see :func:`observal.parquet.executor_of`.
+            What reads and computes: see ``observal.parquet.executor_of``.
 
         Examples
         --------
@@ -191,7 +191,7 @@ class Pool:
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
-        Which columns came from one column of a table; :func:`observal.load_problem` says so, and boosted trees use it.
+        Which columns came from one column of a table; ``observal.load_problem`` says so, and boosted trees use it.
     groups : array of shape (rows,), optional
         As for the log; a row may be of a group of the log.
 
@@ -227,7 +227,7 @@ class Pool:
 
     @property
     def rows(self) -> Rows:
-        """The features as :class:`~observal.problem.rows.Rows`, whatever `X` is."""
+        """The features as ``Rows``, whatever `X` is."""
         return as_rows(self.X)
 
     @classmethod
@@ -242,7 +242,7 @@ class Pool:
         group: str | None = None,
         executor: ExecutorLike = None,
     ) -> Pool:
-        """Make a pool over Parquet that need not fit into memory; the parameters are those of :meth:`LoggedData.from_parquet`.
+        """Make a pool over Parquet that need not fit into memory; the parameters are those of ``LoggedData.from_parquet``.
 
         Examples
         --------

@@ -88,7 +88,7 @@ class Frame(Rows):
 
     @classmethod
     def from_bytes(cls, packed: NDArray[Any], library: str, what: str, budget: Budget | None = None) -> Self:
-        """Return the table that :meth:`to_bytes` packed; what it takes is counted in `budget`."""
+        """Return the table that ``to_bytes`` packed; what it takes is counted in `budget`."""
         # It is not compressed, but eight booleans take one byte, and nulls none.
         table = unpack_table(packed.tobytes(), max(64 * packed.size, 2**27), budget)
         if library == "pandas":
@@ -167,7 +167,7 @@ class Frame(Rows):
 
 
 def frame_of(X: Features, what: str) -> Frame | None:
-    """Return the features as a :class:`Frame` if they are a table of pandas, polars or pyarrow; else None."""
+    """Return the features as a ``Frame`` if they are a table of pandas, polars or pyarrow; else None."""
     if isinstance(X, Frame):
         return X
     if isinstance(X, np.ndarray | list | tuple) or not hasattr(type(X), "columns"):

@@ -42,13 +42,13 @@ class Goals:
         Whose error is measured: that of log and pool as one population, of the pool alone or of the log alone.
     looks : {"planned", "always", "once"}
         At which rounds the intervals hold together: all up to the budget; all, however many follow; or a single one. See
-        :mod:`observal.intervals.looks`.
+        ``observal.intervals.looks``.
     tolerance : float, optional
         Stop when the labels that are left are unlikely to lower the error by more than this; None never stops for that.
     width : float, optional
         Stop when the interval for the error is narrower than this.
     objective : str
-        What the classifier is for, which decides its threshold: see :mod:`observal.problem.objectives`.
+        What the classifier is for, which decides its threshold: see ``observal.problem.objectives``.
     """
 
     population: str = "both"

@@ -2,7 +2,7 @@
 
 A method keeps nothing between calls: everything it knows after a round is in the state it returned, which it is given again
 in the next call. A method of your own works in `run` and `Session` as it is. To store one in a session's file or a campaign, list it
-in :mod:`observal.journal.codec`.
+in ``observal.journal.codec``.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ class Method(ABC, Generic[StateT]):
     """
 
     stops_early: ClassVar[bool] = False
-    """Whether a run may stop before the budget is spent, when more labels are unlikely to help; see :mod:`observal.intervals.stopping`."""
+    """Whether a run may stop before the budget is spent, when more labels are unlikely to help; see ``observal.intervals.stopping``."""
     calibrated: ClassVar[bool] = False
     """Whether the classifier's chances were set by labels that its fits had not seen, so that the stopping rule can take them as they are."""
     pool_may_grow: ClassVar[bool] = False
     """Whether states stay valid when rows are added to the pool."""
     by_parts: ClassVar[bool] = False
-    """Whether it looks at rows in blocks (:meth:`observal.problem.rows.Rows.map`), so that they may stay in Parquet. Other methods are given
+    """Whether it looks at rows in blocks (``observal.problem.rows.Rows.map``), so that they may stay in Parquet. Other methods are given
     all rows in memory."""
     takes_frames: ClassVar[bool] = False
     """Whether it is given the user's own tables, with text and missing values. Other methods are given numbers."""
@@ -157,14 +157,14 @@ class Method(ABC, Generic[StateT]):
 
     @property
     def plans_ahead(self) -> bool:
-        """Whether more rows can be chosen while a round is open. The states must be :class:`~observal.intervals.state.PoolState`."""
+        """Whether more rows can be chosen while a round is open. The states must be ``PoolState``."""
         return False
 
     @property
     def records_rounds(self) -> bool:
         """Whether intervals cost no further fit once a round is planned, so that a campaign records them with the next round.
 
-        The states must be :class:`~observal.intervals.state.PoolState`.
+        The states must be ``PoolState``.
         """
         return False
 
@@ -210,9 +210,9 @@ class Method(ABC, Generic[StateT]):
         return None
 
     def stored_model(self, problem: Problem, state: StateT) -> object | None:
-        """Return a record of a state's model, from which :meth:`recall` makes it again without fitting; None if there is none.
+        """Return a record of a state's model, from which ``recall`` makes it again without fitting; None if there is none.
 
-        A campaign stores it. Its class is listed in :mod:`observal.journal.records`.
+        A campaign stores it. Its class is listed in ``observal.journal.records``.
         """
         return None
 

@@ -32,7 +32,7 @@ TARGETS = ("recall", "precision")
 SHARES = (*TARGETS, FLAG)
 MISSING, CHECKING = "missing", "checking"
 TOLERANCE = 0.002
-"""The default `tolerance`, 0.2 points: see :class:`observal.problem.goals.Goals`, whose module needs numpy, which ``--help`` must not wait for."""
+"""The default `tolerance`, 0.2 points: see ``observal.problem.goals.Goals``, whose module needs numpy, which ``--help`` must not wait for."""
 
 
 def canonical(objective: Any, classes: Sequence[Any]) -> str:

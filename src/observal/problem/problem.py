@@ -209,12 +209,12 @@ class Problem:
         return stack_rows(self.logged.rows.take(of_log), self.pool.rows.take(of_pool))
 
     def take_for_ranks(self, rows: Ints) -> Matrix:
-        """Return what :meth:`take` does, but a user's own tables as numbers whose ranks can be compared."""
+        """Return what ``take`` does, but a user's own tables as numbers whose ranks can be compared."""
         of_log, of_pool = self._split(rows)
         return stack_rows(self.logged.rows.ranks(of_log), self.pool.rows.ranks(of_pool))
 
     def select(self, rows: Ints) -> Rows:
-        """Return what :meth:`take` does as Rows; those of a user's own tables stay a table."""
+        """Return what ``take`` does as Rows; those of a user's own tables stay a table."""
         of_log, of_pool = self._split(rows)
         return self.logged.rows.select(of_log).stack(self.pool.rows.select(of_pool))
 

@@ -59,9 +59,9 @@ class Recorded:
     Parameters
     ----------
     clip, disagreement : float
-        As in :class:`Round`, of the round before.
+        As in ``Round``, of the round before.
     details : tuple of pairs
-        As in :class:`Round`.
+        As in ``Round``.
     error : Interval
         The interval for the error, for a single look.
     objective : tuple of pairs

@@ -1,8 +1,8 @@
 """The features of a log or a pool behind one type, wherever they are.
 
-:class:`Rows` has four implementations: :class:`DenseRows` and :class:`SparseRows` here, :class:`~observal.problem.frames.Frame` for a user's own
-table, :class:`~observal.parquet.Parts` for Parquet that stays on disk. Code that goes through all rows, or selects some, is given Rows; code
-that computes on rows in memory is given a :data:`Matrix`.
+``Rows`` has four implementations: ``DenseRows`` and ``SparseRows`` here, ``Frame`` for a user's own
+table, ``Parts`` for Parquet that stays on disk. Code that goes through all rows, or selects some, is given Rows; code
+that computes on rows in memory is given a ``Matrix``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Table:
     """Named columns of equal length; a row is a named tuple.
 
     A name selects a column, a number a row, and a slice, a mask or an array of positions a table. Frames of other libraries are made by
-    :meth:`to_pandas`, :meth:`to_polars` and :meth:`to_arrow`.
+    ``to_pandas``, ``to_polars`` and ``to_arrow``.
 
     Examples
     --------

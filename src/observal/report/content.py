@@ -35,7 +35,7 @@ class ReportContent:
     result : RunResult
         The result of the run.
     diagnosis : Diagnosis, optional
-        From :func:`observal.diagnosis.diagnose`.
+        From ``observal.diagnosis.diagnose``.
     feature_names : sequence of str, optional
         One name for each feature; ``x0``, ``x1``, … by default.
     date_features : collection of str
@@ -51,7 +51,7 @@ class ReportContent:
     notes : sequence of str
         Sentences on how the data were read.
     intervals : mapping
-        Further intervals, or replacements for the result's own: from a name such as "precision" to an :class:`Interval`, or None
+        Further intervals, or replacements for the result's own: from a name such as "precision" to an ``Interval``, or None
         if it could not be estimated.
     error_history : sequence of (labels, Interval)
         The estimated error after some rounds, the log alone first.

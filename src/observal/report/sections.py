@@ -1,6 +1,6 @@
 """The report's sections in the order of the page: what its template fills in, as sentences, tables and charts.
 
-Each function goes from :class:`~observal.report.content.ReportContent` to records of text that the template only has to mark up.
+Each function goes from ``ReportContent`` to records of text that the template only has to mark up.
 """
 
 from __future__ import annotations

@@ -122,11 +122,11 @@ def measures_of(intervals: Intervals, classes: Classes, objective: str = "error"
     Parameters
     ----------
     intervals : mapping
-        By name, as in :class:`observal.RunResult`.
+        By name, as in ``observal.RunResult``.
     classes : sequence
         The label values, the positive one last.
     objective : str
-        See :mod:`observal.problem.objectives`.
+        See ``observal.problem.objectives``.
 
     Examples
     --------

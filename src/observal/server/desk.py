@@ -1,7 +1,7 @@
 """The requests of the labelling page, over a campaign. Each stores all it has to store or nothing, and checks who sent it.
 
-Requests that came together share a transaction (:meth:`Desk.transaction`). All of it runs in one thread, so nothing here needs a lock. Fitting
-happens in another process (:mod:`observal.server.worker`).
+Requests that came together share a transaction (``Desk.transaction``). All of it runs in one thread, so nothing here needs a lock. Fitting
+happens in another process (``observal.server.worker``).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class DeskCalls:
 
 
 def create_app(desk: Desk, studio: Studio | None = None) -> FastAPI:
-    """Return the application; :class:`observal.server.guard.Guard` must stand before it.
+    """Return the application; ``observal.server.guard.Guard`` must stand before it.
 
     Parameters
     ----------

@@ -72,13 +72,13 @@ def serve(
     images : Path, optional
         The folder of images, if it was moved.
     instructions, columns_help : Path, optional
-        As for :class:`~observal.server.desk.Desk`.
+        As for ``Desk``.
     names : sequence of str
         Other host names that browsers may use for the server.
     label_studio : LabelStudioApi, optional
         The Label Studio in which the campaign is labelled as well.
     project, url : int, str
-        As for :class:`~observal.server.studio.Studio`; by default it reaches us where we listen.
+        As for ``Studio``; by default it reaches us where we listen.
     ready : callable
         Called with the owner's link, and the address of the project in Label Studio if there is one, once the server listens.
     warn : callable

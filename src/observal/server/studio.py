@@ -86,7 +86,7 @@ class Studio:
     # -- our side: rows out, answers in -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Keep Label Studio and the campaign alike until :meth:`stop`."""
+        """Keep Label Studio and the campaign alike until ``stop``."""
         self._thread = threading.Thread(target=self._run, name="label-studio", daemon=True)
         self._thread.start()
 

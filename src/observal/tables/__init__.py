@@ -1,7 +1,7 @@
 """Tables in: files and frames of any kind become one Arrow table, then numbers, then a log and a pool.
 
-``read_table`` → ``TableEncoder.learn`` → ``encode``; :func:`load_problem` does all of it for a log and a pool.
-:class:`TableTransformer` is the same encoding as a scikit-learn transformer, so that a stored model takes raw rows.
+``read_table`` → ``TableEncoder.learn`` → ``encode``; ``load_problem`` does all of it for a log and a pool.
+``TableTransformer`` is the same encoding as a scikit-learn transformer, so that a stored model takes raw rows.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -51,7 +51,7 @@ class ColumnFormat:
     decimal : {".", ","}
         What separates decimals.
     date : str, optional
-        How dates are written, one of :data:`DATE_FORMATS`; None for numbers.
+        How dates are written, one of ``DATE_FORMATS``; None for numbers.
     percent : bool
         Whether every number has a percent sign.
 

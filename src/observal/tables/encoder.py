@@ -117,7 +117,7 @@ class TableEncoder:
 
     Missing numbers (and infinities) become the median over the learning tables, with a column that says where, if any
     was missing there. Categories become one column each; a category that was not seen in learning, or was too rare, is 0
-    in all of them. Make one with :meth:`learn`.
+    in all of them. Make one with ``learn``.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class TableEncoder:
         Parameters
         ----------
         tables : sequence of tables
-            Whatever :func:`read_table` takes.
+            Whatever ``read_table`` takes.
         features : sequence of str, optional
             The columns to use; by default all columns that every table has, without those that cannot be used.
         exclude : sequence of str
@@ -213,7 +213,7 @@ class TableEncoder:
         return tuple(name for name in self.names if name in columns and columns[name].percent)
 
     def encode(self, table: TableSource) -> Floats:
-        """Return `table` (whatever :func:`read_table` takes) as an array of shape (rows, encoded columns).
+        """Return `table` (whatever ``read_table`` takes) as an array of shape (rows, encoded columns).
 
         Numbers and dates may come as text, written as in the learning tables.
         """

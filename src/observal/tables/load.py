@@ -1,4 +1,4 @@
-"""A log (or several) and a pool from tables: the one way from files and frames to :class:`~observal.LoggedData`."""
+"""A log (or several) and a pool from tables: the one way from files and frames to ``LoggedData``."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ def load_problem(
     Parameters
     ----------
     logged_tables : table, or list of tables
-        One or several logs; files or frames, whatever :func:`read_table` takes. Several logs, each with its own
-        policy, become one log whose propensity is their mixture: see :func:`observal.diagnosis.propensity.mixture_propensity`.
+        One or several logs; files or frames, whatever ``read_table`` takes. Several logs, each with its own
+        policy, become one log whose propensity is their mixture: see ``observal.diagnosis.propensity.mixture_propensity``.
     pool_table : table
         The unlabelled rows, with the features of the logs.
     roles : TableRoles
         Which column plays which role.
     propensity : optional
         Where the chance that a row's label was revealed comes from: a column, a number for all rows, a policy (see
-        :func:`observal.diagnosis.propensity.from_policy`; it gets the encoded rows), or ``"estimate"``. For several logs, a list
+        ``observal.diagnosis.propensity.from_policy``; it gets the encoded rows), or ``"estimate"``. For several logs, a list
         with a column, number or policy for each log, all of which must be known at every row of every table; or
         ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
     classes : sequence, optional
@@ -101,7 +101,7 @@ def load_problem(
         Raise smaller propensities to it, counted and with a warning.
     kept_only_labelled : bool
         Whether the logs kept only their labelled rows; pool rows are then used in place of the others, see
-        :func:`observal.diagnosis.propensity.complete_log`.
+        ``observal.diagnosis.propensity.complete_log``.
     n_logged_rows : int, optional
         The number of rows that the log had, if it kept only its labelled ones; estimated by default.
     max_categories : int

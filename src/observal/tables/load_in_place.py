@@ -125,8 +125,8 @@ def load_in_place(
 ) -> LoadedProblem:
     """Make a log and a pool over Parquet; features and ids stay in the files, each part with a checksum.
 
-    The arguments are those of :func:`observal.tables.load_problem`, but propensities must be in a column; `executor` reads and computes, see
-    :func:`observal.parquet.executor_of`.
+    The arguments are those of ``observal.tables.load_problem``, but propensities must be in a column; `executor` reads and computes, see
+    ``observal.parquet.executor_of``.
     """
     column = _check_sources(logged, pool, propensity)
     rows = _open_parts(logged, pool, roles, column, executor_of(executor))

@@ -100,7 +100,7 @@ def read_tables(
     label: str | None = None,
     options: TableFormat | None = None,
 ) -> list[pa.Table]:
-    """Return tables that belong together, as :func:`read_table` does; what is ambiguous in one may be clear in another.
+    """Return tables that belong together, as ``read_table`` does; what is ambiguous in one may be clear in another.
 
     Text in the columns `id` and `label` stays text; `options` are what the user said about how the tables are written.
     """

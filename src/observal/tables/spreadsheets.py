@@ -1,7 +1,7 @@
 """Files for spreadsheets: CSV without formulas, and Excel workbooks with a drop-down of the allowed answers.
 
 A spreadsheet treats a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula. In CSV such text gets a ``'`` in front, which
-:func:`restore_cell` removes.
+``restore_cell`` removes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def guard_cell(value: object, separator: str = ",") -> str:
 
 
 def restore_cell(cell: str, separator: str = ",") -> str:
-    """Return the text that :func:`guard_cell` turned into a cell.
+    """Return the text that ``guard_cell`` turned into a cell.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def csv_text(rows: Iterable[Sequence[object]], separator: str = ",") -> str:
 
 
 def csv_block(table: pa.Table, separator: str = ",", decimal: str = ".") -> bytes:
-    r"""Return the rows of an Arrow table as CSV without a header, as :func:`csv_text` writes them: quick for a million rows.
+    r"""Return the rows of an Arrow table as CSV without a header, as ``csv_text`` writes them: quick for a million rows.
 
     Examples
     --------

@@ -37,7 +37,7 @@ _ENCODING_NAMES = {"cp1252": "Windows-1252", "utf-16": "UTF-16"}
 class TableFormat:
     """How a table is written; None means that it is detected from the file.
 
-    A :class:`~observal.tables.TableEncoder` keeps the format of the tables that it was learned from: that is where a campaign and a
+    A ``TableEncoder`` keeps the format of the tables that it was learned from: that is where a campaign and a
     stored model find it.
 
     Parameters
@@ -125,14 +125,14 @@ class TableFormat:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the format that :meth:`to_dict` wrote."""
+        """Return the format that ``to_dict`` wrote."""
         columns = {name: ColumnFormat(**column) for name, column in record["columns"].items()}
         return cls(**{**record, "missing": tuple(record["missing"]), "columns": columns})
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How an Arrow table was read; the table carries it in its metadata from :func:`read_table` to the encoder.
+    """How an Arrow table was read; the table carries it in its metadata from ``read_table`` to the encoder.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A :class:`~observal.tables.TableEncoder` as a scikit-learn transformer."""
+"""A ``TableEncoder`` as a scikit-learn transformer."""
 
 from __future__ import annotations
 

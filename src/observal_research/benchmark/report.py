@@ -152,11 +152,11 @@ class BenchmarkReport:
         }
         return {name: cells for name, cells in groups.items() if cells}
 
-    # -- tables, made in :mod:`observal_research.benchmark.tables` ----------------------------------------------------
+    # -- tables, made in ``observal_research.benchmark.tables`` ----------------------------------------------------
 
     @property
     def header(self) -> list[str]:
-        """The titles of :meth:`rows`."""
+        """The titles of ``rows``."""
         return tables.header(self)
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -168,7 +168,7 @@ class BenchmarkReport:
         return tables.overall_rows(self, ours)
 
     def difference_rows(self) -> list[tuple[str, ...]]:
-        """Return the table of :meth:`differences`, in points, by group of cells and over all of them."""
+        """Return the table of ``differences``, in points, by group of cells and over all of them."""
         return tables.difference_rows(self)
 
     def summary(self) -> list[str]:

@@ -106,14 +106,14 @@ class Specification:
         From names to methods of ours, the one that is compared first. One that takes two classes alone is left out of the
         cells that have more.
     peers : tuple of str, optional
-        Names in :data:`~observal_research.benchmark.peers.PEERS`; by default margin and random sampling with every
+        Names in ``PEERS``; by default margin and random sampling with every
         model family that is installed.
     data : path, optional
         A folder of ``NAME.npz`` files.
     development : path, optional
         A folder of development tables: they take the place of all other cells.
     exclude, policies, generated, only
-        Which cells there are: see :func:`~observal_research.benchmark.cells.list_cells`.
+        Which cells there are: see ``list_cells``.
     trials, random_state : int
         Trials a cell, and the seed of all.
     rows : int

@@ -26,7 +26,7 @@ OVERALL_HEADER = (
     "worse by more than 0.4",
     "seconds a run",
 )
-"""The titles of :func:`overall_rows`."""
+"""The titles of ``overall_rows``."""
 
 
 def overall_rows(report: BenchmarkReport, ours: str) -> list[tuple[str, ...]]:
@@ -47,7 +47,7 @@ def overall_rows(report: BenchmarkReport, ours: str) -> list[tuple[str, ...]]:
 
 
 def header(report: BenchmarkReport) -> list[str]:
-    """Return the titles of :func:`rows`."""
+    """Return the titles of ``rows``."""
     return ["mean test error, %", *report.spec.contestants, "all labels", *_against(report)]
 
 

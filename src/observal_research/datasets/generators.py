@@ -89,7 +89,7 @@ def make_blind_spot(
     noise : float
         The chance that a label is flipped (outside the region only, where the kind is confidently wrong).
     shape : {"uniform", "triangular"}
-        As in :func:`make_linear`.
+        As in ``make_linear``.
     random_state : int or Generator, optional
         Fixes everything.
 

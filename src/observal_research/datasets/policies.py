@@ -79,7 +79,7 @@ class Certainty:
 class Uncertainty:
     """Reveal the rows near a plane: Q0(x) = 1 − c·(u·x − b)², kept within [propensity_floor, 1].
 
-    Parameters are those of :class:`Certainty`.
+    Parameters are those of ``Certainty``.
 
     Examples
     --------

@@ -147,7 +147,7 @@ def simulate_rows(
     test_size: float = 0.2,
     log_share: float = 0.5,
 ) -> World:
-    """Do what :func:`simulate` does for rows of two classes or more.
+    """Do what ``simulate`` does for rows of two classes or more.
 
     Examples
     --------

@@ -31,7 +31,7 @@ FIRST = 20
 """Labels at the start."""
 TRAIN_SHARE = 0.6
 STEEPNESS, SEEN, FLOOR = 4.0, 0.3, 0.005
-"""Of the old scorecard, as in :class:`observal_research.datasets.Scorecard`."""
+"""Of the old scorecard, as in ``observal_research.datasets.Scorecard``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ class RebenchmarkReport:
 
     @property
     def header(self) -> list[str]:
-        """The titles of :meth:`rows`."""
+        """The titles of ``rows``."""
         return ["table", "best margin", "its model", *(f"{m}, scored by {s}" for m in self.methods for s in SCORERS)]
 
     def rows(self, variant: str) -> list[tuple[str, ...]]:

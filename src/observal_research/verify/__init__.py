@@ -1,6 +1,6 @@
 """The paper's worked examples and claims, each an executable check: ``observal-research verify``.
 
-:data:`CLAIMS` lists them and :func:`verify` runs them. Each check calls the library for what is under test and computes
+``CLAIMS`` lists them and ``verify`` runs them. Each check calls the library for what is under test and computes
 the truth by other means: sums over a finite distribution, exact binomial probabilities, closed forms, or rows never seen.
 The last claims are not from the paper: they check how often our intervals cover the truth.
 """
@@ -35,14 +35,14 @@ CLAIMS: tuple[Claim, ...] = (
 
 @dataclass(frozen=True)
 class Report:
-    """The results of :func:`verify`.
+    """The results of ``verify``.
 
     Parameters
     ----------
     outcomes : tuple of Outcome
         One for each claim that was run.
     trials, random_state : int
-        As given to :func:`verify`.
+        As given to ``verify``.
     seconds : tuple of float
         How long each claim took.
     """

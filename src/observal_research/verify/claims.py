@@ -1,6 +1,6 @@
 """Claims, how their trials are run, and their outcomes.
 
-A claim's check gets a :class:`Lab`, simulates with it, and returns an :class:`Outcome`. Trials run in blocks of fixed size, each
+A claim's check gets a ``Lab``, simulates with it, and returns an ``Outcome``. Trials run in blocks of fixed size, each
 with its own seed, so results depend on `trials` and `random_state` and not on the number of processes.
 """
 
@@ -67,7 +67,7 @@ class Claim:
     source : str
         Where it is in the paper.
     check : callable
-        Takes a :class:`Lab` and returns an :class:`Outcome`.
+        Takes a ``Lab`` and returns an ``Outcome``.
     """
 
     name: str

@@ -206,7 +206,7 @@ def steepest_scorecard(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
 
 
 def groups_of_three(X: Floats, direction: Floats) -> tuple[Floats, Floats]:
-    """Return the chances and propensities of a misspecified world, in which :func:`make_world` has three near-copies of each row."""
+    """Return the chances and propensities of a misspecified world, in which ``make_world`` has three near-copies of each row."""
     return misspecified(X, direction)
 
 

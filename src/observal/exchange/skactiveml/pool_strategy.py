@@ -17,7 +17,7 @@ from observal.methods.draw import passes_gate
 class ObservalSampling(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
     """Query the rows whose class flips most easily, first where the old policy rarely looked.
 
-    This is :class:`~observal.methods.NewtonVC`, for data whose labels exist because an old policy
+    This is ``NewtonVC``, for data whose labels exist because an old policy
     chose where to look. It fits its own logistic regression on importance weights, so it needs no classifier.
 
     Parameters

@@ -35,8 +35,8 @@ from observal.methods.stream import stream_chances
 class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     """Query a row of a stream if its class may still flip, and more often where the old policy rarely looked.
 
-    This is :class:`~observal.methods.NewtonVC`, on a stream: it decides on each row as it arrives,
-    as :func:`~observal.methods.stream.stream_plan` does, within a budget.
+    This is ``NewtonVC``, on a stream: it decides on each row as it arrives,
+    as ``stream_plan`` does, within a budget.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class ObservalStream(SingleAnnotatorStreamQueryStrategy):  # type: ignore[misc]
     missing_label : scalar or string or np.nan or None, default=np.nan
         Value to represent a missing label; if `query` gets a classifier, that of the classifier is used.
     budget_manager : BudgetManager, default=None
-        Limits the queries, given the utilities; None means a :class:`DoubtBudgetManager` with `budget`.
+        Limits the queries, given the utilities; None means a ``DoubtBudgetManager`` with `budget`.
     budget : float, default=None
         The share of rows that may be queried, in (0, 1]; None means 0.1.
     random_state : int or RandomState instance or None, default=None

@@ -30,7 +30,7 @@ LARGEST_CHUNK = 2**27  # unpacked bytes that are read at once; no chunk that is 
 
 
 def write_array(connection: StoreConnection, name: str, array: NDArray[Any]) -> StoredArray:
-    """Store an array, packed where that saves a fifth, and return how, as :func:`read_array` needs it."""
+    """Store an array, packed where that saves a fifth, and return how, as ``read_array`` needs it."""
     array = np.asarray(array)
     packed = None
     for chunk, (first, block) in enumerate(_blocks(array)):
@@ -115,7 +115,7 @@ def _smallest(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """Return the rows that :func:`_pack` was given, or None if their number is wrong."""
+    """Return the rows that ``_pack`` was given, or None if their number is wrong."""
     from pyarrow import types
 
     table = _unpack_table(content)

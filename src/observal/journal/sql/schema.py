@@ -1,10 +1,10 @@
 """The tables of a campaign's database.
 
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
-(:mod:`observal.journal.ledger`). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
-the journal's last entry (:mod:`observal.journal.sql.integrity`). Four serve the labelling page: people, hashes of their tokens, until
+(``observal.journal.ledger``). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
+the journal's last entry (``observal.journal.sql.integrity``). Four serve the labelling page: people, hashes of their tokens, until
 when they keep the rows they hold, and replies to requests that may be sent twice. One holds what was fitted to the log alone and last
-(:mod:`observal.journal.stored_fit`). Nothing of a result depends on these.
+(``observal.journal.stored_fit``). Nothing of a result depends on these.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def schema_version(connection: sa.Connection) -> str | None:
 
 
 def check_schema(connection: sa.Connection) -> None:
-    """Refuse an SQLite file whose tables, indexes and triggers are not exactly those that :func:`create_schema` makes."""
+    """Refuse an SQLite file whose tables, indexes and triggers are not exactly those that ``create_schema`` makes."""
     if connection.dialect.name != "sqlite":
         return
     entries, expected = _read_schema(connection), _expected_schema()

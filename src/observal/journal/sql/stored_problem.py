@@ -5,7 +5,7 @@ read of the files is compared with the checksum of its part, so a file that was 
 that were asked about are in the journal anyway.
 
 New pool rows come after the others, so positions stay. What was decided stays too. A plan that was made before the rows existed could not
-take them. Whether it would have, had they been there, decides which rows its labels stand for (:mod:`observal.intervals.error`), so that is
+take them. Whether it would have, had they been there, decides which rows its labels stand for (``observal.intervals.error``), so that is
 noted with the new rows, as it would have been in the plan.
 """
 
