@@ -1,5 +1,7 @@
-# Every target sets up .venv by itself; on a fresh machine it needs only Python 3.11, make and git.
+# Every target sets up .venv by itself; on a fresh machine it needs only Python 3.11 or newer, make and git. Another one: make test PYTHON=python3.13
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Further interpreters, on which `make test` only tries whether observal works.
+PYTHONS ?= $(foreach version,12 13 14,$(shell command -v python3.$(version)))
 BIN := .venv/bin
 READY := .venv/ready
 DEMO_READY := .venv/ready-demo
@@ -9,7 +11,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 # So are compiled modules, whatever the shell says: each of the many processes of the tests would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint system verify bench docs clean
+.PHONY: demo test lint system smoke dist verify bench docs clean
 
 $(READY): pyproject.toml
 	@echo "Installing observal and its development tools into .venv …"
@@ -39,8 +41,16 @@ system:
 
 # Coverage comes last in the output. SlipCover costs about a tenth of the time on Python 3.11, where coverage.py costs four fifths.
 # It stops watching a line after 1,000 runs: after 50, the default, it searches for such lines so often that it costs a fifth.
-test: lint system
+test: lint system smoke
 	$(BIN)/python -m slipcover --skip-covered --missing-width 60 --threshold 1000 -m pytest -n auto --dist worksteal -m 'not slow'
+
+# A first run on another interpreter downloads what observal needs, about a minute; without a network it is left out.
+smoke:
+	@for python in $(PYTHONS); do sh scripts/smoke.sh "$$python" || exit 1; done
+
+# Wheel and source, checked; the wheel in an empty environment runs the tutorial.
+dist: $(READY)
+	sh scripts/check_dist.sh $(BIN)/python
 
 verify: $(READY)
 	PYTHON=$(PYTHON) sh scripts/setup_system.sh --label-studio

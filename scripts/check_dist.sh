@@ -10,5 +10,5 @@ rm -rf dist .venv/dist
 wheel=$(ls "$PWD"/dist/*.whl)
 .venv/dist/bin/python -m pip install --quiet --disable-pip-version-check "$wheel" pytest
 # Not from the source tree: only the tests are taken from there.
-PYTHONPATH= .venv/dist/bin/python -m pytest -q -p no:cacheprovider tests/test_docs.py -k 'test_snippets and tutorial'
+PYTHONPATH= .venv/dist/bin/python -m pytest -q --noconftest -p no:cacheprovider tests/test_docs.py -k 'test_snippets and tutorial'
 .venv/dist/bin/python -c 'import observal, pathlib; assert "site-packages" in observal.__file__; print(observal.__version__)'

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from observal.session import Session, run
     from observal.tables import TableEncoder, TableRoles, load_problem, read_table
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Active18",

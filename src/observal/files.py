@@ -188,7 +188,10 @@ def _copy_mode(target: Path, descriptor: int) -> None:
 def _name_new(partial: Path, target: Path) -> None:
     """Give a finished file its name unless the name is taken; of two writers, one succeeds and the other is refused."""
     try:
-        os.link(partial, target, follow_symlinks=False)
+        if os.link in os.supports_follow_symlinks:
+            os.link(partial, target, follow_symlinks=False)
+        else:  # Windows
+            os.link(partial, target)
     except FileExistsError:
         raise _exists(target) from None
     except OSError as error:

@@ -88,6 +88,8 @@ def read_image(folder: Path, cell: str) -> bytes | None:
     if "\0" in cell or "\\" in cell or path.is_absolute() or ".." in path.parts or not path.parts:
         return None
     try:
+        if os.open not in os.supports_dir_fd:  # Windows
+            return _read_by_path(folder, path.parts)
         return _read(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), path.parts)
     except (OSError, ValueError):  # ValueError: not a possible file name
         return None
@@ -109,3 +111,15 @@ def _read(descriptor: int, parts: tuple[str, ...]) -> bytes | None:
         return content
     finally:
         os.close(descriptor)
+
+
+def _read_by_path(folder: Path, parts: tuple[str, ...]) -> bytes | None:
+    """Read a file by its path where a folder cannot be opened. Whoever can write to the folder could add a link between check and reading."""
+    file = folder
+    for part in parts:
+        file = file / part
+        if ":" in part or file.is_symlink():  # C: and streams, which only Windows has
+            return None
+    if not file.resolve().is_relative_to(folder.resolve()) or not file.is_file() or file.stat().st_size > MOST_BYTES:
+        return None
+    return file.read_bytes()

@@ -171,7 +171,8 @@ class Worker:
 
 def work(where: str, pipe: Connection) -> None:
     """Do what the server asks until it ends; looks at rounds come before measuring earlier ones."""
-    os.nice(5)  # answers go first
+    if hasattr(os, "nice"):  # Windows has none
+        os.nice(5)  # answers go first
     with suppress(EOFError, OSError, KeyboardInterrupt), pipe:
         _Process(where, pipe).run()
 
