@@ -201,11 +201,14 @@ def test_objectives_are_read_as_people_write_them():
     assert objective_words(canonical("missing=50, checking=2", classes), classes) == checked
 
 
-def test_objective_needs_two_classes_and_supporting_method():
+def test_objective_needs_a_cost_for_each_class_and_a_supporting_method():
     assert canonical("balanced", ["a", "b"]) == "balanced error"
     assert costs_of(canonical({"a": 2.5}, ["a", "b"])) == (2.5, 1.0)
-    with pytest.raises(InvalidInput, match="needs two classes"):
-        canonical("recall=0.5", ["a", "b", "c"])
+    assert canonical({"b": 4}, ["a", "b", "c"]) == "cost=1,4,1"
+    with pytest.raises(InvalidInput, match="is for 2 classes, but there are 3; give a cost for each class"):
+        canonical("cost=1,4", ["a", "b", "c"])
+    with pytest.raises(InvalidInput, match="is for 2 classes, but there are 3"):
+        canonical({"c": 4, "checking": 1}, ["a", "b", "c"])
     X = np.linspace(0, 1, 20)[:, None]
     with pytest.raises(InvalidInput, match="use AutoVC or NewtonVC"):
         ob.Session(ob.LoggedData(X, X[:, 0] > 0.5, 1.0), ob.Pool(X, 0.5), ob.Passive(), objective="recall=0.8")

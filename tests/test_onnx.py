@@ -15,6 +15,7 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.exchange.model_file import save_model
 from observal.exchange.onnx_file import make_onnx
+from observal.intervals.thresholds import FactorClassifier
 from observal.learners.blend import FITTERS, Blend, fit_blend
 from observal.learners.blend_settings import LEARNERS
 from observal.learners.population import Population
@@ -167,6 +168,15 @@ def test_objective_brings_its_calibration_and_threshold(objective):
     assert np.abs(chances - classifier.predict_proba(X)).max() < NEAR
     assert prediction.tolist() == classifier.predict(X).tolist()
     assert (prediction != chances.argmax(axis=1)).any()
+
+
+def test_factors_of_several_classes_decide_as_ours_do(tables):
+    log, new, encoder = tables
+    classifier = FactorClassifier(make_blend(("linear",), 3, log, encoder), np.array([1.0, 1.0, 6.0]))
+    X = encoder.encode(new)
+    prediction, chances = run(make_onnx(classifier, None), {"X": X})
+    assert prediction.tolist() == classifier.predict(X).tolist()
+    assert (classifier.predict(X) != classifier.classes_[chances.argmax(axis=1)]).any()
 
 
 def test_linear_newton_equals_ours():

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.cli import start
-from observal.errors import InvalidInput, InvalidLabel
-from observal.problem.objectives import canonical
+from observal.errors import InvalidLabel
 from observal.tables.classes import obvious_positive, order_classes
 from tests.command import observal
 
@@ -71,11 +70,11 @@ def test_init_notes_the_positive_class(tmp_path, options, last, noted):
     assert ("Precision and recall are about 'default', the rarer class in the log" in out) == noted
 
 
-def test_positive_class_of_three_classes_raises():
-    with pytest.raises(InvalidLabel, match="two classes, but there are 3"):
-        order_classes(["cat", "cow", "dog"], {}, "cat")
-    with pytest.raises(InvalidInput, match="two classes, but there are 3"):
-        canonical({"cat": 10}, ["cat", "cow", "dog"])
+def test_named_class_of_three_is_last():
+    assert order_classes(["cat", "cow", "dog"], {}, "cat") == (["cow", "dog", "cat"], [])
+    assert order_classes(["cat", "cow", "dog"], {}) == (["cat", "cow", "dog"], [])
+    with pytest.raises(InvalidLabel, match="must be one of 'cat', 'cow', 'dog'"):
+        order_classes(["cat", "cow", "dog"], {}, "pig")
 
 
 def test_init_on_a_terminal_asks_until_it_gets_a_class(monkeypatch, capsys):

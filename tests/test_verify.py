@@ -6,10 +6,12 @@ import json
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from observal.errors import InvalidInput
-from observal_research.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, verify, worlds
+from observal_research import rare
+from observal_research.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, rare_classes, verify, worlds
 from observal_research.verify.candidates import radius_constants
 from observal_research.verify.claims import Lab, at_least, at_most, mean_tolerance
 from observal_research.verify.distributions import Distribution
@@ -22,6 +24,7 @@ LONG = (
     "broken-by-",
     "stopping-",
     "earlier-round-",
+    "rare-",
     "clean-log-2000",
     "drift-tenth",
 )  # most are about whole campaigns
@@ -339,3 +342,48 @@ def test_one_campaign_of_a_claim_runs_and_repeats(monkeypatch, simulation):
         monkeypatch.setattr(looking, name, value)
     found, again = (simulation(looking.open_log, rng=np.random.default_rng(0), count=1) for _ in range(2))
     assert all((found[name] == again[name]).all() for name in found)
+
+
+# -- rare classes
+
+
+def rare_outcome(recall=0.8, found=30, flagged=0.2, covers=True):
+    truth = dict.fromkeys(rare.MEASURES, 0.5) | {"recall": recall}
+    ends = {name: (value, value - 0.1, value + 0.1) if covers else (0.9, 0.95, 1.0) for name, value in truth.items()}
+    return rare.Outcome(found, flagged, truth, ends)
+
+
+@pytest.mark.parametrize(
+    ("ours", "passed"),
+    [(rare_outcome(), True), (rare_outcome(recall=0.3), False), (rare_outcome(covers=False), False)],
+)
+def test_delivered_recall_and_coverage_of_rare_classes_are_checked(monkeypatch, ours, passed):
+    monkeypatch.setattr(rare_classes, "generated_world", lambda *_: None)
+    monkeypatch.setattr(rare_classes, "CONTESTANTS", {rare.OURS: lambda _: ours})
+    assert rare_classes.check_delivery(0.01, True, Lab("rare", 200, 0)).passed is passed
+
+
+@pytest.mark.parametrize(("ours", "passed"), [({}, True), ({"found": 20}, False), ({"flagged": 0.3}, False)])
+def test_peers_of_rare_classes_are_checked(monkeypatch, ours, passed):
+    peers = dict.fromkeys((rare_classes.HIGHEST, "random"), lambda _: rare_outcome())
+    monkeypatch.setattr(rare_classes, "generated_world", lambda *_: None)
+    monkeypatch.setattr(rare_classes, "CONTESTANTS", {rare.OURS: lambda _: rare_outcome(**ours), **peers})
+    assert rare_classes.check_peers(Lab("rare-peers", 60, 0)).passed is passed
+
+
+def test_tables_are_made_rare_and_peers_run(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    y = np.where(X[:, 0] + rng.normal(size=4000) > 1.0, "yes", "no")
+    pd.DataFrame(X, columns=["a", "b", "c"]).assign(label=y).to_parquet(tmp_path / "t.parquet")
+    assert rare.suitable_tables(tmp_path) == ["t"]
+    made = rare.table_world(tmp_path, "t", 0.02, True, rng)
+    codes = np.concatenate([made.world.log_labels, made.world.oracle(made.world.pool.ids)])
+    assert codes.mean() == pytest.approx(0.02, abs=0.01)
+    assert made.world.y_test.mean() > 0.2
+    found = rare.CONTESTANTS["LightGBM, highest scores"](made)
+    assert found.found > 5
+    assert 0.0 < found.flagged < 0.6
+    header, rows = rare.summarise([rare.Measured("t", 0.02, True, {rare.OURS: rare_outcome()})])
+    assert len(rows) == 2
+    assert {len(row) for row in rows} == {len(header)}

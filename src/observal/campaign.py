@@ -43,7 +43,7 @@ from observal.methods import MethodLike
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
-from observal.problem.objectives import TOLERANCE
+from observal.problem.objectives import TOLERANCE, canonical, is_about_last
 from observal.problem.problem import Problem
 from observal.report.monitoring import Monitoring, NewTable, draw_rows, monitor
 from observal.session import Labelling, Session
@@ -167,6 +167,13 @@ class Campaign(Labelling[SqlTransaction]):
             tuple(options.known_before),
         )
         loaded = load_tables(logs, pool, roles, propensity, options, random_state)
+        classes = loaded.problem.logged.classes.tolist()
+        is_named = options.classes is not None or not (options.positive is None or callable(options.positive))
+        if len(classes) > 2 and not is_named and is_about_last(canonical(objective, classes), len(classes)):
+            raise InvalidInput(
+                f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
+                "name it with --positive (positive=)."
+            )
         settings = make_settings(
             loaded.problem,
             method,

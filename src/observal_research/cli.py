@@ -244,9 +244,40 @@ def leaks(
         print_table(header, rows)
 
 
+def rare(
+    folder: Annotated[Path, typer.Argument(help="Folder of Parquet tables with the class in the column label.")],
+    trials: Annotated[
+        int, typer.Option(help="Draws for each table, share of positive rows and kind of log.", min=1)
+    ] = 1,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Make classes of tables rare, and compare campaigns about them with highest scores, margin and random sampling written by hand.
+
+    Example: observal-research rare tables/
+    """
+    from observal_research.rare import measure, summarise
+
+    with progress_bar("running", hidden=as_json):
+        header, rows = summarise(list(measure(folder, trials, seed)))
+    if as_json:
+        print_json([dict(zip(header, row, strict=True)) for row in rows])
+    else:
+        print_table(header, rows)
+
+
 app = make_app(
     "Check the paper's claims, reproduce its figure, and compare methods.",
-    {"Commands": {"verify": verify, "ablate": ablate, "reproduce": reproduce, "benchmark": benchmark, "leaks": leaks}},
+    {
+        "Commands": {
+            "verify": verify,
+            "ablate": ablate,
+            "reproduce": reproduce,
+            "benchmark": benchmark,
+            "leaks": leaks,
+            "rare": rare,
+        }
+    },
 )
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from observal.problem.data import LoggedData
+from observal.problem.objectives import RARE
 from observal.problem.words import percent
 
-RARE = 0.1  # share of rows below which a class is rare
 LEAST_LABELS = 20  # labels of the log without which nothing is said
-LEAST_CHANCE = 0.01  # smaller propensities count as this one, so that a single label does not decide
 
 
 def rare_class_notes(logged: LoggedData) -> list[str]:
@@ -23,11 +22,9 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     >>> rare_class_notes(log)[0][:59]
     "'default' is rare: about 2.5% of the rows. A model with few"
     """
-    revealed = np.asarray(logged.revealed)
-    codes, weights = logged.codes[revealed], 1.0 / np.maximum(logged.propensity[revealed], LEAST_CHANCE)
-    if logged.classes.size != 2 or codes.size < LEAST_LABELS:
+    if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < LEAST_LABELS:
         return []
-    shares = np.bincount(codes, weights=weights, minlength=2) / weights.sum()
+    shares = logged.class_shares()
     rare = int(np.argmin(shares))
     if shares[rare] >= RARE:
         return []

@@ -16,7 +16,7 @@ from observal.checks import Floats
 from observal.errors import InvalidInput
 from observal.files import check_target, writing
 from observal.intervals.recalibration import FARTHEST
-from observal.intervals.thresholds import ThresholdClassifier
+from observal.intervals.thresholds import FactorClassifier, ThresholdClassifier
 from observal.journal.settings import observal_version
 from observal.learners.blend import Blend
 from observal.learners.blend_settings import KERNEL_LIMIT, LEAST_CHANCE
@@ -114,7 +114,7 @@ def _plain(classes: NDArray[Any]) -> NDArray[Any]:
 
 def _inner(classifier: Any) -> Blend | NewtonClassifier:
     """Return the classifier without its threshold; refuse one that cannot be written."""
-    inner = classifier.estimator if isinstance(classifier, ThresholdClassifier) else classifier
+    inner = classifier.estimator if isinstance(classifier, ThresholdClassifier | FactorClassifier) else classifier
     if isinstance(inner, NewtonClassifier) and inner.feature_map.transformers:
         raise _refusal("A model of NewtonVC with splines or random cosines")
     if not isinstance(inner, Blend | NewtonClassifier):
@@ -243,6 +243,8 @@ def _chances(graph: _Graph, classifier: Any, X: str) -> str:
 
 def _codes(graph: _Graph, classifier: Any, chances: str) -> str:
     """Return the predicted class of each row, as a place in the classes."""
+    if isinstance(classifier, FactorClassifier):
+        chances = graph("Mul", chances, graph.constant(classifier.factors))
     if not isinstance(classifier, ThresholdClassifier):
         return graph("ArgMax", chances, axis=1, keepdims=0)
     from onnx import TensorProto

@@ -54,6 +54,7 @@ from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, tak
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.interval import CONFIDENCE, Interval
 from observal.problem.judged_rows import JudgedRows
+from observal.problem.objectives import is_about_last
 from observal.problem.plan import ASKED
 from observal.problem.problem import Problem
 
@@ -192,6 +193,7 @@ def judge_labels(
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, problem.n_rows, INTERVAL_ROWS)
     scores, called = scores_of(frame)
     changed = float(np.mean(called[where] != predicted))
+    by_classifier = called == problem.logged.classes.size - 1
     scores[where], called[where] = out_scores, predicted
     kind = would_take(state, problem.propensity, problem.n_logged, frame, gaps)
     bought, skipped = (np.isin(frame - problem.n_logged, part) for part in (state.bought, state.skipped))
@@ -204,14 +206,17 @@ def judge_labels(
     n_rows = effective_number(problem.groups_of(frame[counted & target]), cells.n_rows)
     cells = replace(cells, correlated=correlation_factor(changed, toss_ups), groups=groups, n_rows=n_rows)
     cells = cells.borrowing((predicted != codes).astype(np.float64))
-    flags = problem.goals.objective != "error" and problem.logged.classes.size == 2
-    flagging = flagging_of(scores, called, counted & target) if flags else None
+    objective, n_classes = problem.goals.objective, problem.logged.classes.size
+    flags = objective != "error" and is_about_last(objective, n_classes)
+    flagging = flagging_of(scores, called == n_classes - 1, by_classifier, counted & target) if flags else None
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], flagging=flagging)
 
 
 def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:
-    """Return intervals for the error and the other measures; precision, recall, prevalence and AUC with two classes only."""
-    names = ("error",) if len(problem.logged.classes) != 2 else ("error", "precision", "recall", "prevalence")
+    """Return intervals for the error and the other measures; precision, recall, prevalence and AUC of the last class where these are about one."""
+    last = len(problem.logged.classes) - 1
+    one_class = is_about_last(problem.goals.objective, last + 1)
+    names = ("error", "precision", "recall", "prevalence") if one_class else ("error",)
     if judged is None:
         codes = state.labelled(problem)[1]
         groups = problem.groups_of(state.labelled(problem)[0])
@@ -219,13 +224,13 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
         reason = f"{METHOD}: {codes.size} labels{in_groups} of {np.unique(codes).size} classes are too few"
         return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
-    values, classes = _values(codes, predicted), problem.logged.classes.tolist()
+    values, classes = _values(codes, predicted, last), problem.logged.classes.tolist()
     intervals = {name: cells.ratio(*values[name]) for name in names}
     better = (1.0 - intervals["error"].unknown) * judged.better
     intervals["error"] = replace(intervals["error"], low=max(0.0, intervals["error"].low - better))
     intervals |= measure_all(cells, codes, predicted, judged.scores, classes, problem.goals.objective)
     if judged.flagging is not None:
-        intervals |= flagging_intervals(judged.flagging, cells, codes, judged.scores)
+        intervals |= flagging_intervals(judged.flagging, cells, codes == last, judged.scores)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged
@@ -250,12 +255,12 @@ def left_out(
     return scores, predicted
 
 
-def _values(codes: Ints, predicted: Ints) -> dict[str, tuple[Floats, Floats]]:
+def _values(codes: Ints, predicted: Ints, last: int) -> dict[str, tuple[Floats, Floats]]:
     """Return what each measure divides by what, a value for each labelled row."""
     unit, positive, called_positive = (
         np.ones(codes.size),
-        (codes == 1).astype(np.float64),
-        (predicted == 1).astype(np.float64),
+        (codes == last).astype(np.float64),
+        (predicted == last).astype(np.float64),
     )
     return {
         "error": ((predicted != codes).astype(np.float64), unit),

@@ -1,7 +1,8 @@
 """How many rows a classifier flags, that is, predicts to be positive; and what it would find if it flagged more or fewer.
 
-**Flagged share.** Every row of log and pool has a prediction, so the share is known up to which rows happen to be in them. Labelled rows are judged by
-fits that have not seen them.
+**Flagged share.** Every row of log and pool has a prediction, so the share is known up to which rows happen to be in them: with N rows, its variance is
+``p·(1 − p)/N``. Labelled rows are judged by fits that have not seen them, which differ from the classifier; by how much that moves the share is added as a
+standard error of its own.
 
 **Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the
 highest scores were flagged.
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Bools, Floats
 from observal.intervals.cells import METHOD, Cells, beta_ends
 from observal.problem.interval import CONFIDENCE, Interval
 
@@ -23,9 +24,10 @@ CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 
 
 class Flagging(NamedTuple):
-    """The share of rows that are flagged, and the score from which on each of `CURVE_SHARES` would be."""
+    """The share of rows that are flagged, how far it is from the classifier's own, and the score from which on each of `CURVE_SHARES` would be."""
 
     share: float
+    moved: float
     cuts: tuple[float, ...]
 
 
@@ -40,31 +42,33 @@ def recall_key(share: float) -> str:
     return f"recall if {100 * share:g}% are flagged"
 
 
-def flagging_of(scores: Floats, predicted: Ints, about: Bools) -> Flagging:
+def flagging_of(scores: Floats, is_flagged: Bools, by_classifier: Bools, about: Bools) -> Flagging:
     """Return what is flagged of rows, and what other shares need.
 
     Parameters
     ----------
     scores : array
         How far each row is on the side of the positive class.
-    predicted : int array
-        1 for flagged rows.
+    is_flagged, by_classifier : bool arrays
+        Which rows are flagged, labelled ones by fits that have not seen them; and by the classifier itself.
     about : bool array
         The rows that count.
 
     Examples
     --------
     >>> import numpy as np
-    >>> found = flagging_of(np.arange(200.0), (np.arange(200) >= 150).astype(int), np.ones(200, dtype=bool))
-    >>> found.share, found.cuts[:3]
-    (0.25, (198.0, 196.0, 190.0))
+    >>> rows = np.arange(200)
+    >>> found = flagging_of(1.0 * rows, rows >= 150, rows >= 148, rows >= 0)
+    >>> found.share, round(found.moved, 4), found.cuts[:3]
+    (0.25, 0.01, (198.0, 196.0, 190.0))
     """
     counted = np.sort(scores[about])[::-1]
     places = [min(counted.size, max(1, round(share * counted.size))) - 1 for share in CURVE_SHARES]
-    return Flagging(float(np.mean(predicted[about] == 1)), tuple(counted[places].tolist()))
+    share, own = (float(np.mean(part[about])) for part in (is_flagged, by_classifier))
+    return Flagging(share, abs(share - own), tuple(counted[places].tolist()))
 
 
-def flagging_intervals(flagging: Flagging, cells: Cells, codes: Ints, scores: Floats) -> dict[str, Interval]:
+def flagging_intervals(flagging: Flagging, cells: Cells, is_positive: Bools, scores: Floats) -> dict[str, Interval]:
     """Return intervals for the flagged share, and for the recall of other shares.
 
     Parameters
@@ -73,13 +77,13 @@ def flagging_intervals(flagging: Flagging, cells: Cells, codes: Ints, scores: Fl
         What is flagged.
     cells : Cells
         The share of the population that each labelled row represents.
-    codes, scores : arrays
+    is_positive, scores : arrays
         Of the labelled rows.
     """
     share, n = flagging.share, cells.n_rows
-    low, high = beta_ends(share, share * (1.0 - share) / n, 1.0 / n, 1.0 / n**2)
+    low, high = beta_ends(share, share * (1.0 - share) / n + flagging.moved**2, 1.0 / n, 1.0 / n**2)
     out = {FLAGGED: Interval(share, low, high, CONFIDENCE, METHOD)}
-    positive = (codes == 1).astype(np.float64)
+    positive = is_positive.astype(np.float64)
     for other, cut in zip(CURVE_SHARES, flagging.cuts, strict=True):
         out[recall_key(other)] = cells.ratio(positive * (scores >= cut), positive)
     return out

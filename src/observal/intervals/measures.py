@@ -25,7 +25,7 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.intervals.cells import Cells
 from observal.problem.interval import Interval
-from observal.problem.objectives import BALANCED, COST, FLAG, TARGETS, measure_of, prices_of
+from observal.problem.objectives import BALANCED, COST, FLAG, TARGETS, is_about_last, measure_of, prices_of
 
 BASELINE, WINS, AUC = "baseline", "wins over the baseline", "AUC"
 BASELINE_COST, COST_WINS = "baseline cost", "wins over the baseline, in cost"
@@ -70,8 +70,9 @@ def measure_all(
         WINS: cells.ratio(won, won + (differs & (codes == commonest))),
         BALANCED: cells.mean_of_classes(wrong, codes, n_classes),
     }
-    if n_classes == 2:
-        intervals[AUC] = cells.mean_of_classes(right_side(scores, codes, cells.row_weight), codes, 2, moved=2.0)
+    if is_about_last(objective, n_classes):
+        is_last = (codes == n_classes - 1).astype(np.int64)
+        intervals[AUC] = cells.mean_of_classes(right_side(scores, is_last, cells.row_weight), is_last, 2, moved=2.0)
     if measure_of(objective) == COST:
         intervals |= _costs(cells, codes, predicted, np.array(prices_of(objective)))
     if n_classes <= MOST_CLASSES:

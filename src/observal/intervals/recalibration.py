@@ -9,6 +9,9 @@ w is the square root of the share of the population that a label represents, sca
 (Σ w)²/Σ w². The square root trades a little bias for much less noise, as in the fits themselves. The inverse of the curvature says how far (a, b) may be off: draws
 from that normal distribution stand for what the labels allow. With few positive labels they differ much, and some of them say that positive rows hide
 among low scores.
+
+Fits without some labels are less sure of themselves than the classifier, so the same score means less to them. ``match_scores`` puts theirs on the
+classifier's scale: a score becomes the one that the classifier gives to as large a share of the unlabelled rows.
 """
 
 from __future__ import annotations
@@ -98,6 +101,29 @@ def recalibrate(scores: Floats, codes: Ints, shares: Floats, worth: float = 1.0)
     draws = np.concatenate([theta + away, theta - away])
     draws[:, 1] = np.maximum(draws[:, 1], LEAST_SLOPE)
     return Recalibration(float(theta[0]), max(float(theta[1]), LEAST_SLOPE), draws)
+
+
+def match_scores(scores: Floats, own: Floats, reference: Floats) -> Floats:
+    """Return scores of one classifier on the scale of another: as high among `reference` as they were among `own`.
+
+    Beyond the ends they keep their distance from them.
+
+    Parameters
+    ----------
+    scores : array
+        By the first classifier.
+    own, reference : arrays
+        What the two give to the same rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> match_scores(np.array([1.0, 2.5, 5.0]), np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 30.0])).tolist()
+    [10.0, 25.0, 32.0]
+    """
+    own, reference = np.sort(own), np.sort(reference)
+    inside = np.interp(scores, own, reference)
+    return np.asarray(inside + np.minimum(scores - own[0], 0.0) + np.maximum(scores - own[-1], 0.0))
 
 
 def label_strength(shares: Floats) -> Floats:

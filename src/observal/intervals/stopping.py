@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from observal.checks import Floats
-from observal.intervals.thresholds import ThresholdClassifier
+from observal.intervals.thresholds import FactorClassifier, ThresholdClassifier
 from observal.problem.method import Classifier, has_probabilities
 from observal.problem.rows import Features
 
@@ -73,7 +73,7 @@ def chances_of(estimator: Classifier, X: Features) -> Floats:
     >>> chances_of(Always(), [[0.0]]).tolist()
     [[0.25, 0.75]]
     """
-    if isinstance(estimator, ThresholdClassifier):
+    if isinstance(estimator, ThresholdClassifier | FactorClassifier):
         return np.asarray(estimator.shifted_proba(X), dtype=np.float32)
     if has_probabilities(estimator):
         return np.asarray(estimator.predict_proba(X), dtype=np.float32)

@@ -4,6 +4,9 @@
 a labelled row is what its label says. A threshold chosen from the labelled rows alone would forget the positive rows that nobody has seen yet, and
 find too few.
 
+**More than two classes.** What is found is the last class: its score is the log of its chance over that of its strongest rival. For costs, or the balanced
+error, each chance is multiplied by a factor: what missing the class costs, or one over its mean chance in the population.
+
 **On average.** For a recall of 80 % the threshold is the highest at which the expected recall, over all that the labels allow, is 80 %.
 ``recall>=0.8`` is cautious: recall is at least 80 % in 95 % of what the labels allow.
 """
@@ -22,7 +25,7 @@ from observal.intervals.cells import Cells, make_cells
 from observal.intervals.recalibration import Recalibration, log_odds, recalibrate, sigmoid
 from observal.intervals.related import effective_number
 from observal.intervals.state import PoolState, rows_for_cells, taken_rows
-from observal.problem.objectives import BALANCED, costs_of, is_cautious, measure_of, target_of
+from observal.problem.objectives import BALANCED, costs_of, is_about_last, is_cautious, measure_of, target_of
 from observal.problem.problem import Problem
 from observal.problem.rows import Features
 
@@ -69,11 +72,61 @@ def find_threshold(
     problem, state, scores_of, out_of_fold
         As for ``sort_labels``.
     """
-    labelled, codes = state.labelled(problem)
+    labelled, codes = labelled_as_last(problem, state)
     cells, rows = sort_labels(problem, state, scores_of, out_of_fold)
     worth = effective_number(problem.groups_of(labelled), codes.size) / codes.size
     recalibration = recalibrate(out_of_fold, codes, cells.row_weight, worth)
     return Threshold(choose_threshold(rows, recalibration, problem.goals.objective), recalibration)
+
+
+def find_factors(
+    problem: Problem, state: PoolState, chances_of: Callable[[Ints], Floats], out_of_fold: Floats
+) -> Floats:
+    """Return by what to multiply the chance of each of several classes for a problem's objective, so that the largest decides.
+
+    Parameters
+    ----------
+    problem, state
+        As for ``sort_labels``.
+    chances_of : callable
+        From rows to the classifier's chances of all classes.
+    out_of_fold : array of shape (labelled rows, classes)
+        The chances of the labelled rows by fits that have not seen them.
+    """
+    objective, n_classes = problem.goals.objective, problem.logged.classes.size
+    if is_about_last(objective, n_classes):
+        threshold = find_threshold(
+            problem, state, lambda rows: score_of_last(chances_of(rows)), score_of_last(out_of_fold)
+        )
+        return np.append(np.ones(n_classes - 1), np.exp(-threshold.cut))
+    if measure_of(objective) != BALANCED:
+        return np.array(costs_of(objective))
+    rows = state.labelled(problem)[0]
+    frame, where, counted = rows_for_cells(state, rows, problem.n_logged, state.n_seen(problem), THRESHOLD_ROWS)
+    chances = chances_of(frame)
+    chances[where] = out_of_fold
+    means = chances[counted & problem.counts(frame)].mean(axis=0)
+    return np.asarray(1.0 / np.maximum(means, 0.5 / max(1, rows.size)))
+
+
+def score_of_last(chances: Floats) -> Floats:
+    """Return the log of the last class's chance over that of its strongest rival; with two classes, the log odds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> score_of_last(np.array([[0.4, 0.3, 0.3], [0.1, 0.1, 0.8]])).round(2).tolist()
+    [-0.29, 2.08]
+    """
+    if chances.shape[1] == 2:
+        return log_odds(chances[:, 1])
+    return log_odds(chances[:, -1] / (chances[:, -1] + chances[:, :-1].max(axis=1)))
+
+
+def labelled_as_last(problem: Problem, state: PoolState) -> tuple[Ints, Ints]:
+    """Return the labelled rows, and 1 for those of the last class."""
+    rows, codes = state.labelled(problem)
+    return rows, (codes == problem.logged.classes.size - 1).astype(np.int64)
 
 
 def label_cells(problem: Problem, state: PoolState, scores_of: Callable[[Ints], Floats], out_of_fold: Floats) -> Cells:
@@ -97,7 +150,7 @@ def sort_labels(
     out_of_fold : array
         The scores of the labelled rows by fits that have not seen them.
     """
-    rows, codes = state.labelled(problem)
+    rows, codes = labelled_as_last(problem, state)
     frame, where, counted = rows_for_cells(state, rows, problem.n_logged, state.n_seen(problem), THRESHOLD_ROWS)
     scores = scores_of(frame)
     scores[where] = out_of_fold
@@ -229,6 +282,54 @@ class ThresholdClassifier:
         from observal.learners.blend import shift_odds
 
         return shift_odds(self.predict_proba(X), odds_at(self.threshold))
+
+
+@dataclass(frozen=True, eq=False)
+class FactorClassifier:
+    """A classifier of several classes that predicts the one whose chance, times a factor, is largest.
+
+    Parameters
+    ----------
+    estimator : classifier
+        With ``predict_proba``.
+    factors : array
+        One for each class.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> fit = LogisticRegression().fit([[0.0], [1.0], [2.0]], ["a", "b", "c"])
+    >>> FactorClassifier(fit, np.array([1.0, 1.0, 9.0])).predict([[0.5]]).tolist(), fit.predict([[0.5]]).tolist()
+    (['c'], ['a'])
+    """
+
+    estimator: Any = field(repr=False)
+    factors: Floats
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The label values."""
+        classes: NDArray[Any] = self.estimator.classes_
+        return classes
+
+    def predict_proba(self, X: Features) -> Floats:
+        """Return the chance of each class."""
+        chances: Floats = self.estimator.predict_proba(X)
+        return chances
+
+    def predict(self, X: Features) -> NDArray[Any]:
+        """Return a class for each row."""
+        return np.asarray(self.classes_[(self.predict_proba(X) * self.factors).argmax(axis=1)])
+
+    def score(self, X: Features, y: ArrayLike) -> float:
+        """Return the share of rows predicted right."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def shifted_proba(self, X: Features) -> Floats:
+        """Return chances multiplied so that the largest decides."""
+        from observal.learners.blend import shift_odds
+
+        return shift_odds(self.predict_proba(X), self.factors)
 
 
 def odds_at(threshold: float) -> float:

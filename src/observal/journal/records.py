@@ -74,7 +74,7 @@ class Cosines:
 @cache
 def records() -> Mapping[type, Mapping[str, Field]]:
     """Return the fields of every kind of record that a model file or a stored fit may hold."""
-    from observal.intervals.thresholds import ThresholdClassifier
+    from observal.intervals.thresholds import FactorClassifier, ThresholdClassifier
     from observal.journal import stored_fit as s
     from observal.learners.blend import Blend, BlendChoices
     from observal.learners.features import FeatureMap
@@ -164,6 +164,7 @@ def records() -> Mapping[type, Mapping[str, Field]]:
             "shift": "number",
             "slope": "number",
         },
+        FactorClassifier: {"estimator": RecordField((Blend,)), "factors": ArrayField("f8", "classes")},
         BlendChoices: {"theta": "shares", "tuned": "settings"},
         StoredBlend: {
             "blend": RecordField((Blend,)),

@@ -11,7 +11,7 @@ import numpy as np
 
 from observal.checks import Ints
 from observal.journal.ledger import Ledger
-from observal.problem.objectives import objective_words
+from observal.problem.objectives import is_about_last, objective_words
 from observal.problem.words import count
 
 CHOOSING = "Choosing the next rows…"
@@ -148,7 +148,8 @@ class Status:
 
     def _classes(self) -> str:
         names = ", ".join(str(value) for value in self.classes)
-        return f"{names}; {self.classes[-1]} is the positive class" if len(self.classes) == 2 else names
+        has_positive = is_about_last(self.objective, len(self.classes))
+        return f"{names}; {self.classes[-1]} is the positive class" if has_positive else names
 
 
 def round_rows(ledger: Ledger) -> int:

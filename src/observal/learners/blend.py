@@ -56,14 +56,15 @@ ONE_CLASS = "constant"
 class BlendPredictions(NamedTuple):
     """A blend's predictions for rows.
 
-    The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, and the weight of
-    the learners that predict another class.
+    The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, the weight of
+    the learners that predict another class, and the chance of each class.
     """
 
     codes: Ints
     margins: Floats
     doubt: Floats
     disagreement: Floats
+    chances: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,23 +121,22 @@ class Blend:
         """Return the share of rows predicted right."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def judge(self, X: Features, odds: float = 1.0) -> BlendPredictions:
+    def judge(self, X: Features, odds: Odds = 1.0) -> BlendPredictions:
         """Return its prediction for each row, and how much its learners differ; see ``judge_block``."""
         return BlendPredictions(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
 
-    def judge_block(self, block: Matrix, odds: float = 1.0) -> BlendPredictions:
+    def judge_block(self, block: Matrix, odds: Odds = 1.0) -> BlendPredictions:
         """Return its predictions for a block of rows that were checked.
 
-        `odds` multiplies the odds of the second of two classes, so that a threshold other than ½ becomes ½; the chance of being
-        wrong does not change.
+        `odds` are those of ``shift_odds``, by which a threshold other than ½ becomes ½; the chance of being wrong does not change.
         """
         Z = self.feature_map(block)
         parts = [clip_chances(member(Z)) for member in self.members]
         chances = np.tensordot(self.theta, parts, axes=1)
         codes, margins = lead(shift_odds(chances, odds))
         dissent = np.array([shift_odds(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
-        right = chances.max(axis=1) if odds == 1.0 else chances[np.arange(codes.size), codes]
-        return BlendPredictions(codes, margins, 1.0 - right, self.theta @ dissent)
+        right = chances.max(axis=1) if np.ndim(odds) == 0 and odds == 1.0 else chances[np.arange(codes.size), codes]
+        return BlendPredictions(codes, margins, 1.0 - right, self.theta @ dissent, chances)
 
     def _chances(self, block: Matrix) -> tuple[NDArray[Any], ...]:
         Z = self.feature_map(block)
@@ -158,15 +158,23 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
         return list(pool.map(function, tasks))
 
 
-def shift_odds(chances: Floats, odds: float) -> Floats:
-    """Return chances with the odds of the second of two classes multiplied.
+Odds = float | Floats
+"""A factor for the odds of the second of two classes, or for the chance of each of several."""
+
+
+def shift_odds(chances: Floats, odds: Odds) -> Floats:
+    """Return chances with the odds of the second of two classes multiplied, or the chance of each class by its own factor.
 
     Examples
     --------
     >>> import numpy as np
     >>> shift_odds(np.array([[0.9, 0.1]]), 9.0).tolist()
     [[0.5, 0.5]]
+    >>> shift_odds(np.array([[0.6, 0.3, 0.1]]), np.array([1.0, 1.0, 9.0])).round(2).tolist()
+    [[0.33, 0.17, 0.5]]
     """
+    if isinstance(odds, np.ndarray):
+        return np.asarray(chances * odds / (chances @ odds)[:, None])
     if odds == 1.0:
         return chances
     second = odds * chances[:, 1]

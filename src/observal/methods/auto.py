@@ -15,14 +15,20 @@ import numpy as np
 from observal.checks import Floats, Ints, check_flag, check_number, check_share, check_whole, keep
 from observal.errors import InvalidInput
 from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_labels
-from observal.intervals.recalibration import log_odds
+from observal.intervals.recalibration import match_scores
 from observal.intervals.state import PICKED, PoolState, as_near, taken_for_gap
-from observal.intervals.thresholds import Threshold, find_threshold
+from observal.intervals.thresholds import (
+    FactorClassifier,
+    Threshold,
+    find_factors,
+    find_threshold,
+    score_of_last,
+)
 from observal.learners.blend import (
     Blend,
     BlendChoices,
     BlendFit,
-    BlendPredictions,
+    Odds,
     check_choices,
     check_learners,
     fit_blend,
@@ -38,6 +44,7 @@ from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.problem.interval import Interval
 from observal.problem.judged_rows import JudgedRows
 from observal.problem.method import Method
+from observal.problem.objectives import RARE, is_about_last
 from observal.problem.plan import ASKED, Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Round
@@ -51,6 +58,7 @@ MOST_BLIND = {"accuracy": 0.5, "balanced": 0.75, "measure": 1.0}
 """The largest share of a batch that is picked at random where the log is blind, by what labels are for."""
 PRIOR = 4.0  # labels that the record of surprises begins with, none of them a surprise
 UNCERTAIN_SHARE = 0.1  # share of the log's rows: on a stream, rows with leads as small as theirs are uncertain
+MATCHED_ROWS = 2000  # unlabelled rows by which the scores of two fits are compared
 MANY_LABELS = 2000  # labels from which on the blend's own folds are close enough
 
 
@@ -90,9 +98,10 @@ class AutoVC(Method[PoolState]):
     much more often guesses on rows picked at random are wrong than these chances say, within limits. On an ordinary log that is about
     0, so little is explored; if the log makes the blend confidently wrong, it is large, and exploring is worth it.
 
-    **Objectives.** Recall, precision and costs need labels of the rare class, so rows are chosen by their lead at ½ whatever the threshold: while a class is rare,
-    these are the rows that most likely belong to it. Rows at a low threshold are nearly all of the other class. Those picked at random are rather picked
-    where the class is likely and the log has few labels (``measuring_weights``).
+    **Objectives.** Recall, precision and costs need labels of the class that they are about. While the log says that less than a tenth of the rows belong to it, rows
+    are taken that most likely do, and otherwise those with the smallest lead at ½, whatever the threshold: rows at a low threshold are nearly all of the
+    other class. Those picked at random are rather picked where the class is likely and the log has few labels
+    (``measuring_weights``).
 
     **Kept choices.** Weights of the learners and their settings are chosen again each time the number of labels
     has grown by half, and kept in between. The fit is a function of the labels and of these choices alone.
@@ -378,9 +387,10 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
     def refit(self, state: PoolState) -> Floats:
         """Return the chances of each labelled row by whole blends fitted without its seventh of the labels.
 
-        They have the weights and settings of the state's own blend.
+        They have the weights and settings of the state's own blend. If a threshold is chosen from them, their scores are put on its scale.
         """
         labels = self._labels(state)
+        matched = state.model.scores_to_match
         X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
         choices: BlendChoices | None = state.model.choices
         fold_of = plain_folds(codes.size, INTERVAL_FOLDS, labels.groups)
@@ -390,6 +400,10 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
             groups = None if labels.groups is None else labels.groups[train]
             fit = self._fit(X[train], codes[train], weights[train], choices, groups)
             chances[test] = fit.blend.predict_proba(X[test])
+            if matched is not None:
+                own = score_of_last(fit.blend.predict_proba(matched.X))
+                scores = match_scores(score_of_last(chances[test]), own, matched.scores)
+                chances[test] = with_scores(chances[test], scores)
         return chances
 
     def _labels(self, state: PoolState) -> WeightedLabels:
@@ -400,6 +414,27 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
     ) -> BlendFit:
         classes, learners = self.problem.logged.classes, self.method.learners
         return fit_blend(self.population, X, codes, weights, classes, learners, choices, groups)
+
+
+class MatchedRows(NamedTuple):
+    """Rows, and a blend's scores for them."""
+
+    X: Matrix
+    scores: Floats
+
+
+def with_scores(chances: Floats, scores: Floats) -> Floats:
+    """Return chances with other scores of the last class (``score_of_last``); those of the other classes keep their proportions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with_scores(np.array([[0.5, 0.5]]), np.log([9.0])).round(2).tolist()
+    [[0.1, 0.9]]
+    """
+    out = chances.copy()
+    out[:, -1] *= np.exp(scores - score_of_last(chances))
+    return np.asarray(out / out.sum(axis=1, keepdims=True))
 
 
 class StoredBlend(NamedTuple):
@@ -454,31 +489,70 @@ class AutoModel:
         """Whether its threshold is chosen for an objective."""
         return self.problem.goals.objective != "error" and not self.blend.is_constant
 
+    @property
+    def finds_last(self) -> bool:
+        """Whether its objective is about the last class."""
+        return self.follows and is_about_last(self.problem.goals.objective, self.blend.classes_.size)
+
+    @cached_property
+    def takes_likeliest(self) -> bool:
+        """Whether rows are taken that most likely are of the last class, because it is rare."""
+        return float(self.problem.logged.class_shares()[-1]) < RARE
+
+    def gaps_to_last(self, chances: Floats) -> Floats:
+        """Return by how much each row is not one to take, where the objective is about the last class."""
+        return 1.0 - chances[:, -1] if self.takes_likeliest else np.abs(lead_of_last(chances))
+
+    def _chances_of(self, rows: Ints) -> Floats:
+        return self.blend.predict_proba(self.problem.take(rows))
+
+    @property
+    def scores_to_match(self) -> MatchedRows | None:
+        """Rows without a label and their scores, to compare other fits with; None where no threshold depends on scores."""
+        problem = self.problem
+        if not self.finds_last:
+            return None
+        unlabelled = np.ones(problem.n_rows, dtype=bool)
+        unlabelled[self.state.labelled(problem)[0]] = False
+        rows = np.flatnonzero(unlabelled)
+        if not rows.size:
+            return None
+        X = problem.take(np.sort(np.random.default_rng(0).choice(rows, min(rows.size, MATCHED_ROWS), replace=False)))
+        return MatchedRows(X, score_of_last(self.blend.predict_proba(X)))
+
     @cached_property
     def threshold(self) -> Threshold:
         """From which score on a row is positive, where an objective decides that."""
 
         def scores_of(rows: Ints) -> Floats:
-            return log_odds(self.blend.predict_proba(self.problem.take(rows))[:, 1])
+            return score_of_last(self._chances_of(rows))
 
-        return find_threshold(self.problem, self.state, scores_of, log_odds(self.refitted[:, 1]))
+        return find_threshold(self.problem, self.state, scores_of, score_of_last(self.refitted))
 
-    @property
-    def odds(self) -> float:
-        """The factor of the odds that moves the threshold to ½."""
-        return float(np.exp(-self.threshold.cut)) if self.follows else 1.0
+    @cached_property
+    def odds(self) -> Odds:
+        """The factor of the odds that moves the threshold to ½; with several classes, one for each."""
+        if not self.follows:
+            return 1.0
+        if self.blend.classes_.size == 2:
+            return float(np.exp(-self.threshold.cut))
+        return find_factors(self.problem, self.state, self._chances_of, self.refitted)
 
     @property
     def estimator(self) -> Any:
         """The classifier that is returned."""
         if not self.follows:
             return self.blend
-        return self.threshold.classifier(self.blend)
+        return (
+            self.threshold.classifier(self.blend)
+            if isinstance(self.odds, float)
+            else FactorClassifier(self.blend, self.odds)
+        )
 
     @cached_property
     def left_out_leads(self) -> Floats:
         """The lead of each labelled row, by fits that have not seen it."""
-        return lead(self.left_out)[1]
+        return self.gaps_to_last(self.left_out) if self.finds_last else lead(self.left_out)[1]
 
     @cached_property
     def refitted(self) -> Floats:
@@ -498,8 +572,10 @@ class AutoModel:
         now, fewer = (shift_odds(part, self.odds).argmax(axis=1) for part in (chances, self.left_out))
         return np.asarray(chances[rows, now] - chances[rows, fewer])
 
-    def _scores(self, left_out: Floats) -> Scores:
-        return signed_leads(*lead(shift_odds(left_out, self.odds)), self.blend.classes_.size)
+    def _scores(self, chances: Floats) -> Scores:
+        chances = shift_odds(chances, self.odds)
+        codes, margins = lead(chances)
+        return (lead_of_last(chances), codes) if self.finds_last else signed_leads(codes, margins, chances.shape[1])
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
@@ -525,7 +601,7 @@ class AutoModel:
 
     def gaps(self, X: Matrix | Rows) -> Floats:
         """Return the lead of each row: rows are chosen by it, whatever the threshold."""
-        return self.blend.judge(X).margins
+        return self.gaps_to_last(self.blend.predict_proba(X)) if self.finds_last else self.blend.judge(X).margins
 
     def unlabelled_leads(self, rows: Ints, labelled: Ints) -> Floats:
         """Return the lead of rows of the stack of log and pool, each as if its own label were unknown.
@@ -560,6 +636,8 @@ class AutoModel:
 
     def scores_of(self, rows: Ints) -> Scores:
         """Return score and predicted class of rows of the stack of log and pool."""
+        if self.finds_last:
+            return self._scores(self._chances_of(rows))
         codes, margins, *_ = self.blend.judge(self.problem.take(rows), self.odds)
         return signed_leads(codes, margins, self.blend.classes_.size)
 
@@ -569,29 +647,28 @@ def signed_leads(codes: Ints, margins: Floats, n_classes: int) -> Scores:
     return np.where(codes == n_classes - 1, margins, -margins), codes
 
 
-def chances_of_last(predictions: BlendPredictions) -> Floats:
-    """Return the chance of the second of two classes.
+def lead_of_last(chances: Floats) -> Floats:
+    """Return by how much the last class leads its strongest rival; below 0 where that leads.
 
     Examples
     --------
     >>> import numpy as np
-    >>> codes, leads = np.array([0, 1]), np.array([0.5, 0.5])
-    >>> chances_of_last(BlendPredictions(codes, leads, leads, leads)).tolist()
-    [0.25, 0.75]
+    >>> lead_of_last(np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8]])).round(2).tolist()
+    [-0.2, 0.7]
     """
-    return np.asarray(0.5 + signed_leads(predictions.codes, predictions.margins, 2)[0] / 2.0)
+    return np.asarray(chances[:, -1] - chances[:, :-1].max(axis=1))
 
 
 def judge_pool(model: AutoModel) -> PoolPredictions:
     """Return a model's predictions for all pool rows; on a stream, for the log's."""
     rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
     margins = np.empty(len(rows))
-    chances = np.empty(len(rows) if model.follows else 0)
+    chances = np.empty(len(rows) if model.finds_last else 0)
     disagreement, end = 0.0, 0
     for block in rows.map(model.blend.judge_block):
         begin, end = end, end + block.codes.size
-        margins[begin:end] = block.margins
+        margins[begin:end] = model.gaps_to_last(block.chances) if model.finds_last else block.margins
         if chances.size:
-            chances[begin:end] = chances_of_last(block)
+            chances[begin:end] = block.chances[:, -1]
         disagreement += float(block.disagreement.sum())
     return PoolPredictions(margins, chances if chances.size else None, disagreement / max(1, end))

@@ -6,9 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from observal.checks import Bools, Ints, check_cost, check_groups, check_ids, check_possible, check_propensity, keep
+from observal.checks import (
+    Bools,
+    Floats,
+    Ints,
+    check_cost,
+    check_groups,
+    check_ids,
+    check_possible,
+    check_propensity,
+    keep,
+)
 from observal.errors import InvalidInput
 from observal.parquet import ExecutorLike, LazyIds, Parts, Source, read_coded_labels, read_floats, read_groups
 from observal.problem.column_groups import ColumnGroups
@@ -18,6 +29,10 @@ from observal.problem.rows import Rows, as_rows
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
+
+LEAST_CHANCE = (
+    0.01  # smaller propensities count as this one where shares are estimated, so that a single label does not decide
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,6 +108,19 @@ class LoggedData:
     def rows(self) -> Rows:
         """The features as ``Rows``, whatever `X` is."""
         return as_rows(self.X)
+
+    def class_shares(self) -> Floats:
+        """Return the share of all rows that each class has, by the labels and their propensities; equal ones without labels.
+
+        Examples
+        --------
+        >>> LoggedData([[0.0], [1.0], [2.0]], [0, 1, None], [0.5, 0.1, 0.1]).class_shares().round(2).tolist()
+        [0.17, 0.83]
+        """
+        revealed = np.asarray(self.revealed)
+        weights = 1.0 / np.maximum(self.propensity[revealed], LEAST_CHANCE)
+        sums = np.bincount(self.codes[revealed], weights=weights, minlength=self.classes.size)
+        return np.asarray(sums / sums.sum() if sums.any() else np.full(sums.size, 1.0 / sums.size))
 
     @classmethod
     def from_parquet(

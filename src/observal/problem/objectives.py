@@ -12,6 +12,8 @@ flag=0.05                 the one at which this share of all rows is predicted t
 cost=1,10                 the one with the smallest mean cost; the numbers say what missing a row of each class costs
 missing=50,checking=1     the one with the smallest mean cost, if each row predicted to be positive is checked
 ========================  ====================================================================================
+
+With more than two classes, a share is about the last one, each class may have a cost, and flagged rows are not checked.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ _HOW = (
 TARGETS = ("recall", "precision")
 SHARES = (*TARGETS, FLAG)
 MISSING, CHECKING = "missing", "checking"
+RARE = 0.1
+"""The share of rows below which a class is rare."""
 TOLERANCE = 0.002
 """The default `tolerance`, 0.2 points: see ``observal.problem.goals.Goals``, whose module needs numpy, which ``--help`` must not wait for."""
 
@@ -54,18 +58,28 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
     'missing=50,checking=2'
     """
     if isinstance(objective, Mapping):
-        if len(classes) != 2:
-            raise InvalidInput(
-                f"The cost of missing a class needs two classes, but there are {len(classes)}; leave it out."
-            )
         objective = _cost_objective({str(name): cost for name, cost in objective.items()}, classes)
     text = objective if objective != "balanced" else BALANCED
     if isinstance(text, str):
         text = _in_numbers(text)
     check_objective(text)
-    if text != "error" and len(classes) != 2:
-        raise InvalidInput(f"The objective {text!r} needs two classes, but there are {len(classes)}; leave it out.")
+    if measure_of(text) == COST and len(costs_of(text)) != len(classes):
+        raise InvalidInput(
+            f"The objective {text!r} is for {len(costs_of(text))} classes, but there are {len(classes)}; give a cost for each class, "
+            "or leave it out."
+        )
     return str(text)
+
+
+def is_about_last(objective: str, n_classes: int) -> bool:
+    """Return whether precision, recall and the like of the last class are measured: of two, or of more if the objective is about it.
+
+    Examples
+    --------
+    >>> is_about_last("error", 2), is_about_last("recall=0.8", 5), is_about_last("balanced error", 5)
+    (True, True, False)
+    """
+    return n_classes == 2 or measure_of(objective) in SHARES
 
 
 def _cost_objective(given: Mapping[str, Any], classes: Sequence[Any]) -> str:
@@ -123,7 +137,7 @@ def check_objective(objective: Any) -> None:
             f"Missing a row must cost more than checking one, but the costs are {price_of_missing(text):g} and "
             f"{price_of_checking(text):g}; with these, checking no row at all is cheapest."
         )
-    elif name != COST or len(costs_of(text)) != 2 or not min(costs_of(text)) > 0.0:
+    elif name != COST or len(costs_of(text)) < 2 or not min(costs_of(text)) > 0.0:
         raise InvalidInput(f"The objective {objective!r:.60} is not known; {_HOW}.")
 
 
@@ -168,7 +182,7 @@ def costs_of(objective: str) -> tuple[float, ...]:
     return (1.0, 1.0)
 
 
-def prices_of(objective: str) -> tuple[tuple[float, float], tuple[float, float]]:
+def prices_of(objective: str) -> tuple[tuple[float, ...], ...]:
     """Return what a row costs, by its class and then by what is predicted.
 
     Examples
@@ -178,8 +192,8 @@ def prices_of(objective: str) -> tuple[tuple[float, float], tuple[float, float]]
     """
     if checking := price_of_checking(objective):
         return (0.0, checking), (price_of_missing(objective), checking)
-    alarm, missing = costs_of(objective)
-    return (0.0, alarm), (missing, 0.0)
+    costs = costs_of(objective)
+    return tuple(tuple(0.0 if row == said else cost for said in range(len(costs))) for row, cost in enumerate(costs))
 
 
 def price_of_missing(objective: str) -> float:
@@ -220,8 +234,9 @@ def objective_words(objective: str, classes: Sequence[Any]) -> str:
         if checking := price_of_checking(objective):
             missing = price_of_missing(objective)
             return f"the lowest cost: missing {classes[1]!r} costs {missing:g}, checking a flagged row {checking:g}"
-        costs = [f"{cost:g}" for cost in costs_of(objective)]
-        return f"the lowest cost: missing {classes[1]!r} costs {costs[1]}, missing {classes[0]!r} {costs[0]}"
+        (name, most), *others = list(zip(classes, costs_of(objective), strict=True))[::-1]
+        rest = "".join(f", missing {value!r} {cost:g}" for value, cost in others)
+        return f"the lowest cost: missing {name!r} costs {most:g}{rest}"
     return {
         "error": "the fewest mistakes",
         BALANCED: "the lowest balanced error: each class counts the same, however rare",

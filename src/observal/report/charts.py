@@ -180,7 +180,7 @@ def error_chart(history: Sequence[tuple[int, Interval]], what: str = "error") ->
         else:
             axes.vlines(labels, low, high, color=BLUE, alpha=0.5, linewidth=5, label=confidence)
         axes.plot(labels, estimates, color=BLUE, marker="o", markersize=3.5, linewidth=1.6, label=f"estimated {what}")
-        _set_progress_axes(axes, labels, f"{what} on the population, %")
+        _set_progress_axes(axes, labels, "error on the population, %" if what == "error" else f"{what}, %")
 
     finite = np.flatnonzero(np.isfinite(estimates)).tolist()
     ends = [f"{percent(estimates[i] / 100)} with {labels[i]} labels" for i in dict.fromkeys((finite[0], finite[-1]))]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from observal.intervals.contradiction import contradiction
 from observal.intervals.measures import BASELINE, judged_by
 from observal.problem.interval import Interval
-from observal.problem.objectives import TARGETS, TOLERANCE, is_cautious, measure_of, target_of
+from observal.problem.objectives import COST, TARGETS, TOLERANCE, is_cautious, measure_of, target_of
 from observal.problem.words import percent, points
 from observal.report.verdict import MORE_LABELS, error_words, is_known, width_after
 
@@ -77,7 +77,13 @@ def decide(
     if measure.high - measure.low > WIDE * measure.most and name not in TARGETS:
         wide = "It beats guessing, but how often it is wrong is still too uncertain to decide on."
         return _buy(_labels_for(measure, WIDE * measure.most), to_buy, [wide])
-    why = ["It beats guessing." if name == "error" else "It does what it is for."]
+    why = ["It beats guessing."]
+    if measure_of(objective) in TARGETS:
+        why = [f"A {name} of {percent(target_of(objective))} was asked for, which its interval allows."]
+    elif name == COST:
+        why = ["It costs less than always predicting one class."]
+    elif name != "error":
+        why = ["It tells the classes apart."]
     if to_gain is not None and name == "error":
         little = to_gain < 5 * TOLERANCE
         more = f"{MORE_LABELS} more labels may lower the error by at most about {points(to_gain)}"

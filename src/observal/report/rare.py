@@ -21,12 +21,13 @@ def counts_sentence(intervals: Intervals, classes: Classes, n_rows: int) -> str:
     --------
     >>> known = {FLAGGED: Interval(0.2, 0.19, 0.21, 0.95, "cells"), RECALL: Interval(0.8, 0.71, 0.88, 0.95, "cells")}
     >>> counts_sentence(known | {PREVALENCE: Interval(0.026, 0.02, 0.03, 0.95, "cells")}, ["no", "yes"], 12_000)
-    "Of 12,000 rows the model flags 2,400; about 250 of about 310 'yes' are among them (recall 71% to 88%), about 60 are missed."
+    "Of 12,000 rows the model flags 2,400 (2,280 to 2,520); about 250 of about 310 'yes' are among them (recall 71% to 88%), about 60 are missed."
     """
     flagged, recall, prevalence = (intervals.get(name) for name in (FLAGGED, RECALL, PREVALENCE))
     if flagged is None or recall is None or prevalence is None:
         return ""
-    flags = f"Of {count(n_rows, 'row')} the model flags {round(flagged.estimate * n_rows):,}"
+    rows, low, high = flagged_rows(flagged, n_rows)
+    flags = f"Of {count(n_rows, 'row')} the model flags {rows:,} ({low:,} to {high:,})"
     if not (is_known(recall) and is_known(prevalence)):
         return f"{flags}; how many {classes[-1]!r} are among them is not known, because too few were seen."
     total, found = (_rough(share * n_rows) for share in (prevalence.estimate, prevalence.estimate * recall.estimate))
@@ -34,6 +35,12 @@ def counts_sentence(intervals: Intervals, classes: Classes, n_rows: int) -> str:
         f"{flags}; about {found:,} of about {total:,} {classes[-1]!r} are among them "
         f"(recall {percent(recall.low)} to {percent(recall.high)}), about {total - found:,} are missed."
     )
+
+
+def flagged_rows(flagged: Interval, n_rows: int) -> tuple[int, int, int]:
+    """Return how many of so many rows are flagged: the estimate and both ends."""
+    rows, low, high = (round(share * n_rows) for share in (flagged.estimate, flagged.low, flagged.high))
+    return rows, low, high
 
 
 def _rough(n: float) -> int:
@@ -47,8 +54,8 @@ class OtherThreshold(NamedTuple):
     share: float
     flagged: int
     recall: Interval
-    found: float
-    missed: float
+    found: int
+    missed: int
 
 
 def other_thresholds(intervals: Intervals, n_rows: int) -> list[OtherThreshold]:
@@ -58,43 +65,31 @@ def other_thresholds(intervals: Intervals, n_rows: int) -> list[OtherThreshold]:
     --------
     >>> known = {recall_key(0.05): Interval(0.5, 0.4, 0.6, 0.95, "cells"), PREVALENCE: Interval(0.02, 0.01, 0.03, 0.95, "cells")}
     >>> [(one.flagged, one.found, one.missed) for one in other_thresholds(known, 1000)]
-    [(50, 10.0, 10.0)]
+    [(50, 10, 10)]
     """
     prevalence, out = intervals.get(PREVALENCE), []
     for share in CURVE_SHARES:
         recall = intervals.get(recall_key(share))
         if recall is None or prevalence is None or not (is_known(recall) and is_known(prevalence)):
             continue
-        total = prevalence.estimate * n_rows
-        out.append(
-            OtherThreshold(
-                share, round(share * n_rows), recall, recall.estimate * total, (1.0 - recall.estimate) * total
-            )
-        )
+        total = round(prevalence.estimate * n_rows)
+        found = round(recall.estimate * total)
+        out.append(OtherThreshold(share, round(share * n_rows), recall, found, total - found))
     return out
 
 
-def threshold_rows(intervals: Intervals, n_rows: int) -> list[list[str]]:
-    """Return a table's rows: share flagged, rows flagged, recall, found, missed, and rows to check for each one found."""
-    rows = []
+def threshold_rows(intervals: Intervals, n_rows: int) -> list[list[str | tuple[str, str]]]:
+    """Return a table's rows: rows flagged with their share, recall with its interval, found, missed, and rows flagged for each one found."""
+    rows: list[list[str | tuple[str, str]]] = []
     for one in other_thresholds(intervals, n_rows):
-        ends = f"{percent(one.recall.low)} to {percent(one.recall.high)}"
-        each = number(float(f"{one.flagged / one.found:.2g}")) if one.found > 0.0 else "–"
-        rows.append(
-            [
-                percent(one.share),
-                f"{one.flagged:,}",
-                percent(one.recall.estimate),
-                ends,
-                f"{_rough(one.found):,}",
-                f"{_rough(one.missed):,}",
-                each,
-            ]
-        )
+        flagged = (f"{one.flagged:,}", percent(one.share))
+        recall = (percent(one.recall.estimate), f"{percent(one.recall.low)} to {percent(one.recall.high)}")
+        each = number(float(f"{one.flagged / one.found:.2g}")) if one.found else "–"
+        rows.append([flagged, recall, f"{one.found:,}", f"{one.missed:,}", each])
     return rows
 
 
-THRESHOLD_TITLES = ("flagged", "rows", "recall", "interval", "found", "missed", "checks for each found")
+THRESHOLD_TITLES = ("rows flagged", "recall", "found", "missed", "flagged for each found")
 
 
 def objective_names(objective: str) -> Sequence[str]:

@@ -80,7 +80,8 @@ def decision(content: ReportContent) -> Decision:
     if content.diagnosis is None or not (content.diagnosis.leaks or content.diagnosis.decisions):
         return decided
     otherwise = f"If all of them are known in time: {decided.title[0].lower()}{decided.title[1:]}"
-    return Decision("stop", "Check these columns first.", [*content.diagnosis.serious, otherwise])
+    why = [*content.diagnosis.serious, otherwise, counts]
+    return Decision("stop", "Check these columns first.", [sentence for sentence in why if sentence])
 
 
 # -- in short --------------------------------------------------------------------------------------------------------
@@ -112,6 +113,9 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
                 note = f"on the {percent(1.0 - measure.interval.unknown)} of rows that can be judged"
                 measure = measure._replace(interval=measure.interval.judged)
             out.append(("Error", measure.ends(), note))
+        elif name == FLAGGED:
+            rows, low, high = rare.flagged_rows(measure.interval, _counted_rows(content))
+            out.append(("Rows flagged", f"{rows:,}", f"{low:,} to {high:,}; {measure.estimate()}"))
         else:
             out.append((titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
     revealed = int(content.logged.revealed.sum())
@@ -188,12 +192,13 @@ def model_verdict(content: ReportContent) -> Verdict:
     beats = beats_baseline(intervals, COST_WINS if COST_WINS in intervals else WINS)
     if not compares and AUC in intervals:  # such a model may make more mistakes than the baseline
         beats = True if intervals[AUC].low > 0.5 else None
+    elif not compares and BALANCED in intervals:
+        beats = True if intervals[BALANCED].high < 1.0 - 1.0 / len(classes) else None
     level: Literal["good", "care", "buy"] = "good" if beats else "buy"
     if beats is None or not is_known(content.error):
         level = "care"
     compared = verdict.baseline_sentence(intervals, classes, objective) if compares else ""
     sentences = (
-        rare.counts_sentence(intervals, classes, _counted_rows(content)),
         compared,
         verdict.threshold_sentence(content.result.estimator, classes),
         verdict.advice(intervals, classes, objective),

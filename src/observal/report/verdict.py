@@ -143,7 +143,7 @@ def measures_of(intervals: Intervals, classes: Classes, objective: str = "error"
         "recall": f"share of the {positive} rows that are found",
         "prevalence": f"share of {positive} among all rows",
         FLAGGED: f"share of rows that are predicted to be {positive}",
-        AUC: f"chance that a {positive} row scores higher than one of the other class",
+        AUC: f"chance that a {positive} row scores higher than one of {'the other' if len(classes) == 2 else 'another'} class",
         BALANCED: "mean over classes of the share that is wrong",
         COST: "mean cost of a row, if missing "
         + " and ".join(f"{value!r} costs {cost:g}" for value, cost in zip(classes, costs, strict=False)),

@@ -129,7 +129,7 @@ def order_classes(
     """Return the classes with the positive one last, and a note if it had to be guessed.
 
     The positive class is the one that precision and recall are about. Without a named class it is the obvious one of two, as in no
-    and yes; failing that, the rarer one by `counts` of how often each was revealed.
+    and yes; failing that, the rarer one by `counts` of how often each was revealed. Of more than two, only a named one is moved.
 
     Examples
     --------
@@ -139,10 +139,6 @@ def order_classes(
     >>> classes, notes[0]
     (['paid', 'default'], "Precision and recall are about 'default', the rarer class in the log; name another with --positive (positive=).")
     """
-    if positive is not None and len(classes) != 2 and not callable(positive):
-        raise InvalidLabel(
-            f"A positive class is for two classes, but there are {len(classes)}; leave out --positive (positive=)."
-        )
     if positive is not None and not callable(positive):
         return _move_last(classes, _find_positive(classes, positive)), []
     if len(classes) != 2:

@@ -14,7 +14,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from observal.errors import InvalidInput
-from observal_research.verify import algorithm, candidates, coverage, deviation, looking, mis, passive, warnings
+from observal_research.verify import (
+    algorithm,
+    candidates,
+    coverage,
+    deviation,
+    looking,
+    mis,
+    passive,
+    rare_classes,
+    warnings,
+)
 from observal_research.verify.claims import Claim, Lab, Outcome, Results
 
 __all__ = ["CLAIMS", "Claim", "Outcome", "Report", "verify"]
@@ -30,6 +40,7 @@ CLAIMS: tuple[Claim, ...] = (
     *warnings.CLAIMS,
     *coverage.CLAIMS,
     *looking.CLAIMS,
+    *rare_classes.CLAIMS,
 )
 
 
