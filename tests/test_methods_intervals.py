@@ -24,7 +24,7 @@ from observal.intervals.cells import (
     make_cells,
     propensity_strata,
 )
-from observal.intervals.error import intervals_of, judge_labels, would_take
+from observal.intervals.error import allow_for_fewer_mistakes, intervals_of, judge_labels, would_take
 from observal.intervals.state import FREE, GATED, RANDOM, PoolState
 from observal.intervals.trend import trend_of
 from observal.journal.ledger import Ledger
@@ -116,6 +116,22 @@ def test_newton_interval_is_wider_for_noise_than_for_a_line():
         factors.append(state.model.judged_labels.cells.correlated)
     assert factors[1] == pytest.approx(1.05)
     assert factors[0] > 1.3
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 0.5))
+def test_fewer_mistakes_move_only_the_better_end(estimate, better, unknown):
+    known = {
+        name: Interval(estimate, estimate / 2, (1 + estimate) / 2, 0.95, "", unknown)
+        for name in [*NAMES, "balanced error"]
+    }
+    allowed = allow_for_fewer_mistakes(known, better)
+    moved = min(better, estimate) * (1 - unknown)
+    for name in ("error", "balanced error"):
+        assert allowed[name].high == known[name].high
+        assert allowed[name].low == pytest.approx(max(0.0, known[name].low - moved), abs=1e-12)
+    for name in ("precision", "recall"):
+        assert allowed[name].low == known[name].low
+        assert known[name].high <= allowed[name].high <= 1.0
 
 
 # -- strata by propensity, and strata that join

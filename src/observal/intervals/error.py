@@ -25,7 +25,8 @@ be and as much as it would count there. So a region with few labels has a bound 
 ``beta_ends``.
 
 **Fewer labels.** Fits without a seventh of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
-without a quarter, and lower the lower end of the error's interval by what the rest should gain. The upper end stays.
+without a quarter, and lower the lower end of the error's interval by what the rest should gain; ends of balanced error, precision and recall move by the same share. The
+other end stays.
 
 **What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
@@ -39,7 +40,7 @@ is about the share of mistakes, whatever they cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +55,7 @@ from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, tak
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.interval import CONFIDENCE, Interval
 from observal.problem.judged_rows import JudgedRows
-from observal.problem.objectives import is_about_last
+from observal.problem.objectives import BALANCED, is_about_last
 from observal.problem.plan import ASKED
 from observal.problem.problem import Problem
 
@@ -226,9 +227,11 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
     values, classes = _values(codes, predicted, last), problem.logged.classes.tolist()
     intervals = {name: cells.ratio(*values[name]) for name in names}
-    better = (1.0 - intervals["error"].unknown) * judged.better
-    intervals["error"] = replace(intervals["error"], low=max(0.0, intervals["error"].low - better))
     intervals |= measure_all(cells, codes, predicted, judged.scores, classes, problem.goals.objective)
+    moving = ("error", BALANCED, "precision", "recall") if problem.goals.objective == "error" else ("error", BALANCED)
+    intervals |= allow_for_fewer_mistakes(
+        {name: intervals[name] for name in moving if name in intervals}, judged.better
+    )
     if judged.flagging is not None:
         intervals |= flagging_intervals(judged.flagging, cells, codes == last, judged.scores)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
@@ -241,6 +244,30 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
         ):
             intervals[key] = difference
     return intervals
+
+
+def allow_for_fewer_mistakes(intervals: Mapping[str, Interval], better: float) -> dict[str, Interval]:
+    """Return intervals for error, balanced error, precision and recall whose ends allow for the classifier's error being lower by `better`.
+
+    If its mistakes become fewer by a share of themselves, error and balanced error fall by that share, and so does what precision and recall lack to 1. A recall that
+    is set by a threshold does not move.
+
+    Examples
+    --------
+    >>> known = {"error": Interval(0.2, 0.15, 0.25, 0.95, "cells"), "recall": Interval(0.7, 0.6, 0.8, 0.95, "cells")}
+    >>> allowed = allow_for_fewer_mistakes(known, better=0.02)
+    >>> round(allowed["error"].low, 3), round(allowed["recall"].high, 3)
+    (0.13, 0.83)
+    """
+    fewer = min(1.0, better / max(intervals["error"].estimate, 1e-300))
+
+    def allow(name: str, interval: Interval) -> Interval:
+        moved = fewer * (1.0 - interval.unknown)
+        if name in ("error", BALANCED):
+            return replace(interval, low=max(0.0, interval.low - moved * interval.estimate))
+        return replace(interval, high=min(1.0, interval.high + moved * (1.0 - interval.estimate)))
+
+    return {name: allow(name, interval) for name, interval in intervals.items()}
 
 
 def left_out(
