@@ -8,13 +8,15 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta
 
 import observal as ob
 from observal.campaign import load_model
 from observal.diagnosis.rare_class import rare_class_notes
 from observal.errors import InvalidInput
 from observal.intervals import error as error_module
-from observal.intervals.flagging import CURVE_SHARES, FLAGGED, recall_key
+from observal.intervals.cells import Cells
+from observal.intervals.flagging import CURVE_SHARES, FLAGGED, Flagging, flagging_intervals, recall_key
 from observal.intervals.recalibration import match_scores
 from observal.methods import auto, newton
 from observal.problem.interval import Interval
@@ -122,6 +124,24 @@ def test_rows_that_most_likely_are_positive_are_taken_while_the_class_is_rare():
     taken = [i for i, reason in zip(query.ids, query.reason, strict=True) if "random" not in reason]
     assert len(taken) >= 20
     assert (chances[taken] >= likeliest).all()
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.03])
+def test_interval_of_the_flagged_share_allows_for_rows_and_for_fits(moved):
+    """The ends are quantiles of beta distributions with these means and variances: half a row more, flagged or not."""
+    n, share = 1000, 0.2
+    codes, scores = np.arange(40) % 4 == 0, np.linspace(-1, 1, 40)
+    cells = Cells(np.array([1.0]), np.zeros(40, dtype=int), np.ones(40), 0.0, n)
+    stated = flagging_intervals(Flagging(share, moved, (0.5,) * len(CURVE_SHARES)), cells, codes, scores)[FLAGGED]
+
+    def quantile(mean, variance):
+        size = mean * (1 - mean) / variance - 1
+        return beta.ppf(0.025, mean * size, (1 - mean) * size)
+
+    spread = share * (1 - share) / n + moved**2
+    low = quantile(share - share / (2 * n), spread + (share / n) ** 2 / 2)
+    high = 1 - quantile(1 - share - (1 - share) / (2 * n), spread + ((1 - share) / n) ** 2 / 2)
+    np.testing.assert_allclose([stated.estimate, stated.low, stated.high], [share, low, high])
 
 
 # -- more than two classes
