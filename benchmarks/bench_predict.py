@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from commands import in_new_process, run
 
 from observal.exchange.model_file import save_model
-from observal.learners.blend import FITTERS, Blend, fit_blend
+from observal.learners.blend import Blend, fit_blend
+from observal.learners.blend_settings import LEARNERS
 from observal.learners.population import Population
 from observal.tables import TableEncoder
 
@@ -48,9 +49,9 @@ def make_model(path: Path, features: int) -> None:
     y = (X[:, 0] * X[:, 1] + X[:, 2] > 0.3 * np.random.default_rng(1).normal(size=4000)).astype(np.int64)
     population, classes = Population.of(X, groups=encoder.groups), np.array(["no", "yes"])
     some = slice(0, LABELS)
-    blends = [fit_blend(population, X[some], y[some], np.ones(LABELS), classes, (name,)).blend for name in FITTERS]
+    blends = [fit_blend(population, X[some], y[some], np.ones(LABELS), classes, (name,)).blend for name in LEARNERS]
     members = tuple(blend.members[0] for blend in blends)
-    save_model(path, Blend(population.feature_map, tuple(FITTERS), members, np.full(5, 0.2), classes), encoder)
+    save_model(path, Blend(population.feature_map, tuple(LEARNERS), members, np.full(5, 0.2), classes), encoder)
 
 
 def make_tables(folder: Path, rows: int, features: int) -> None:

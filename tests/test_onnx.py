@@ -16,7 +16,7 @@ from observal.errors import InvalidInput
 from observal.exchange.model_file import save_model
 from observal.exchange.onnx_file import make_onnx
 from observal.intervals.thresholds import FactorClassifier
-from observal.learners.blend import FITTERS, Blend, fit_blend
+from observal.learners.blend import Blend, fit_blend
 from observal.learners.blend_settings import LEARNERS
 from observal.learners.population import Population
 from observal.tables import TableEncoder
@@ -109,10 +109,10 @@ def test_each_learner_equals_ours_over_raw_columns(learner, n_classes, tables):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_blend_of_all_learners_equals_ours_over_encoded_columns(n_classes, tables):
     log, new, encoder = tables
-    members = [make_blend((name,), n_classes, log, encoder) for name in FITTERS]
+    members = [make_blend((name,), n_classes, log, encoder) for name in LEARNERS]
     shares = np.array([0.1, 0.15, 0.2, 0.25, 0.3])
     blend = Blend(
-        members[0].feature_map, tuple(FITTERS), tuple(b.members[0] for b in members), shares, members[0].classes_
+        members[0].feature_map, tuple(LEARNERS), tuple(b.members[0] for b in members), shares, members[0].classes_
     )
     X = encoder.encode(new)
     prediction, chances = run(make_onnx(blend, None), {"X": X})

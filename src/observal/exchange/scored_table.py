@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.files import check_target, writing
-from observal.intervals.thresholds import ThresholdClassifier
+from observal.intervals.thresholds import FactorClassifier, ThresholdClassifier
 from observal.learners.blend import Blend
 from observal.parquet.parts import Parts
 from observal.parquet.row_groups import PARQUET, schema_of
@@ -171,8 +171,9 @@ def predict_codes(classifier: Any, X: Floats) -> tuple[Ints, Floats | None]:
         isinstance(classifier, ThresholdClassifier) and chances is not None
     ):  # as its own predict does, which would compute them again
         return (chances[:, 1] >= classifier.threshold).astype(np.int64), chances
-    if isinstance(classifier, Blend) and chances is not None:
-        return chances.argmax(axis=1), chances
+    if isinstance(classifier, Blend | FactorClassifier) and chances is not None:
+        factors = classifier.factors if isinstance(classifier, FactorClassifier) else 1.0
+        return (chances * factors).argmax(axis=1), chances
     places = {label: code for code, label in enumerate(classifier.classes_.tolist())}
     return np.array([places[label] for label in classifier.predict(X).tolist()], dtype=np.int64), chances
 

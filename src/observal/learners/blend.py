@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from observal.learners.blend_settings import (
     PRIOR_LABELS,
     WIDTHS,
 )
+from observal.learners.extra_learners import fit_catboost, fit_tabicl
 from observal.learners.features import FeatureMap
 from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.labelled import LabelledRows, LearnerFit, clip_chances
@@ -40,6 +41,7 @@ from observal.learners.smooth_learners import (
 )
 from observal.learners.tree_learners import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest
 from observal.problem.rows import Features, Matrix, rows_to_predict
+from observal.problem.words import listed
 from observal.threads import cores, one_thread
 
 FITTERS: dict[str, Callable[..., LearnerFit | None]] = {
@@ -48,6 +50,8 @@ FITTERS: dict[str, Callable[..., LearnerFit | None]] = {
     "kernel": fit_kernel,
     "forest": fit_forest,
     "boosted": fit_boosted,
+    "catboost": fit_catboost,
+    "tabicl": fit_tabicl,
 }
 MEMBERS = (LinearChances, AdditiveChances, KernelChances, TreeChances, FoldMean)
 ONE_CLASS = "constant"
@@ -103,6 +107,15 @@ class Blend:
     def n_features(self) -> int:
         """Features of the rows."""
         return int(self.feature_map.mean.size)
+
+    @property
+    def fast(self) -> Blend:
+        """The blend without learners that are slow to predict; the blend itself if it has none, or no others."""
+        quick = [k for k, member in enumerate(self.members) if not (isinstance(member, FoldMean) and member.slow)]
+        if len(quick) in (0, len(self.members)):
+            return self
+        names, members = (tuple(items[k] for k in quick) for items in (self.names, self.members))
+        return replace(self, names=names, members=members, theta=self.theta[quick] / self.theta[quick].sum())
 
     @property
     def is_constant(self) -> bool:
@@ -270,20 +283,20 @@ class BlendFit(NamedTuple):
 
 
 def check_learners(learners: object) -> None:
-    """Refuse anything but learners by name, or pairs of a name and a classifier.
+    """Refuse anything but learners by name, or a name with a classifier, and "slow" if it is slow to predict.
 
     Examples
     --------
     >>> check_learners(("linear", "tree"))
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
+    observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest, boosted, catboost and tabicl, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
     """
     items = list(learners) if isinstance(learners, tuple | list) else []
-    wrong = [item for item in items if not (item in LEARNERS if isinstance(item, str) else _is_named_classifier(item))]
+    wrong = [item for item in items if not (item in FITTERS if isinstance(item, str) else _is_named_classifier(item))]
     if wrong or not items:
         raise InvalidInput(
-            "learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn "
+            f"learners must be some of {listed(list(FITTERS))}, or pairs of another name and a scikit-learn "
             f"classifier with predict_proba, but one of them is {(wrong or [learners])[0]!r:.80}."
         )
     names = [item if isinstance(item, str) else item[0] for item in items]
@@ -292,14 +305,15 @@ def check_learners(learners: object) -> None:
 
 
 def _is_named_classifier(item: object) -> bool:
-    """Return whether an item is a (new name, scikit-learn-compatible classifier) pair."""
-    if not (isinstance(item, tuple | list) and len(item) == 2):
+    """Return whether an item is a new name with a scikit-learn-compatible classifier, and perhaps "slow"."""
+    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         return False
-    name, estimator = item
+    name, estimator, *speed = item
     return (
         isinstance(name, str)
-        and name not in (*LEARNERS, ONE_CLASS)
+        and name not in (*FITTERS, ONE_CLASS)
         and not isinstance(estimator, type)
+        and speed in ([], ["slow"])
         and all(callable(getattr(estimator, verb, None)) for verb in ("fit", "get_params", "predict_proba"))
     )
 
@@ -329,7 +343,7 @@ def fit_blend(
     classes : array
         The label values; some may have no label yet.
     learners : sequence
-        Names, or pairs of a name and a scikit-learn classifier. On sparse rows only the linear learner is used.
+        Names, or pairs of a name and a scikit-learn classifier, with "slow" as a third if it is slow to predict. On sparse rows only the linear learner is used.
     choices : BlendChoices, optional
         Weights and settings to keep; without them they are chosen.
     groups : int array, optional
@@ -376,17 +390,17 @@ def _fitters(
     """Return a function from labels to a fit for each learner that may have a weight."""
     if population.is_sparse:
         learners = ("linear",)
-    pairs = [(item, None) if isinstance(item, str) else tuple(item) for item in learners]
-    if choices is not None and any(name in choices.theta for name, _ in pairs):
-        pairs = [(name, estimator) for name, estimator in pairs if name in choices.theta]
+    items = [(item, None, False) if isinstance(item, str) else (item[0], item[1], len(item) > 2) for item in learners]
+    if choices is not None and any(name in choices.theta for name, *_ in items):
+        items = [item for item in items if item[0] in choices.theta]
     tuned = {} if choices is None else choices.tuned
 
-    def fitter(name: str, estimator: object | None) -> Callable[[LabelledRows], Any]:
+    def fitter(name: str, estimator: object | None, slow: bool) -> Callable[[LabelledRows], Any]:
         if estimator is None:
             return lambda labelled: FITTERS[name](population, labelled, tuned.get(name, ()))
-        return lambda labelled: fit_estimator(estimator, labelled)
+        return lambda labelled: fit_estimator(estimator, labelled, slow)
 
-    return {name: fitter(name, estimator) for name, estimator in pairs}
+    return {item[0]: fitter(*item) for item in items}
 
 
 def _weights(out_of_fold: Mapping[str, Floats], labelled: LabelledRows) -> dict[str, float]:

@@ -27,7 +27,7 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     learners : sequence
-        Some of "linear", "additive", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier with
+        Some of "linear", "additive", "kernel", "forest", "boosted", "catboost" and "tabicl", or pairs of another name and a scikit-learn classifier with
         ``predict_proba``, which gets standardised rows. Sparse rows have the linear learner only, whatever is named here.
 
     Attributes

@@ -5,6 +5,9 @@ from __future__ import annotations
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 """Learners, one of each kind; every one of them is the best on some tables, and none on all."""
 
+EXTRA_LEARNERS = ("catboost", "tabicl")
+"""Learners by name that are used only where they are asked for; each is the name of its package."""
+
 # -- the population
 POPULATION_ROWS = 20_000
 """Rows from which ranks are read: more do not move a quantile by a hundredth of its share."""
@@ -60,6 +63,19 @@ rows, its default, are too coarse for few labels."""
 CATEGORIES = {"min_data_per_group": 5, "cat_smooth": 2.0, "cat_l2": 10.0}
 """LightGBM's settings for categories: its defaults need 100 rows of a group of levels and 10 of a level, which few labels do not have. A
 smoothing of 1 trusts single labels too much; with 5 and more, levels with fewer labels than that are lost."""
+CATBOOST = {
+    "iterations": 200,
+    "learning_rate": 0.06,
+    "depth": 5,
+    "thread_count": 1,
+    "verbose": False,
+    "allow_writing_files": False,
+}
+"""CatBoost's settings: its defaults, but fewer and smaller trees; a thousand of depth 6 take five times as long."""
+TABICL = {"n_estimators": 8, "n_jobs": 1, "random_state": 0}
+"""TabICL's settings: its own number of passes, on one thread."""
+SHORTLIST = 1000
+"""Pool rows that learners slow to predict look at in a round: those with the smallest leads of the others, ten times as many as a large batch takes."""
 SHARPNESSES = tuple(10.0 ** (step / 20.0) for step in range(-16, 11))
 """Powers that make the trees' chances as sure as they should be, to choose from."""
 

@@ -163,7 +163,7 @@ def fit_forest(population: Population, labelled: LabelledRows, tuned: tuple[floa
         fold: grow_forest(rows[train], labelled.codes[train], labelled.weights[train], labelled.n_classes, fold)
         for fold, train, _ in labelled.splits()
     }
-    return _join_folds(parts, labelled)
+    return join_folds(parts, labelled)
 
 
 def grow_forest(rows: NDArray[np.float32], codes: Ints, weights: Floats, n_classes: int, seed: int) -> TreeChances:
@@ -200,21 +200,22 @@ def fit_boosted(population: Population, labelled: LabelledRows, tuned: tuple[flo
             {"objective": "multiclass", "num_class": classes.size} if classes.size > 2 else {"objective": "binary"}
         )
         categories: Literal["auto"] | list[int] = "auto" if view is None else view.categories
-        data = lightgbm.Dataset(rows[train], own, weight=_weights(labelled, train), categorical_feature=categories)
+        data = lightgbm.Dataset(rows[train], own, weight=weights_of(labelled, train), categorical_feature=categories)
         booster = lightgbm.train(
             {**BOOSTED, **FITTED_BY_LIGHTGBM, **native, **several}, data, BOOSTED_ROUNDS, keep_training_booster=True
         )
         parts[fold] = from_lightgbm(
             booster.model_to_string(), classes, labelled.n_classes, labelled.rows.shape[1], view
         )
-    return _join_folds(parts, labelled)
+    return join_folds(parts, labelled)
 
 
-def _weights(labelled: LabelledRows, which: Bools) -> Floats | None:
+def weights_of(labelled: LabelledRows, which: Bools) -> Floats | None:
+    """Return the weights of some rows; None where all rows count the same."""
     return None if np.ptp(labelled.weights) == 0.0 else labelled.weights[which]
 
 
-def _join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> LearnerFit | None:
+def join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> LearnerFit | None:
     """Return the mean of each fold's trees, with the sharpness that suits rows they have not seen."""
     if not parts:
         return None
@@ -471,11 +472,14 @@ class FoldMean:
         The classifiers.
     n_features, n_classes : int
         How many there are.
+    slow : bool
+        Whether they are slow to predict, so that not all rows of a pool are shown to them.
     """
 
     fits: tuple[Any, ...]
     n_features: int
     n_classes: int
+    slow: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -490,7 +494,7 @@ class FoldMean:
         return out / len(self.fits)
 
 
-def fit_estimator(estimator: object, labelled: LabelledRows) -> LearnerFit | None:
+def fit_estimator(estimator: object, labelled: LabelledRows, slow: bool = False) -> LearnerFit | None:
     """Fit clones of a scikit-learn classifier on standardised rows; None where no fold leaves two classes."""
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
@@ -510,4 +514,4 @@ def fit_estimator(estimator: object, labelled: LabelledRows) -> LearnerFit | Non
         )
         fits.append(fit)
         out_of_fold[test] = FoldMean((fit,), *shape)(labelled.rows[test])
-    return LearnerFit(FoldMean(tuple(fits), *shape), out_of_fold) if fits else None
+    return LearnerFit(FoldMean(tuple(fits), *shape, slow), out_of_fold) if fits else None

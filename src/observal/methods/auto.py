@@ -35,7 +35,8 @@ from observal.learners.blend import (
     lead,
     shift_odds,
 )
-from observal.learners.blend_settings import LEARNERS
+from observal.learners.blend_settings import LEARNERS, SHORTLIST
+from observal.learners.extra_learners import require_learners
 from observal.learners.folds import INTERVAL_FOLDS, plain_folds
 from observal.learners.population import Population
 from observal.methods.draw import Chances, Choice, Draw, draw, draw_plan, least_chance, open_and_passing
@@ -77,7 +78,9 @@ class AutoVC(Method[PoolState]):
         The least and the most of each batch that is spread evenly over the rows that pass the gate. In between the
         labels decide: see Notes.
     learners : tuple
-        Some of "linear", "additive", "kernel", "forest" and "boosted", or pairs of another name and a scikit-learn classifier.
+        Some of "linear", "additive", "kernel", "forest" and "boosted", by default all of these, "catboost" and "tabicl" (each an extra), or pairs of another name
+        and a scikit-learn classifier. With "slow" as a third item, as in ``("mine", classifier, "slow")``, and for "tabicl", the others choose a shortlist of
+        1,000 pool rows in each round, and only these are shown to it.
     tempering : float
         Importance weights are raised to this power: 1 is the full correction, 0 none.
     clip : bool
@@ -347,6 +350,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
         """Read scales, ranks and landmarks from log and pool; on a stream, from the log alone."""
+        require_learners(method.learners)
         blocks = problem.blocks(method.order == "stream")
         population = Population.of(*blocks, groups=problem.column_groups)
         return cls(method, problem, remember_latest(judge_pool), population)
@@ -599,9 +603,10 @@ class AutoModel:
         """On a stream, the lead below which a row is uncertain; while all labels are the same, every row is."""
         return np.inf if self.blend.is_constant else float(np.quantile(self.pool_predictions.margins, UNCERTAIN_SHARE))
 
-    def gaps(self, X: Matrix | Rows) -> Floats:
-        """Return the lead of each row: rows are chosen by it, whatever the threshold."""
-        return self.gaps_to_last(self.blend.predict_proba(X)) if self.finds_last else self.blend.judge(X).margins
+    def gaps(self, X: Matrix | Rows, blend: Blend | None = None) -> Floats:
+        """Return the lead of each row, by all learners or by a blend of some: rows are chosen by it, whatever the threshold."""
+        blend = blend or self.blend
+        return self.gaps_to_last(blend.predict_proba(X)) if self.finds_last else blend.judge(X).margins
 
     def unlabelled_leads(self, rows: Ints, labelled: Ints) -> Floats:
         """Return the lead of rows of the stack of log and pool, each as if its own label were unknown.
@@ -625,7 +630,8 @@ class AutoModel:
         """Return the rows with leads as small as those that a plan takes for their leads, as ``Plan`` records them."""
         if self.problem.in_parts:
             return None, None  # one more pass over a log that may be large; intervals judge a sample again
-        leads = np.concatenate([self.gaps(self.problem.logged.rows), self.pool_predictions.margins])
+        of_log = self.gaps(self.problem.logged.rows, self.blend.fast)
+        leads = np.concatenate([of_log, self.pool_predictions.margins])
         leads[labelled] = self.left_out_leads
         return as_near(plan, leads, self.problem.n_logged)
 
@@ -660,15 +666,40 @@ def lead_of_last(chances: Floats) -> Floats:
 
 
 def judge_pool(model: AutoModel) -> PoolPredictions:
-    """Return a model's predictions for all pool rows; on a stream, for the log's."""
-    rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
+    """Return a model's predictions for all pool rows; on a stream, for the log's.
+
+    Learners that are slow to predict see only a shortlist of the pool: the rows without a label on which the others lead least.
+    """
+    is_stream = model.method.order == "stream"
+    rows = model.problem.logged.rows if is_stream else model.problem.pool.rows
+    blend = model.blend if is_stream else model.blend.fast
     margins = np.empty(len(rows))
     chances = np.empty(len(rows) if model.finds_last else 0)
     disagreement, end = 0.0, 0
-    for block in rows.map(model.blend.judge_block):
+    for block in rows.map(blend.judge_block):
         begin, end = end, end + block.codes.size
         margins[begin:end] = model.gaps_to_last(block.chances) if model.finds_last else block.margins
         if chances.size:
             chances[begin:end] = block.chances[:, -1]
         disagreement += float(block.disagreement.sum())
+    if blend is not model.blend:
+        some = shortlist(margins, np.concatenate([model.state.bought, model.state.skipped]))
+        judged = model.blend.judge(rows.take(some))
+        margins[some] = model.gaps_to_last(judged.chances) if model.finds_last else judged.margins
+        if chances.size:
+            chances[some] = judged.chances[:, -1]
     return PoolPredictions(margins, chances if chances.size else None, disagreement / max(1, end))
+
+
+def shortlist(margins: Floats, closed: Ints) -> Ints:
+    """Return the rows with the smallest leads, at most `SHORTLIST`, without those that need no label any more, in order.
+
+    Examples
+    --------
+    >>> shortlist(np.array([0.3, 0.1, 0.2]), np.array([1])).tolist()
+    [0, 2]
+    """
+    leads = margins.copy()
+    leads[closed] = np.inf
+    n = min(SHORTLIST, leads.size - np.unique(closed).size)
+    return np.sort(np.argsort(leads, kind="stable")[:n])
