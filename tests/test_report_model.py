@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,7 @@ from observal.problem.objectives import BALANCED
 from observal.problem.problem import Problem
 from observal.problem.words import number, percent
 from observal.report import charts, sections
-from observal.report.campaign_report import write_campaign_report
+from observal.report.campaign_report import _next_step, write_campaign_report
 from observal.report.comparison import (
     LOGISTIC,
     OURS,
@@ -611,3 +612,23 @@ def test_rows_without_labels_are_spoken_of_apart():
     )
     assert is_known(most)
     assert not shows_estimate(most)
+
+
+@pytest.mark.parametrize(
+    ("to_gain", "recall", "words"),
+    [
+        (0.05, 0.9, "observal export writes the model. If the error is not good enough, raise the budget"),
+        (0.001, 0.9, "observal export writes the model."),
+        (0.05, 0.1, "It finds 10% of 'mild fraud'. If they matter more than other rows, make the campaign with"),
+    ],
+)
+def test_next_step_does_not_contradict_the_decision(to_gain, recall, words):
+    def about(value):
+        return Interval(value, value - 0.02, value + 0.02, 0.95, "cells")
+
+    status = SimpleNamespace(objective="error", classes=("ok", "mild fraud"), stopped="x", label_budget=9, labels=9)
+    intervals = {"error": about(0.05), "baseline": about(0.05), "recall": about(recall)}
+    said = _next_step(status, intervals, to_gain)
+    assert said.startswith(words)
+    assert ("raise the budget" in said) == (to_gain == 0.05 and recall == 0.9)
+    assert recall > 0.5 or "--cost-of-missing 'mild fraud=10'." in said

@@ -45,6 +45,12 @@ def test_rarer_class_is_positive_with_a_note(labels):
     assert repr(classes[1]) in notes[0]
 
 
+def test_class_named_like_the_label_is_positive():
+    assert order_classes(["Late", "on time"], {"Late": 9, "on time": 1}, label="late") == (["on time", "Late"], [])
+    assert order_classes(["a", "b"], {"a": 9, "b": 1}, label="late")[0] == ["a", "b"]
+    assert order_classes(["late", "on time"], {"late": 1}, "on time", "late")[0] == ["late", "on time"]
+
+
 def test_named_positive_class_wins_and_unknown_one_raises():
     assert order_classes([0, 1], {0: 1, 1: 1}, 0) == ([1, 0], [])
     assert order_classes([0, 1], {0: 1, 1: 1}, "0") == ([1, 0], [])

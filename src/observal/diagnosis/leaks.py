@@ -30,7 +30,8 @@ from observal.problem.words import listed, option_words, percent
 STRONG = 0.45  # of the label: what a column must explain before anything is fitted
 STRONG_PAIR = 0.75  # the same for two columns together, of which there are many to choose from
 PERFECT = 0.95  # of the label: a column that explains so much is named whatever the others explain
-STANDS_OUT = 0.6  # of the label: a column that explains so much, and twice as much as any other, is named likewise
+# Of the label, and times as much as any other: a column that explains so much is named likewise.
+STANDS_OUT = ((0.6, 2.0), (0.5, 3.0))
 NEARLY_ALL = 0.75  # of what the model explains, by one column
 NEARLY_ALL_PAIR = 0.85
 FAR_WORSE = 0.75  # of what the model explains: without the column, a model explains less than this
@@ -192,7 +193,7 @@ def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[st
 def _stand_out(evidence: Evidence, columns: Sequence[str], others: Sequence[str]) -> bool:
     """Return whether each of these columns explains all of the label, or much and far more than any other column does."""
     least, most = min(map(evidence.single, columns)), max(map(evidence.single, others), default=0.0)
-    return most < PERFECT <= least or (least >= STANDS_OUT and most <= least / 2.0)
+    return most < PERFECT <= least or any(least >= much and most <= least / times for much, times in STANDS_OUT)
 
 
 def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:

@@ -15,9 +15,11 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> percent(0.1234), percent(0.0321), percent(0.0), percent(0.0002), percent(0.9999)
+    >>> percent(0.1234), percent(0.0321), percent(-1e-17), percent(0.0002), percent(0.9999)
     ('12%', '3.2%', '0%', 'less than 0.1%', 'more than 99.9%')
     """
+    if abs(share) < 1e-12:
+        return "0%"  # what rounding leaves of it may be negative
     if 0.0 < share < 0.001:
         return "less than 0.1%"
     if 0.999 < share < 1.0:

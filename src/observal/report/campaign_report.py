@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,10 +19,11 @@ from observal.problem.interval import Interval
 from observal.problem.objectives import objective_words
 from observal.report.comparison import compare_models
 from observal.report.content import ReportContent
+from observal.report.decision import LITTLE
 from observal.report.html import write_report
 from observal.report.named_groups import find_named_groups
 from observal.report.rare import next_step
-from observal.report.verdict import MORE_LABELS
+from observal.report.verdict import MORE_LABELS, advice
 from observal.session import Labelling
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def write_campaign_report(
     )
     encoder, names = settings.encoder, settings.features
     dates, percents, sources = ((), (), None) if encoder is None else (encoder.dates, encoder.percents, encoder.sources)
-    judged = campaign.judged()
+    judged, to_gain = campaign.judged(), campaign.may_gain(MORE_LABELS)
     compared = judged is not None and settings.goals.objective == "error"
     if by and judged is None:
         raise InvalidInput(
@@ -110,10 +111,8 @@ def write_campaign_report(
         goals=settings.goals,
         made=datetime.now(UTC).strftime("%-d %B %Y"),
         files=[name for name in settings.files if name],
-        next_step=" ".join(
-            filter(None, (_next_step(status), next_step(status.objective, result.intervals, status.classes)))
-        ),
-        to_gain=campaign.may_gain(MORE_LABELS),
+        next_step=_next_step(status, result.intervals, to_gain),
+        to_gain=to_gain,
         judged=judged,
         sources=sources,
         annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
@@ -133,17 +132,19 @@ def _objective_history(campaign: Labelling[T]) -> list[tuple[int, Interval]]:
     return [] if name == "error" else campaign.error_history(CURVE_POINTS, name)
 
 
-def _next_step(status: Status) -> str:
+def _next_step(status: Status, intervals: Mapping[str, Interval], to_gain: float | None) -> str:
+    """Return what to do next: with another objective where a class is hardly found, and otherwise with the model."""
+    if status.objective == "error" and (another := advice(intervals, status.classes, "error")):
+        return another
+    better = next_step(status.objective, intervals, status.classes)
     if not status.stopped:
-        return "Label the rows that observal ask shows, or stop here: observal export writes the model."
-    if status.label_budget is None or status.labels < status.label_budget:
-        return "observal export writes the model."
-    more = (
-        " If the error is not good enough, raise the budget with observal extend."
-        if status.objective == "error"
-        else ""
-    )
-    return f"observal export writes the model.{more}"
+        return (
+            f"Label the rows that observal ask shows, or stop here: observal export writes the model. {better}".strip()
+        )
+    spent = status.label_budget is not None and status.labels >= status.label_budget
+    if status.objective == "error" and spent and (to_gain is None or to_gain >= LITTLE):
+        better = "If the error is not good enough, raise the budget with observal extend."
+    return f"observal export writes the model. {better}".strip()
 
 
 def _settings(status: Status) -> dict[str, str]:

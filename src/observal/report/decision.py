@@ -13,6 +13,7 @@ from observal.problem.words import percent, points
 from observal.report.verdict import MORE_LABELS, error_words, is_known, width_after
 
 WIDE = 0.1  # an interval wider than this leaves the decision open
+LITTLE = 5 * TOLERANCE  # that many more labels may gain: hardly worth buying them
 ON_AVERAGE = 0.3  # so wide may the interval be around a target that is to be reached on average
 MOST_LABELS = 500  # beyond so many more labels, a forecast of the interval's width is worthless
 
@@ -85,7 +86,7 @@ def decide(
     elif name != "error":
         why = ["It tells the classes apart."]
     if to_gain is not None and name == "error":
-        little = to_gain < 5 * TOLERANCE
+        little = to_gain < LITTLE
         more = f"{MORE_LABELS} more labels may lower the error by at most about {points(to_gain)}"
         why.append(
             f"{more}, so buying more is hardly worth it." if little else f"{more}; buy them if that matters to you."

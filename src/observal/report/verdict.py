@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ class Measure(NamedTuple):
     def words(self) -> str:
         """Return the interval and the estimate for a sentence."""
         if not is_known(self.interval):
-            return "not known yet: there are too few labels"
+            return "not known yet (too few labels)"
         return f"{self.between()}, estimate {self.value(self.interval.estimate)}"
 
 
@@ -101,10 +102,10 @@ def error_words(error: Interval) -> str:
     >>> error_words(Interval(0.05, 0.0183, 0.4388, 0.95, "cells", unknown=0.39))
     'between 3% and 8% (95% confidence) on the 61% of rows that can be judged; 39% are not measured: 12 labels of rows picked at random there would do, and the next rounds pick them first'
     >>> error_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
-    'not known yet: there are too few labels'
+    'not known yet (too few labels)'
     """
     if not is_known(error):
-        return "not known yet: there are too few labels"
+        return "not known yet (too few labels)"
     if is_partly_measured(error):
         judged, missing = error.judged, ceil(BLIND_LABELS * error.unknown)
         return (
@@ -143,7 +144,7 @@ def measures_of(intervals: Intervals, classes: Classes, objective: str = "error"
         "recall": f"share of the {positive} rows that are found",
         "prevalence": f"share of {positive} among all rows",
         FLAGGED: f"share of rows that are predicted to be {positive}",
-        AUC: f"chance that a {positive} row scores higher than one of {'the other' if len(classes) == 2 else 'another'} class",
+        AUC: f"chance that a row of {positive} scores higher than one of {'the other' if len(classes) == 2 else 'another'} class",
         BALANCED: "mean over classes of the share that is wrong",
         COST: "mean cost of a row, if missing "
         + " and ".join(f"{value!r} costs {cost:g}" for value, cost in zip(classes, costs, strict=False)),
@@ -294,7 +295,7 @@ def advice(intervals: Intervals, classes: Classes, objective: str) -> str:
     ):
         return (
             f"It finds {percent(recall.estimate)} of {classes[-1]!r}. If they matter more than other rows, make the campaign with "
-            f"--target recall=0.8, --target balanced or --cost-of-missing {classes[-1]}=10."
+            f"--target recall=0.8, --target balanced or --cost-of-missing {quote(f'{classes[-1]}=10')}."
         )
     interval = intervals.get(name)
     if name not in TARGETS or interval is None or not is_known(interval):

@@ -124,12 +124,13 @@ def check_classes(classes: Sequence[Label], label: str, n_labels: int, is_named:
 
 
 def order_classes(
-    classes: Sequence[Label], counts: Mapping[Label, int], positive: Positive = None
+    classes: Sequence[Label], counts: Mapping[Label, int], positive: Positive = None, label: str = ""
 ) -> tuple[Sequence[Label], list[str]]:
     """Return the classes with the positive one last, and a note if it had to be guessed.
 
     The positive class is the one that precision and recall are about. Without a named class it is the obvious one of two, as in no
-    and yes; failing that, the rarer one by `counts` of how often each was revealed. Of more than two, only a named one is moved.
+    and yes, or 'late' in a column `label` of that name; failing that, the rarer one by `counts` of how often each was revealed. Of more than two,
+    only a named one is moved.
 
     Examples
     --------
@@ -143,7 +144,8 @@ def order_classes(
         return _move_last(classes, _find_positive(classes, positive)), []
     if len(classes) != 2:
         return classes, []
-    obvious = obvious_positive(classes)
+    named = [value for value in classes if isinstance(value, str) and _fold_case(value) == _fold_case(label)]
+    obvious = named[0] if len(named) == 1 else obvious_positive(classes)
     if obvious is not None:
         return _move_last(classes, obvious), []
     rarer = min(classes[::-1], key=lambda value: counts.get(value, 0))  # of equally rare ones, the last

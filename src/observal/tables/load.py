@@ -129,7 +129,7 @@ def load_problem(
     labels, missing, labels_seen = _read_label_columns(logs, roles.label, classes, names)
     class_values, notes = labels_seen, list[str]()
     if classes is None or not (positive is None or callable(positive)):
-        class_values, notes = order_classes(labels_seen, Counter(labels[~missing].tolist()), positive)
+        class_values, notes = order_classes(labels_seen, Counter(labels[~missing].tolist()), positive, roles.label)
     encoder = TableEncoder.learn(tables, roles.features, (*roles.named, *columns), max_categories)
     notes = [*notes, *_describe_readings(tables, names), *encoder.notes]
     X_log, X_pool = _join([encoder.encode(log) for log in logs]), encoder.encode(pool)

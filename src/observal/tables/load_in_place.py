@@ -216,7 +216,7 @@ def _read_label_column(
     if classes is not None and (positive is None or callable(positive)):
         return labels, []
     counts = np.bincount(labels.codes[labels.revealed], minlength=len(values))
-    ordered, notes = order_classes(values, dict(zip(values, counts.tolist(), strict=True)), positive)
+    ordered, notes = order_classes(values, dict(zip(values, counts.tolist(), strict=True)), positive, label)
     new_codes = np.array([*(list(ordered).index(value) for value in values), -1], dtype=np.int8)
     classes_in_order = labels.classes[[values.index(value) for value in ordered]]
     return CodedLabels(frozen(new_codes[labels.codes]), classes_in_order), notes

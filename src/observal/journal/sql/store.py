@@ -204,7 +204,9 @@ def _hide_values(reason: str, url: sa.URL) -> str:
 
 def _refuse_existing(exists: bool, name: str) -> None:
     if exists:
-        raise CampaignExists(f"{name} already exists; choose another path.")
+        raise CampaignExists(
+            f"{name} already exists; choose another path, or delete it first if nothing in it is needed."
+        )
 
 
 def _move_new(partial: Path, address: Path) -> None:
