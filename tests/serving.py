@@ -25,7 +25,13 @@ _keys = itertools.count()
 
 
 class InThread(Worker):
-    """The same worker in a thread: starting a process takes seconds, and one test of it is enough."""
+    """The same worker in a thread: starting a process takes seconds, and one test of it is enough.
+
+    How long a round takes is what a test says (`seconds`): measured, rounds would depend on how busy the machine is.
+    """
+
+    def _end_look(self, number, opened, failure=""):
+        super()._end_look(number, opened=False, failure=failure)
 
     def _start(self, context, theirs):
         thread = threading.Thread(target=work, args=(self._where, theirs), daemon=True)

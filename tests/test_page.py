@@ -187,6 +187,7 @@ def test_rounds_follow_each_other_and_the_page_says_when_all_is_done(serve, open
     ):
         assert words in said
     assert "narrower" not in said
+    assert violations(page) == []
     for button, ending in (("Download the report", "html"), ("Download the model", "model")):
         with page.expect_download() as download:
             page.get_by_role("button", name=button).click()

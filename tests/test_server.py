@@ -36,7 +36,7 @@ from observal.tables.more_rows import PropensityOrigin
 from tests.campaigns import group_options, make_campaign, truth_of
 from tests.command import observal
 from tests.postgres import postgres  # noqa: F401  a fixture
-from tests.serving import InThread, new_key, site
+from tests.serving import new_key, site
 
 OTHER = {"good": "bad", "bad": "good"}
 
@@ -309,17 +309,17 @@ def test_whole_round_is_chosen_ahead_where_many_answers_come_in_during_a_fit(her
     status = Campaign.open(here.where).status()
     assert (status.round, status.open_rounds, status.open_rows) == (2, 2, 14)
     assert {row["round"] for row in bob.ask(100)["rows"]} == {1, 2}
-    ann.tell(truths(rows[2:3]))  # one round ahead is enough
+    here.desk.worker.seconds = 1.0
+    ann.tell(truths(rows[2:3]))  # one round ahead is enough for that
     assert Campaign.open(here.where).status().round == 2
 
 
 def test_lone_annotator_never_waits_for_a_fit(tmp_path, monkeypatch, clock):
-    slow = property(lambda worker: 3.0, lambda worker, seconds: None)  # whatever it took
-    monkeypatch.setattr(InThread, "seconds", slow, raising=False)
     make_campaign(tmp_path / "c.db", tolerance=None)
     with site(monkeypatch, tmp_path / "c.db") as found:
         ann, seen = found.browser("ann"), []
         rows = ann.ask(30)["rows"]
+        found.desk.worker.seconds = 3.0  # whatever it took
         while rows:
             seen.append((rows[0]["round"], rows[0]["model_round"]))
             ann.tell(truths(rows[:1]))
