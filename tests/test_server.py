@@ -308,9 +308,9 @@ def test_whole_round_is_chosen_ahead_where_many_answers_come_in_during_a_fit(her
         time.sleep(0.02)
     status = Campaign.open(here.where).status()
     assert (status.round, status.open_rounds, status.open_rows) == (2, 2, 14)
+    here.desk.worker.seconds = 1.0  # one round ahead is enough for that
     assert {row["round"] for row in bob.ask(100)["rows"]} == {1, 2}
-    here.desk.worker.seconds = 1.0
-    ann.tell(truths(rows[2:3]))  # one round ahead is enough for that
+    ann.tell(truths(rows[2:3]))
     assert Campaign.open(here.where).status().round == 2
 
 
