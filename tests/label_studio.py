@@ -307,8 +307,7 @@ def _label(studio, desk, ann, exchange):
 
 def _tasks_of_round(studio, desk, ann, tasks):
     """Have answers read and rows sent until there are so many tasks, and return ours in the order of the rounds."""
-    studio.look_again()
-    studio.synchronise()
+    studio._read_tasks()  # and only then more: how soon a round is chosen must not change what is sent
     _wait(desk)
     studio.look_again()
     studio.synchronise()
