@@ -11,6 +11,7 @@ from observal.campaign import Campaign
 from observal.errors import InvalidInput
 from observal.intervals import state as pool_state
 from observal.journal.replay import Replay
+from observal.learners.folds import INTERVAL_FOLDS
 from observal.methods import auto as auto_module
 from observal.problem.plan import Plan
 from tests.campaigns import make_campaign, small_data, truth_of
@@ -70,7 +71,7 @@ def test_interval_and_report_fit_only_last_round(campaign, tmp_path, monkeypatch
     assert again.intervals()["error"] == campaign.intervals()["error"]
     history, result = again.error_history(8), again.recorded_result()
     every = campaign.problem.logged.revealed.sum() + 45
-    assert set(fits) == {every, every * 9 // 10}  # the last round alone, and its folds
+    assert set(fits) == {every, every * (INTERVAL_FOLDS - 1) // INTERVAL_FOLDS}  # the last round alone, and its folds
     assert fits.count(every) == 1  # the other campaign object reads what this one stored
     whole = campaign.result()
     assert history == [(r.labels, campaign.intervals(k)["error"]) for k, r in enumerate(whole.rounds)]
