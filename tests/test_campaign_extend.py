@@ -268,7 +268,7 @@ def test_plan_made_while_rows_were_added_is_made_again(tmp_path):
     slow, extended = Campaign.open(where), []
     plan = slow.engine.next_event
 
-    def planned(transaction):
+    def planned(transaction, most=None):
         event = plan(transaction)
         if not extended:
             extended.append(Campaign.open(where).extend(pool=more))
