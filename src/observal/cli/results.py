@@ -297,9 +297,9 @@ def predict(
     missing: Missing = None,
     as_json: Json = False,
 ) -> None:
-    """Score a table of new rows: the class of each row, its probability and, with an objective, the flag.
+    """Predict the class of each row of a new table.
 
-    Parquet is read and written in parts, so that tables of any size can be scored.
+    The probability is written beside it and, with an objective, whether the row is flagged. Parquet is read and written in parts, so that tables of any size can be scored.
 
     Example: observal predict loans.model applicants.csv -o scored.csv
     """
@@ -357,9 +357,9 @@ def monitor(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Compare a table of new rows with the campaign, and check the model's error on them.
+    """Check whether the model is still right for new rows.
 
-    Labels of drawn rows are kept apart: they train nothing. Without TABLE, show what the checks so far say.
+    The new rows are compared with those of the campaign, and some are drawn at random to be labelled. Labels of drawn rows are kept apart: they train nothing. Without TABLE, show what the checks so far say.
 
     Examples: observal monitor campaign.db july.csv -o check.csv; observal monitor campaign.db --answers check.csv
     """

@@ -181,9 +181,9 @@ def init(
     instructions: Instructions = None,
     columns_help: ColumnsHelp = None,
 ) -> None:
-    """Make a campaign from tables: CSV, Excel, Parquet or Arrow files, or folders and patterns of Parquet files.
+    """Make a campaign from tables.
 
-    The tables are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
+    Tables are CSV, Excel, Parquet or Arrow files, or folders and patterns of Parquet files. They are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
     they are. An existing file is never replaced.
 
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
