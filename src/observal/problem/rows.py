@@ -322,4 +322,5 @@ def with_constant(X: Matrix, value: float = 1.0) -> Matrix:
         return np.hstack([X, constant])
     from scipy.sparse import csr_array, hstack
 
-    return hstack([X, csr_array(constant)], format="csr")
+    stacked: Matrix = hstack([X, csr_array(constant)], format="csr")
+    return stacked

@@ -217,7 +217,7 @@ def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list
 
 def _sample_positions(n_rows: int) -> list[int]:
     """Return positions in a few places of a large pool: enough to see what columns hold, with few parts to read."""
-    starts = np.linspace(0, max(0, n_rows - ROWS_IN_PLACE), PLACES).astype(np.int64)
+    starts = np.linspace(0, max(0, n_rows - ROWS_IN_PLACE), PLACES).astype(np.int64).tolist()
     rows = np.concatenate([np.arange(start, min(n_rows, start + ROWS_IN_PLACE)) for start in starts])
     return [int(row) for row in np.unique(rows)]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from observal.checks import Floats
@@ -230,7 +232,9 @@ def splits(rng: np.random.Generator, count: int) -> Results:
         labels = rng.choice(np.array([-1, 0, 1], dtype=np.int8), rows)
         weights, clip = 1.0 / (rng.random(rows) + 1e-3), float(rng.uniform(2.0, 1000.0))
 
-        def part(rows: slice, data: tuple[Floats, ...] = (signs, labels, weights), clip: float = clip) -> RiskSums:
+        def part(
+            rows: slice, data: tuple[NDArray[Any], ...] = (signs, labels, weights), clip: float = clip
+        ) -> RiskSums:
             return risk_sums(data[0][:, rows], data[1][rows], data[2][rows], clip)
 
         whole, a, b = part(slice(None)), part(slice(cut)), part(slice(cut, None))

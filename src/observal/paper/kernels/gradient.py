@@ -155,7 +155,8 @@ def _descend_csr(
         renew(table, a, _dot_csr(data, indices, indptr, used[a], coef), y, weights)
     for j in range(passes):
         t = time + j * rows
-        total = largest = table.sum()
+        total: float = table.sum()
+        largest = total
         for a in range(n_used):
             first, last = indptr[used[a]], indptr[used[a] + 1]
             margin, norm = 0.0, 0.0
@@ -376,7 +377,8 @@ def _descend_dense_regularised(
     h, r1 = 0, n_used // 2
     for j in range(passes):
         t = time + j * rows
-        total = largest = table.sum()
+        total: float = table.sum()
+        largest = total
         for a in range(n_used):
             if a + LOOK_AHEAD < n_used:
                 _fetch(X, used[a + LOOK_AHEAD])
