@@ -431,7 +431,8 @@ class LabelView {
   why(row) {
     const chance = typeof row.query_probability === "number" ? ` Its chance of being asked was ${percent(row.query_probability)}.` : "";
     const reason = (row.reason ?? "").replace(/^./, (letter) => letter.toUpperCase()).replace(/\.?$/, ".");
-    return h("p", { class: "why" }, h("strong", {}, "Why this row? "), reason + chance, h("span", { class: "id" }, `Row ${row.id}`), h("span", { class: "id" }, `Model of round ${row.model_round}`));
+    const model = reason.includes("model of round") ? [] : [h("span", { class: "id" }, `Model of round ${row.model_round}`)];
+    return h("p", { class: "why" }, h("strong", {}, "Why this row? "), reason + chance, h("span", { class: "id" }, `Row ${row.id}`), ...model);
   }
 
   /** Draw the buttons, unless the same ones are there, so that the focus stays on a button from row to row. */
