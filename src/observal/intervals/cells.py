@@ -266,8 +266,8 @@ def correlation_factor(changed: float, toss_ups: float = 0.0) -> float:
     error of the estimate is about 0.75 + 2.3·c times the one expected of independent mistakes. It was 0.75 + 2.75·c in 540 generated campaigns of 20 kinds where a tenth
     was left out, which changes √(10/7) times fewer predictions. A twentieth is the least.
 
-    A linear fit changes little without a few labels even where it has learned nothing. What it says then follows the labels that happen to be there, and so
-    does the estimate. In 1,560 campaigns of NewtonVC the mean squared error was 1.1 times the expected one as long as another sample would flip predictions
+    Where a linear fit has learned nothing, it still changes little when a few labels are left out. Its predictions and the estimate then follow whichever labels were
+    drawn. In 1,560 campaigns of NewtonVC the mean squared error was 1.1 times the expected one as long as another sample would flip predictions
     with a chance of up to 0.15 on average, and 2.2 times from 0.19 on.
 
     Parameters

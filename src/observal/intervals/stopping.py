@@ -11,8 +11,8 @@ have not seen, so they count as they are. With other methods, rows whose class c
 as the last one, labels from n to the planned N would gain ``g·log(N/n)/log(n/n')``: most curves flatten sooner than that. Half of it
 is added for caution.
 
-**Stop** when this is below the tolerance in all rounds that the last 25 labels were bought in, at least two of them, and at least 100 labels were bought. A low forecast may be
-chance, and those of small rounds that follow each other are low together.
+**Stop** once at least 100 labels are bought and this forecast has stayed below the tolerance for 25 labels. A single low forecast may be chance, and so may several of small
+rounds in a row: they share nearly all of their labels.
 """
 
 from __future__ import annotations

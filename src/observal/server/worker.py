@@ -171,7 +171,7 @@ class Worker:
 
 def work(where: str, pipe: Connection) -> None:
     """Do what the server asks until it ends; looks at rounds come before measuring earlier ones."""
-    if hasattr(os, "nice"):  # Windows has none
+    with suppress(AttributeError):  # Windows has no priorities
         os.nice(5)  # answers go first
     with suppress(EOFError, OSError, KeyboardInterrupt), pipe:
         _Process(where, pipe).run()
