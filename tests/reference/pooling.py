@@ -277,3 +277,10 @@ def measuring_weights(doubt, log_rate, wanted):
         low, high = (middle, high) if sum(rates(middle)) < wanted else (low, middle)
     found = rates(high)
     return [0.8 * rate / sum(found) + 0.2 / len(found) for rate in found]
+
+
+def low_end_allowing_for(interval, gain):
+    """The lower end for an error that may be lower by a gain, which is uncertain by as much as it is large."""
+    gain = min(gain, interval.estimate) * (1 - interval.unknown)
+    reach = ((interval.estimate - interval.low) ** 2 + gain**2) ** 0.5
+    return max(0.0, interval.estimate - gain - reach)

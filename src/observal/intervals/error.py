@@ -25,8 +25,8 @@ be and as much as it would count there. So a region with few labels has a bound 
 ``beta_ends``.
 
 **Fewer labels.** Fits without a seventh of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
-without a quarter, and lower the lower end of the error's interval by what the rest should gain; ends of balanced error, precision and recall move by the same share. The
-other end stays.
+without a quarter, and lower the lower end of the error's interval by what the rest should gain, which is itself uncertain by about as much; ends of balanced error,
+precision and recall move by the same share. The other end stays: ``allow_for_fewer_mistakes``.
 
 **What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
 cell that were asked about and skipped. Both ends of the interval move by that much.
@@ -250,22 +250,27 @@ def allow_for_fewer_mistakes(intervals: Mapping[str, Interval], better: float) -
     """Return intervals for error, balanced error, precision and recall whose ends allow for the classifier's error being lower by `better`.
 
     If its mistakes become fewer by a share of themselves, error and balanced error fall by that share, and so does what precision and recall lack to 1. A recall that
-    is set by a threshold does not move.
+    is set by a threshold does not move. How much better the classifier is can only be guessed, to within about as much again, so with b the gain and d the distance
+    from the estimate to the end that moves, that end moves to ``b + sqrt(d² + b²)`` from the estimate.
 
     Examples
     --------
     >>> known = {"error": Interval(0.2, 0.15, 0.25, 0.95, "cells"), "recall": Interval(0.7, 0.6, 0.8, 0.95, "cells")}
     >>> allowed = allow_for_fewer_mistakes(known, better=0.02)
     >>> round(allowed["error"].low, 3), round(allowed["recall"].high, 3)
-    (0.13, 0.83)
+    (0.126, 0.834)
     """
     fewer = min(1.0, better / max(intervals["error"].estimate, 1e-300))
 
     def allow(name: str, interval: Interval) -> Interval:
         moved = fewer * (1.0 - interval.unknown)
         if name in ("error", BALANCED):
-            return replace(interval, low=max(0.0, interval.low - moved * interval.estimate))
-        return replace(interval, high=min(1.0, interval.high + moved * (1.0 - interval.estimate)))
+            gain = moved * interval.estimate
+            distance = gain + float(np.hypot(interval.estimate - interval.low, gain))
+            return replace(interval, low=min(interval.low, max(0.0, interval.estimate - distance)))
+        gain = moved * (1.0 - interval.estimate)
+        distance = gain + float(np.hypot(interval.high - interval.estimate, gain))
+        return replace(interval, high=max(interval.high, min(1.0, interval.estimate + distance)))
 
     return {name: allow(name, interval) for name, interval in intervals.items()}
 
