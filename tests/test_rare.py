@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from functools import cache
 
 import numpy as np
@@ -273,6 +274,8 @@ def test_report_is_about_the_objective(tmp_path, objective):
     assert "What another threshold would find of" in page
     assert "Curve of recall against the share of rows flagged" in page
     assert "The baseline's error" not in page
+    shows_recall = re.search(r"recall of (&#39;|')yes(&#39;|'), labels found", page) is not None
+    assert shows_recall == (objective == "recall=0.8")  # beside the error of each group
     if objective == "recall=0.8":
         assert "Line chart of the estimated recall of" in page
     else:
