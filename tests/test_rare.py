@@ -302,7 +302,7 @@ def test_hint_names_the_rare_class_and_the_option():
 def test_hint_stays_until_the_end_unless_there_is_an_objective():
     logged, pool, y, _, _ = world()
     session, aimed = (ob.Session(logged, pool, label_budget=20, objective=goal) for goal in ("error", "recall=0.8"))
-    assert any("'yes' is rare" in note for note in session.status().notes)
+    assert "'yes' is rare" in session.status().notes[0]  # first: of many warnings only a few are shown
     assert not any("is rare" in note for note in aimed.status().notes)
     while query := session.ask():
         session.tell(query.ids, y[query.ids])

@@ -263,7 +263,7 @@ def make_settings(
         population, note = _choose_population(problem, features)
         notes = (*notes, *note)
     if objective == "error" and method.follows_objective:
-        notes = (*notes, *rare_class_notes(logged))
+        notes = (*rare_class_notes(logged), *notes)  # first, because only a few warnings are shown
     goals = Goals(population, looks, tolerance, width, objective)
     settings = Settings(
         method,
