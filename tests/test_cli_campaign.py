@@ -331,3 +331,85 @@ def test_any_file_as_a_table_ends_in_one_line(files, content, suffix, as_pool):
     text = observal(*arguments, code=1)
     assert "\n" not in text
     assert not (files / "strange.db").exists()
+
+
+@pytest.fixture
+def priced(files):
+    pool = pd.read_parquet(files / "pool.parquet")
+    pool["price"] = np.where(pool["home"] == "own", 20.0, 5.0)
+    pool.to_parquet(files / "pool.parquet")
+    return files
+
+
+def spend(where, files):
+    truth = pd.read_csv(files / "truth.csv").set_index("id")["y"]
+    campaign = ob.Campaign.open(where)
+    while batch := campaign.ask():
+        campaign.tell(batch.ids, [truth[id_] for id_ in batch.ids])
+
+
+def test_budget_in_money_limits_labels_and_can_be_raised(priced):
+    where = priced / "priced.db"
+    text = observal(*init(priced, where, "--price", "price", "--budget-cost", 100))
+    assert "cost       0 of 100 spent on 0 labels, 100 left" in text
+    assert "price" not in ob.Campaign.open(where).settings.features
+    spend(where, priced)
+    status = json.loads(observal("status", where, "--json"))
+    assert status["budget_cost"] == 100
+    assert 80 < status["spent"] <= 100
+    assert f"{status['spent']:g} of 100 spent on {status['labels']} labels" in observal("status", where)
+    raised = observal("extend", where, "--budget-cost", 150)
+    assert raised.startswith(f"Labels may now cost more: {status['spent']:g} of 150 spent on")
+    spend(where, priced)
+    observal("report", where, "-o", priced / "report.html")
+    words = ob.Campaign.open(where).status().cost_words()
+    assert f"of 150 spent on {ob.Campaign.open(where).labels} labels" in words
+    assert words in (priced / "report.html").read_text()
+
+
+def test_added_rows_have_prices(priced):
+    where = priced / "priced.db"
+    observal(*init(priced, where, "--price", "price", "--budget-cost", 100))
+    more = pd.read_parquet(priced / "pool.parquet").head(10).assign(id=[f"new{i}" for i in range(10)])
+    more.drop(columns="price").to_csv(priced / "unpriced.csv", index=False)
+    assert "no column 'price' for the price" in observal("extend", where, "--pool", priced / "unpriced.csv", code=1)
+    more.assign(price=7.0).to_csv(priced / "more.csv", index=False)
+    observal("extend", where, "--pool", priced / "more.csv", "--budget-cost", 200)
+    campaign = ob.Campaign.open(where)
+    assert campaign.problem.pool.price[-10:].tolist() == [7.0] * 10
+    assert campaign.settings.budget_cost == 200.0
+
+
+def test_prices_stay_in_place(priced):
+    pd.read_csv(priced / "log.csv").to_parquet(priced / "log.parquet")
+    data = ["--logged", priced / "log.parquet", "--pool", priced / "pool.parquet", "--label", "y", "--id", "id"]
+    money = ["--propensity", "q0", "--price", "price", "--budget-cost", 60, "--in-place"]
+    observal("init", priced / "c.db", *data, *money)
+    spend(priced / "c.db", priced)
+    campaign = ob.Campaign.open(priced / "c.db")
+    assert "price" not in campaign.settings.features
+    assert 40 < campaign.status().spent <= 60
+
+
+def test_budget_cost_without_price_is_refused(files):
+    text = observal(*init(files, files / "c.db", "--budget-cost", 100), code=1)
+    assert text == (
+        "A budget of 100 for the cost of labels needs the price of each, but the pool has none; name the column with --price (price=), or "
+        "give the number of labels with --budget (label_budget=)."
+    )
+    assert not (files / "c.db").exists()
+
+
+def test_price_that_is_not_above_zero_is_refused(priced):
+    pd.read_parquet(priced / "pool.parquet").assign(price=0.0).to_parquet(priced / "pool.parquet")
+    text = observal(*init(priced, priced / "c.db", "--price", "price", "--budget-cost", 100), code=1)
+    assert text.startswith("The pool needs one price above 0 for the label of each of its 120 rows")
+
+
+def test_new_rows_of_a_priced_pool_need_prices(tmp_path):
+    X = np.linspace(-1, 1, 60)[:, None]
+    logged = ob.LoggedData(X[:20], X[:20, 0] > -0.7, propensity=0.5)
+    pool = ob.Pool(X[20:40], 0.1, price=np.ones(20))
+    campaign = ob.Campaign.create_from_arrays(tmp_path / "c.db", logged, pool, budget_cost=5.0)
+    with pytest.raises(ObservalError, match="New rows need a price if the pool has one"):
+        campaign.extend(pool=ob.Pool(X[40:], 0.1, ids=np.arange(20, 40)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,13 @@ import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ConflictingAnswer, InvalidInput, InvalidLabel, NotACampaign, UnknownRow
 from observal.journal.answers import WrittenAnswer
-from observal.journal.engine import Engine
+from observal.journal.engine import Engine, count_payable
 from observal.journal.events import Event, check_payload
 from observal.journal.ledger import Ledger
 from observal.journal.replay import Replay
 from observal.journal.status import why_nothing
+from observal.problem.plan import Plan
+from observal.problem.words import money
 from tests.campaigns import METHOD, small_data, truth_of
 from tests.postgres import postgres  # noqa: F401  a fixture
 
@@ -27,13 +31,15 @@ class Backend:
         self.kind, self.folder, self._new_database = kind, folder, new_database
         self._live = None
 
-    def make(self, **settings):
+    def make(self, price=None, **settings):
         settings = {"label_budget": 24, "method": METHOD, "random_state": 3, **settings}
+        logged, pool = small_data()
+        data = logged, replace(pool, price=price)
         if self.kind in ("memory", "file"):
-            self._live = ob.Session(*small_data(), **settings)
+            self._live = ob.Session(*data, **settings)
         else:
             self.where = self._new_database() if self.kind == "postgresql" else self.folder / "c.db"
-            self._live = Campaign.create_from_arrays(self.where, *small_data(), **settings)
+            self._live = Campaign.create_from_arrays(self.where, *data, **settings)
         return self
 
     @property
@@ -136,6 +142,108 @@ def test_budget_can_be_raised(backend):
     assert finish(backend).status().labels == 16
     entry = next(entry for entry in backend.now.history() if entry.kind == "extended")
     assert (entry.actor, entry.text) == ("ann", "the label budget is now 16")
+
+
+def prices():
+    return np.where(np.arange(len(small_data()[1])) % 3 == 0, 10.0, 2.5)
+
+
+def test_rounds_stop_when_money_is_spent(backend):
+    price = prices()
+    now = finish(backend.make(price, label_budget=None, budget_cost=100.0, tolerance=None))
+    spent = float(price[[int(i) for i in now.result().queries["id"]]].sum())
+    status = now.status()
+    assert (status.spent, status.budget_cost) == (spent, 100.0)
+    assert 90.0 < spent <= 100.0  # what is left does not pay for the dearest row
+    assert status.stopped in (
+        f"the {money(100 - spent)} left do not pay for the dearest of the rows chosen next, which costs 10",
+        "the 100 for labels are spent",
+    )
+    words = f"{money(spent)} of 100 spent on {status.labels} labels, {money(100 - spent)} left"
+    assert dict(status.lines())["cost"] == words
+    assert "for at most 100" in now.history()[0].text
+
+
+def test_money_can_be_raised(backend):
+    finish(backend.make(prices(), label_budget=None, budget_cost=60.0, tolerance=None))
+    before = backend.now.labels
+    for wrong in (60.0, 20.0):
+        with pytest.raises(InvalidInput, match=r"Labels may cost 60 and this can only be raised"):
+            backend.now.extend(budget_cost=wrong)
+    with pytest.raises(InvalidInput, match="nothing to extend"):
+        backend.now.extend()
+    backend.now.extend(budget_cost=120.0)
+    assert not backend.now.finished
+    now = finish(backend)
+    assert now.labels > before
+    assert 60.0 < now.status().spent <= 120.0
+    assert any(entry.text == "labels may now cost 120" for entry in now.history())
+
+
+def test_label_budget_and_money_both_limit(backend):
+    now = finish(backend.make(prices(), label_budget=5, budget_cost=1000.0))
+    assert (now.labels, now.stopped) == (5, "the label budget of 5 is spent")
+
+
+def test_skipped_row_costs_nothing(backend):
+    backend.make(prices(), budget_cost=60.0)
+    ids = ids_of(backend.now.ask())
+    backend.now.tell(ids, ["skip"] * len(ids))
+    assert backend.now.status().spent == 0.0
+
+
+def test_money_too_little_for_any_row_finishes_at_once(backend):
+    backend.make(np.full(len(small_data()[1]), 8.0), budget_cost=7.5)
+    assert ids_of(backend.now.ask()) == []
+    assert "the 7.50 left do not pay" in backend.now.stopped
+
+
+def test_prices_without_budget_for_them_only_count(backend, alone):
+    now = finish(backend.make(prices()))
+    assert now.result().decisions["id"].tolist() == alone.decisions["id"].tolist()
+    assert dict(now.status().lines())["cost"] == f"{money(now.status().spent)} spent on 24 labels"
+    with pytest.raises(InvalidInput, match="Nothing limits what labels may cost"):
+        now.extend(budget_cost=10.0)
+
+
+def test_budget_cost_without_prices_raises(backend):
+    with pytest.raises(InvalidInput, match=r"A budget of 50 for the cost of labels needs the price of each.*--price"):
+        backend.make(budget_cost=50.0)
+
+
+@pytest.mark.parametrize("wrong", [[1.0], "free", np.zeros(400), np.full(400, np.nan)])
+def test_wrong_prices_raise(wrong):
+    with pytest.raises(InvalidInput, match="price"):
+        ob.Pool(np.ones((400, 1)), 0.5, price=wrong)
+
+
+@pytest.mark.parametrize("prices", [[1.0], [-1.0, 1.0], "ab", [np.inf, 1.0]])
+def test_damaged_prices_are_refused(prices):
+    session = ob.Session(*small_data(), method=METHOD, label_budget=2)
+    session.ask()
+    (event,) = [e for e in session.engine.journal._events if e.kind == "round"]
+    payload = {**event.payload, "prices": prices}
+    with pytest.raises(ValueError, match="one price for each row"):
+        check_payload("round", payload, session.settings)
+    with pytest.raises(ValueError, match="its budget_cost is not valid"):
+        check_payload("extended", {"budget_cost": -1.0}, session.settings)
+
+
+def test_kept_rows_do_not_depend_on_their_price():
+    # 30 rows in random order, a third of them ten times as dear, and money for some: were rows asked in order until one
+    # does not fit, dear ones would be kept less often. 4,000 orders; each share's standard error is below 0.005.
+    rng = np.random.default_rng(0)
+    price = np.where(np.arange(30) % 3 == 0, 10.0, 1.0)
+    kept, chance = np.zeros(30), 0.0
+    for _ in range(4000):
+        order = rng.permutation(30)
+        plan = Plan(order, np.full(30, 0.5), np.zeros(30, np.int8), order, np.zeros(30, np.int8), ("why",), True)
+        cut = plan.cut(count_payable(price[plan.asked], 45.0))
+        kept[cut.asked] += 1 / 4000
+        chance = float(cut.query_probability[0])
+        assert price[cut.asked].sum() <= 45.0
+    assert kept[price == 10.0].mean() == pytest.approx(2 * chance, abs=0.02)
+    assert kept[price == 1.0].mean() == pytest.approx(2 * chance, abs=0.02)
 
 
 def test_raising_missing_budget_raises(backend):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from functools import cache
 
 import numpy as np
@@ -273,6 +274,8 @@ def test_report_is_about_the_objective(tmp_path, objective):
     assert "What another threshold would find of" in page
     assert "Curve of recall against the share of rows flagged" in page
     assert "The baseline's error" not in page
+    shows_recall = re.search(r"recall of (&#39;|')yes(&#39;|'), labels found", page) is not None
+    assert shows_recall == (objective == "recall=0.8")  # beside the error of each group
     if objective == "recall=0.8":
         assert "Line chart of the estimated recall of" in page
     else:
@@ -299,7 +302,7 @@ def test_hint_names_the_rare_class_and_the_option():
 def test_hint_stays_until_the_end_unless_there_is_an_objective():
     logged, pool, y, _, _ = world()
     session, aimed = (ob.Session(logged, pool, label_budget=20, objective=goal) for goal in ("error", "recall=0.8"))
-    assert any("'yes' is rare" in note for note in session.status().notes)
+    assert "'yes' is rare" in session.status().notes[0]  # first: of many warnings only a few are shown
     assert not any("is rare" in note for note in aimed.status().notes)
     while query := session.ask():
         session.tell(query.ids, y[query.ids])
@@ -309,8 +312,8 @@ def test_hint_stays_until_the_end_unless_there_is_an_objective():
 # -- the command line
 
 
-def tables(folder):
-    logged, pool, *_ = world(n=200)
+def tables(folder, n=200):
+    logged, pool, *_ = world(n=n)
     with open(folder / "log.csv", "w", newline="") as file:
         labels = [CLASSES[code] if shown else "" for code, shown in zip(logged.codes, logged.revealed, strict=True)]
         rows = [[*x, q, label] for x, q, label in zip(logged.X, logged.propensity, labels, strict=True)]
@@ -358,3 +361,17 @@ def test_wrong_costs_raise_one_sentence(tmp_path, options, match):
     done = invoke("init", tmp_path / "c.db", *tables(tmp_path), "--classes", "no,yes", *options)
     assert done.exit_code != 0
     assert match in " ".join(f"{done.output} {done.exception}".replace("│", "").split())
+
+
+def test_init_status_and_report_hint_at_the_objective_of_a_rare_class(tmp_path):
+    where = str(tmp_path / "c.db")
+    shown = [invoke("init", where, *tables(tmp_path, n=1500), "--budget", "20", "--batch", "20").stdout]
+    campaign = ob.Campaign.open(where)
+    y = world()[2]
+    batch = campaign.ask()
+    campaign.tell(batch.ids, y[list(batch.ids)])
+    shown.append(invoke("status", where).stdout)
+    shown.append(write_campaign_report(campaign, tmp_path / "r.html").read_text().replace("&#39;", "'"))
+    for text in shown:
+        assert "'yes' is rare: about" in text
+        assert "--target recall=0.8" in text

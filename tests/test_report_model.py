@@ -213,6 +213,20 @@ def test_groups_of_values_show_thirds_of_numbers_and_the_commonest_values():
     assert (few.labels, few.error) == (3, None)  # shown, but without a number
 
 
+def test_recall_by_group_is_weighted_share_of_class_found():
+    codes = np.repeat([1, 0], [12, 18])
+    predicted = np.where(np.isin(np.arange(30), [0, 1, 11, 20]), 1 - codes, codes)
+    weight = np.where(np.arange(30) == 0, 3.0, 1.0)
+    judged = judge(np.arange(30), codes, predicted, weight)
+    young = error_of_group(("young", np.arange(30) < 15), judged, positive=1)
+    assert (young.positives, young.found) == (12, 9)
+    assert young.recall.estimate == pytest.approx(9 / 14)  # the first row counts three times
+    assert young.recall.low < 9 / 14 < young.recall.high
+    assert young.error == error_of_group(("young", np.arange(30) < 15), judged).error
+    old = error_of_group(("old", np.arange(30) >= 8), judged, positive=1)
+    assert (old.positives, old.found, old.recall) == (4, 3, None)  # too few of the class
+
+
 # -- the decision, and ordinary models beside this one
 
 
@@ -626,7 +640,9 @@ def test_next_step_does_not_contradict_the_decision(to_gain, recall, words):
     def about(value):
         return Interval(value, value - 0.02, value + 0.02, 0.95, "cells")
 
-    status = SimpleNamespace(objective="error", classes=("ok", "mild fraud"), stopped="x", label_budget=9, labels=9)
+    status = SimpleNamespace(
+        objective="error", classes=("ok", "mild fraud"), stopped="x", label_budget=9, labels=9, budget_cost=None
+    )
     intervals = {"error": about(0.05), "baseline": about(0.05), "recall": about(recall)}
     said = _next_step(status, intervals, to_gain)
     assert said.startswith(words)

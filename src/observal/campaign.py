@@ -118,6 +118,7 @@ class Campaign(Labelling[SqlTransaction]):
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
         objective: str | Mapping[Any, float | str] = "error",
+        budget_cost: float | None = None,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
 
@@ -135,7 +136,7 @@ class Campaign(Labelling[SqlTransaction]):
             A column, a number or ``"estimate"``, as for ``observal.tables.load_problem``.
         tables : TableOptions, optional
             Which columns and classes to use, how the files are written, what people see, whether tables stay in place.
-        label_budget, method, random_state, overlap, population, looks, tolerance, width, objective
+        label_budget, method, random_state, overlap, population, looks, tolerance, width, objective, budget_cost
             As for ``create_from_arrays``.
 
         Examples
@@ -165,6 +166,7 @@ class Campaign(Labelling[SqlTransaction]):
             tuple(options.exclude),
             options.group,
             tuple(options.known_before),
+            options.price,
         )
         loaded = load_tables(logs, pool, roles, propensity, options, random_state)
         classes = loaded.problem.logged.classes.tolist()
@@ -186,6 +188,7 @@ class Campaign(Labelling[SqlTransaction]):
             tolerance=tolerance,
             width=width,
             objective=objective,
+            budget_cost=budget_cost,
         )
         return cls._make(where, loaded.problem, loaded.rows, settings, options.progress, options.executor)
 
@@ -205,6 +208,7 @@ class Campaign(Labelling[SqlTransaction]):
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
         objective: str | Mapping[Any, float | str] = "error",
+        budget_cost: float | None = None,
     ) -> Self:
         """Make a campaign from arrays.
 
@@ -222,7 +226,7 @@ class Campaign(Labelling[SqlTransaction]):
             Seed of all random numbers.
         overlap : int
             How many annotators label each row; the majority decides.
-        population, looks, tolerance, width, objective
+        population, looks, tolerance, width, objective, budget_cost
             What intervals are about and when to stop, as for ``observal.Session``.
         """
         import pyarrow as pa
@@ -244,6 +248,7 @@ class Campaign(Labelling[SqlTransaction]):
             tolerance=tolerance,
             width=width,
             objective=objective,
+            budget_cost=budget_cost,
         )
         columns = {} if pool.rows.is_sparse else dict(zip(settings.features, pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
@@ -386,6 +391,7 @@ class Campaign(Labelling[SqlTransaction]):
         *,
         pool: object = None,
         propensity: str | float | None = None,
+        budget_cost: float | None = None,
     ) -> None:
         """Raise the label budget, or add rows to the pool, or both.
 
@@ -403,6 +409,8 @@ class Campaign(Labelling[SqlTransaction]):
             The new rows: a table with the pool's columns, or a ``Pool`` if the campaign was made from arrays.
         propensity : str or float, optional
             The column of a table's propensities, or one number for all its rows; by default where those of the pool came from.
+        budget_cost : float, optional
+            What all labels together may cost.
 
         Examples
         --------
@@ -416,13 +424,13 @@ class Campaign(Labelling[SqlTransaction]):
         (40, 30)
         """
         if pool is None:
-            if label_budget is None:
+            if label_budget is None and budget_cost is None:
                 raise InvalidInput("There is nothing to extend; give a label budget or rows for the pool.")
             if propensity is not None:
                 raise InvalidInput(
                     "A propensity is for new rows of the pool, but there are none; give them, or leave it out."
                 )
-            return super().extend(label_budget, actor)
+            return super().extend(label_budget, actor, budget_cost=budget_cost)
         check_annotator(actor, 1)
         require_growable(self.settings)
 
@@ -440,7 +448,7 @@ class Campaign(Labelling[SqlTransaction]):
 
             return write_rows
 
-        return self.engine.add_rows(read_rows, label_budget, actor)
+        return self.engine.add_rows(read_rows, label_budget, actor, budget_cost)
 
     def _read_more_rows(
         self, reading: SqlTransaction, problem: Problem, pool: object, propensity: str | float | None
@@ -458,7 +466,9 @@ class Campaign(Labelling[SqlTransaction]):
                 source = replace(source, columns=(propensity,))
             elif propensity is not None:
                 source = replace(source, columns=(), number=propensity)
-            roles = TableRoles(settings.label, None, settings.id, settings.cost, group=settings.group)
+            roles = TableRoles(
+                settings.label, None, settings.id, settings.cost, group=settings.group, price=settings.price
+            )
             raw = reading.pool_rows([])
             return read_more_rows(pool, roles, settings.encoder, source, problem, raw, settings.random_state)
         if not isinstance(pool, Pool) or pool.rows.is_sparse or pool.rows.in_files:

@@ -296,6 +296,22 @@ def check_ids(ids: ArrayLike | None, n_rows: int, what: str) -> NDArray[Any]:
     return frozen(values)
 
 
+def check_price(price: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
+    """Return the price of each row's label, above 0, or None if all labels cost the same."""
+    if price is None:
+        return None
+    try:
+        values = np.array(price, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{what} must have numbers as prices, but got {price!r:.60}; give numbers.") from None
+    if values.shape != (n_rows,) or not (np.isfinite(values) & (values > 0.0)).all():
+        raise InvalidInput(
+            f"{what} needs one price above 0 for the label of each of its {n_rows} rows, but got shape {values.shape} with "
+            f"a least price of {values.min(initial=np.inf):g}; correct the prices."
+        )
+    return frozen(values)
+
+
 def check_cost(cost: ArrayLike | None, n_rows: int, what: str) -> Floats | None:
     """Return the cost of a mistake on each row, in [0, 1], or None if every mistake costs 1."""
     if cost is None:

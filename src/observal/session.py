@@ -160,21 +160,27 @@ class Labelling(Generic[T]):
         with self.engine.writing() as transaction:
             return self.engine.release(transaction, annotator)
 
-    def extend(self, label_budget: int, actor: str = ANYONE) -> None:
-        """Raise the label budget.
+    def extend(self, label_budget: int | None = None, actor: str = ANYONE, *, budget_cost: float | None = None) -> None:
+        """Raise the label budget, or what labels may cost.
 
         Intervals then hold at all rounds together, however many follow, because there are more rounds than the first budget allowed for.
 
         Parameters
         ----------
-        label_budget : int
+        label_budget : int, optional
             How many labels may be bought in total.
         actor : str
             Who raises it.
+        budget_cost : float, optional
+            What all labels together may cost.
         """
         check_annotator(actor, 1)
+        if label_budget is None and budget_cost is None:
+            raise InvalidInput(
+                "There is nothing to extend; give a label budget, or what labels may cost (budget_cost=)."
+            )
         with self.engine.writing() as transaction:
-            self.engine.raise_budget(transaction, label_budget, actor)
+            self.engine.raise_budget(transaction, label_budget, actor, budget_cost)
 
     # -- progress, without fitting ------------------------------------------------------------------------------
 
@@ -322,6 +328,9 @@ class Session(Labelling[MemoryJournal]):
         What the classifier is for: "error" (the fewest mistakes), "balanced error", "recall=0.8", "precision=0.8", or the cost of
         missing a row of a class, as in {"default": 10}; other mistakes cost 1. It decides the classifier's threshold, and rows near
         that threshold are asked about. Two classes only, except for "error".
+    budget_cost : float, optional
+        What all labels together may cost, if the pool has a price for each (`price` of ``Pool``). A round has as many rows as it pays for,
+        even if they are the dearest of those that were chosen.
     executor : optional
         What reads and computes, if log or pool are in Parquet parts (``LoggedData.from_parquet``): "serial", "threads", "processes",
         "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
@@ -353,6 +362,7 @@ class Session(Labelling[MemoryJournal]):
         tolerance: float | None = TOLERANCE,
         width: float | None = None,
         objective: str | Mapping[Any, float | str] = "error",
+        budget_cost: float | None = None,
         executor: ExecutorLike = None,
     ) -> None:
         method = as_method(method)
@@ -369,6 +379,7 @@ class Session(Labelling[MemoryJournal]):
             tolerance=tolerance,
             width=width,
             objective=objective,
+            budget_cost=budget_cost,
         )
         journal.append(OBSERVAL, "created", {"settings": settings})
         super().__init__(Engine(journal))
@@ -446,13 +457,14 @@ def run(
     tolerance: float | None = TOLERANCE,
     width: float | None = None,
     objective: str | Mapping[Any, float | str] = "error",
+    budget_cost: float | None = None,
     executor: ExecutorLike = None,
 ) -> RunResult:
     """Run a method until it stops, with labels from a function.
 
     Parameters
     ----------
-    logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective, executor
+    logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective, budget_cost, executor
         As for ``Session``.
     oracle : callable
         Takes an array of pool ids and returns their labels; NaN or None skips a row.
@@ -484,6 +496,7 @@ def run(
         tolerance=tolerance,
         width=width,
         objective=objective,
+        budget_cost=budget_cost,
         executor=executor,
     )
     reported = 0

@@ -187,6 +187,9 @@ def release(
 def extend(
     campaign: Where,
     budget: Annotated[int | None, option("The new label budget, in total.", "N", min=1)] = None,
+    budget_cost: Annotated[
+        float | None, option("What all labels together may cost, in total.", "AMOUNT", min=0)
+    ] = None,
     pool: Annotated[
         Path | None, option("More rows to ask about, with the pool's columns: CSV, Excel, Parquet or Arrow.", "FILE")
     ] = None,
@@ -206,17 +209,23 @@ def extend(
 
     Example: observal extend campaign.db --budget 500 --pool more.csv
     """
-    if budget is None and pool is None:
-        raise typer.BadParameter("give --budget N, --pool FILE or both.")
+    if budget is None and budget_cost is None and pool is None:
+        raise typer.BadParameter("give --budget N, --budget-cost AMOUNT, --pool FILE or several of them.")
     opened = open_campaign(campaign)
     before = opened.status()
     with progress_bar("adding rows", hidden=as_json or pool is None):
-        opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity))
+        opened.extend(budget, annotator, pool=pool, propensity=_number_or_name(propensity), budget_cost=budget_cost)
     status = opened.status()
     added = f"{status.pool_rows - before.pool_rows} rows were added; the pool now has {status.pool_rows}."
     raised = f"The label budget is now {status.label_budget}; the campaign has {status.labels} labels."
     sentences = [*([added] if pool is not None else []), *([raised] if budget is not None else [])]
-    content = {"label_budget": status.label_budget, "labels": status.labels, "pool_rows": status.pool_rows}
+    sentences += [f"Labels may now cost more: {status.cost_words()}."] if budget_cost is not None else []
+    content: dict[str, object] = {
+        "label_budget": status.label_budget,
+        "labels": status.labels,
+        "pool_rows": status.pool_rows,
+    }
+    content |= {} if budget_cost is None else {"budget_cost": status.budget_cost, "spent": status.spent}
     print_result(as_json, content, *sentences)
 
 

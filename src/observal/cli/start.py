@@ -63,12 +63,18 @@ def init(
     budget: Annotated[
         int | None, option("Label budget; by default the method decides when to stop.", "N", min=0)
     ] = None,
+    budget_cost: Annotated[
+        float | None, option("With --price: what all labels together may cost.", "AMOUNT", min=0)
+    ] = None,
     seed: Seed = 0,
     notes: Notes = False,
     as_json: Json = False,
     features: Features = None,
     cost: Annotated[
         str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", TABLES)
+    ] = None,
+    price: Annotated[
+        str | None, option("Column of the pool with the price of each row's label; not a feature.", "COLUMN", TABLES)
     ] = None,
     group: Group = None,
     known_before: KnownBefore = None,
@@ -202,6 +208,7 @@ def init(
             features=features or None,
             exclude=exclude or (),
             cost=cost,
+            price=price,
             group=group,
             known_before=known_before or (),
             classes=None if values is None else [_as_number(text) for text in values],
@@ -230,6 +237,7 @@ def init(
             propensity=chances,
             id=id,
             label_budget=budget,
+            budget_cost=budget_cost,
             tables=options,
             method=AutoVC(batch=batch, priority=priority) if method == "auto" else NewtonVC(batch=batch or FIRST_ROUND),
             random_state=seed,

@@ -35,6 +35,8 @@ class TableOptions:
         The columns to use, by default all that every table has; and columns not to use.
     cost : str, optional
         The column of what a mistake on the row costs, in [0, 1].
+    price : str, optional
+        The column of the pool with what the label of each row costs; not a feature.
     group : str, optional
         The column of what related rows share, such as a customer, a household or a day: rows of a group count as one in intervals.
     known_before : sequence of str
@@ -79,6 +81,7 @@ class TableOptions:
     features: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     cost: str | None = None
+    price: str | None = None
     group: str | None = None
     known_before: Sequence[str] = ()
     classes: Sequence[Label] | None = None
@@ -115,6 +118,7 @@ class CampaignTables(NamedTuple):
     group: str | None
     known_before: tuple[str, ...]
     display: Display
+    price: str | None
 
 
 def load_tables(
@@ -275,6 +279,7 @@ def _describe(
         roles.group,
         roles.known_before,
         display,
+        roles.price,
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Ints, check_whole
+from observal.checks import Floats, Ints, check_number, check_whole
 from observal.errors import (
     CampaignUnavailable,
     ConflictingAnswer,
@@ -36,7 +36,7 @@ from observal.intervals.stopping import Forecast, are_steadily_below
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
 from observal.journal.history import Entry, describe_events
-from observal.journal.ledger import Ledger, Sample
+from observal.journal.ledger import PENNY, Ledger, Sample
 from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
 from observal.journal.settings import Settings, check_annotator, observal_version
@@ -48,6 +48,7 @@ from observal.problem.plan import ACTION_NAMES, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Recorded, RunResult
 from observal.problem.table import Table
+from observal.problem.words import money
 from observal.tables.table_format import TableFormat
 
 MOST_COMMENT = 2000  # characters
@@ -129,6 +130,7 @@ class Engine(Generic[T]):
         self.journal = journal
         self.ledger = Ledger()
         self._replay: Replay | None = None
+        self._budgets: tuple[int | None, float | None] = (None, None)  # those that the replay is for
         self._keys: dict[int, str] = {}  # of round 0 and of the one that the replay ends with, if fits can be stored
         self.executor = executor
         self.on_fit: Callable[[int], None] | None = None
@@ -236,7 +238,7 @@ class Engine(Generic[T]):
         Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
         """
         ledger = self.ledger
-        rows_left = ledger.to_buy != 0 and len(ledger.round_of) < ledger.settings.pool_rows
+        rows_left = ledger.to_buy != 0 and ledger.money_left != 0.0 and len(ledger.round_of) < ledger.settings.pool_rows
         return bool(rows_left and ledger.settings.method.plans_ahead and ledger.closed >= ledger.base)
 
     def may_plan_ahead(self, annotator: str | None) -> bool:
@@ -250,8 +252,8 @@ class Engine(Generic[T]):
         return ledger.settings.pool_rows, len(ledger.plans), closed, labels
 
     def _plan_inputs(self) -> tuple[object, ...]:
-        """Return what the next plan depends on: the models so far, and how many labels may still be bought."""
-        return *self._model_inputs(), self.ledger.to_buy
+        """Return what the next plan depends on: the models so far, and how many labels may still be bought, and for how much."""
+        return *self._model_inputs(), self.ledger.to_buy, self.ledger.money_left
 
     def next_event(self, transaction: T, most: int | None = None) -> tuple[str, dict[str, Any]]:
         """Return the kind and payload of the next event: the method's next plan, or why there is none.
@@ -267,7 +269,13 @@ class Engine(Generic[T]):
         plan = Stop(reason) if reason else self.replay(transaction).next_plan(ledger.plans[closed:])
         if isinstance(plan, Stop):
             return "finished", {"reason": plan.reason}
-        limits = [limit for limit in (ledger.to_buy, most) if limit is not None]
+        prices = self.replay(transaction).problem.pool.price
+        payable = None
+        if prices is not None and (left := ledger.money_left) is not None and plan.asked.size:
+            payable = count_payable(prices[plan.asked], left + PENNY * left)
+            if payable == 0:
+                return "finished", {"reason": _too_little(left, float(prices[plan.asked].max()))}
+        limits = [limit for limit in (ledger.to_buy, most, payable) if limit is not None]
         if limits:
             plan = plan.cut(min(limits))
         if ahead := closed < len(ledger.plans):
@@ -277,6 +285,7 @@ class Engine(Generic[T]):
         ids = transaction.pool_ids(plan.asked).tolist()
         payload = {"round": len(ledger.plans) + 1, "ids": ids, "plan": plan, "observal": observal_version()}
         payload |= {"base": closed} if ahead else {}
+        payload |= {} if prices is None else {"prices": prices[plan.asked].tolist()}
         if transaction.durable and closed not in ledger.records and (record := self.replay(transaction).record()):
             payload["recorded"] = record
         return "round", payload if to_gain is None else {**payload, "to_gain": to_gain}
@@ -479,15 +488,20 @@ class Engine(Generic[T]):
 
     # -- a higher budget and more rows --------------------------------------------------------------------------
 
-    def raise_budget(self, transaction: T, label_budget: int, actor: str) -> None:
-        """Raise the label budget to this total."""
-        self._check_budget(label_budget)
-        self.append(transaction, actor, "extended", {"label_budget": int(label_budget)})
+    def raise_budget(
+        self, transaction: T, label_budget: int | None, actor: str, budget_cost: float | None = None
+    ) -> None:
+        """Raise the label budget, what labels may cost, or both to these totals."""
+        self.append(transaction, actor, "extended", self._raised(label_budget, budget_cost))
 
     def add_rows(
-        self, read_rows: Callable[[T], Callable[[T], dict[str, Any]]], label_budget: int | None, actor: str
+        self,
+        read_rows: Callable[[T], Callable[[T], dict[str, Any]]],
+        label_budget: int | None,
+        actor: str,
+        budget_cost: float | None = None,
     ) -> None:
-        """Add rows to the pool in transactions of its own, and raise the label budget if one is given.
+        """Add rows to the pool in transactions of its own, and raise the budgets that are given.
 
         Parameters
         ----------
@@ -498,23 +512,39 @@ class Engine(Generic[T]):
             How many labels may be bought in total.
         actor : str
             Who does it.
+        budget_cost : float, optional
+            What all labels together may cost.
         """
         while True:
             # Reading the rows and fitting takes time, so it is done while others can write, and again if the models changed meanwhile.
             with self.reading() as reading:
-                if label_budget is not None:
-                    self._check_budget(label_budget)
+                self._raised(label_budget, budget_cost)
                 inputs = self._model_inputs()
                 write_rows = read_rows(reading)
             with self.writing() as writing:
                 if self._model_inputs() != inputs:
                     continue
-                budget = {}
-                if label_budget is not None:
-                    self._check_budget(label_budget)  # another writer may have raised it
-                    budget = {"label_budget": int(label_budget)}
-                self.append(writing, actor, "extended", {**budget, **write_rows(writing)})
+                budgets = self._raised(label_budget, budget_cost)  # another writer may have raised them
+                self.append(writing, actor, "extended", {**budgets, **write_rows(writing)})
                 return
+
+    def _raised(self, label_budget: int | None, budget_cost: float | None) -> dict[str, int | float]:
+        """Return what an event says of higher budgets; refuse one that is not higher than the current one."""
+        raised: dict[str, int | float] = {}
+        if label_budget is not None:
+            self._check_budget(label_budget)
+            raised["label_budget"] = int(label_budget)
+        if budget_cost is not None:
+            budget_cost = check_number(budget_cost, "budget_cost", 0.0)
+            before = self.ledger.settings.budget_cost
+            if before is None:
+                raise InvalidInput("Nothing limits what labels may cost, so it cannot be raised; just go on asking.")
+            if budget_cost <= before:
+                raise InvalidInput(
+                    f"Labels may cost {money(before)} and this can only be raised, but {money(budget_cost)} was given; give the new total."
+                )
+            raised["budget_cost"] = budget_cost
+        return raised
 
     def _check_budget(self, label_budget: int) -> None:
         """Refuse a label budget that is not higher than the current one."""
@@ -546,8 +576,9 @@ class Engine(Generic[T]):
         settings = self.ledger.settings
         if self._replay is None or len(self._replay.problem.pool) != settings.pool_rows:
             self._replay = start_replay(self.problem(transaction, with_ids=False), settings)
-        elif self._replay.label_budget != settings.label_budget:  # it was raised
+        elif self._budgets != (settings.label_budget, settings.budget_cost):  # one was raised
             self._replay = start_replay(self._replay.problem, settings)
+        self._budgets = settings.label_budget, settings.budget_cost
         ledger, stored = self.ledger, list[StoredFit]()
         if transaction.durable:
             keys = {k: fit_key(ledger, k) for k in (0, ledger.closed)}
@@ -618,6 +649,25 @@ class Engine(Generic[T]):
             reason=_concatenate([np.asarray(p.reasons, dtype=object)[p.reason] for p in plans], object),
         )
         return table, [self.ledger.labels.get(p) for p in positions.tolist()]
+
+
+def count_payable(prices: Floats, left: float) -> int:
+    """Return how many rows of a round some money pays for, even if they turn out to be the dearest of them.
+
+    The number depends on which rows were drawn, not on their order, and the order is random: so each is as likely as any other to be among those
+    that are kept, and ``Plan.cut`` lowers all chances by the same factor. Asking in order until a row does not fit would drop dear rows more often
+    than the recorded chances say. What is left over pays for another round, until it does not pay for the dearest row of one.
+
+    Examples
+    --------
+    >>> count_payable(np.array([1.0, 5.0, 1.0, 3.0]), 9.0), count_payable(np.array([1.0, 5.0]), 4.0)
+    (3, 0)
+    """
+    return int(np.searchsorted(np.cumsum(np.sort(prices)[::-1]), left, side="right"))
+
+
+def _too_little(left: float, price: float) -> str:
+    return f"the {money(left)} left do not pay for the dearest of the rows chosen next, which costs {money(price)}"
 
 
 def _concatenate(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:

@@ -4,13 +4,13 @@
 kind       payload
 ========== =====================================================================================
 created    the settings; in a database also the versions of what made it and the digest of all data
-round      the plan of a round, the ids of the rows it asks about, what labels may still gain, and what was known then; where it
+round      the plan of a round, the ids of the rows it asks about and, if labels have prices, these; what labels may still gain, and what was known then; where it
            was chosen ahead, the closed round (base) whose model chose it
 asked      the rows that were handed to an annotator
 released   the rows that were taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
-extended   the new label budget; or how many rows the pool now has, how they are stored, and for each plan the new rows that it
+extended   the new label budget, or the new budget for what labels cost; or how many rows the pool now has, how they are stored, and for each plan the new rows that it
            would have noted as near (None if that is not known)
 late       as answered, for rows that another annotator had answered by then: they keep their labels
 decided    as corrected, by an owner: what others answer no longer changes the label
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -86,6 +86,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
     elif kind == "round":
         check_planned_rows(payload["plan"], settings.log_rows, settings.pool_rows, len(settings.classes))
         require(len(payload["ids"]) == payload["plan"].asked.size, "it does not have one id for each row")
+        _check_prices(payload.get("prices"), payload["plan"].asked.size)
         require(isinstance(payload["observal"], str), "its version is missing")
         require(isinstance(payload.get("to_gain"), float | None), "its forecast is not valid")
         require(type(payload.get("base", 0)) is int and payload.get("base", 0) >= 0, "its base is not valid")
@@ -128,7 +129,9 @@ def _check_sampled(payload: Mapping[str, Any], settings: Settings) -> None:
 
 
 def _check_extended(payload: Mapping[str, Any], settings: Settings) -> None:
-    require("label_budget" in payload or "pool_rows" in payload, "it extends nothing")
+    require(not {"label_budget", "budget_cost", "pool_rows"}.isdisjoint(payload), "it extends nothing")
+    if "budget_cost" in payload:
+        require(_is_amount(payload["budget_cost"]), "its budget_cost is not valid")
     for name in ("label_budget", "pool_rows", *(("added",) if "pool_rows" in payload else ())):
         if name in payload or name == "added":
             require(type(payload[name]) is int and payload[name] >= 0, f"its {name} is not valid")
@@ -136,6 +139,17 @@ def _check_extended(payload: Mapping[str, Any], settings: Settings) -> None:
     require(rows >= settings.pool_rows, "the pool cannot have fewer rows than before")
     for row in (row for near in payload.get("near", ()) for row in near or ()):
         require(type(row) is int and 0 <= row < rows, f"there is no pool row {row!r:.20}")
+
+
+def _is_amount(value: object) -> bool:
+    return type(value) in (int, float) and 0.0 <= cast(float, value) < np.inf
+
+
+def _check_prices(prices: object, rows: int) -> None:
+    if prices is None:
+        return
+    sound = isinstance(prices, list | tuple) and len(prices) == rows and all(map(_is_amount, prices))
+    require(sound, "it does not have one price for each row")
 
 
 def check_planned_rows(plan: object, log_rows: int, pool_rows: int, n_classes: int) -> None:

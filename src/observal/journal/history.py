@@ -12,7 +12,7 @@ from observal.journal.ledger import Ledger
 from observal.journal.settings import Display, Settings
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.goals import Goals
-from observal.problem.words import count
+from observal.problem.words import count, money
 from observal.tables.more_rows import PropensityOrigin
 
 _LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
@@ -58,7 +58,9 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         budget = settings.label_budget
         text = (
             f"a log of {settings.log_rows} rows, a pool of {settings.pool_rows} rows, "
-            f"{'no limit' if budget is None else budget} labels to buy, seed {settings.random_state}"
+            f"{'no limit' if budget is None else budget} labels to buy, "
+            + (f"for at most {money(settings.budget_cost)}, " if settings.budget_cost is not None else "")
+            + f"seed {settings.random_state}"
         )
         details = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name not in _LONG}
         details = {
@@ -82,9 +84,12 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         parts = []
         if "label_budget" in payload:
             parts.append(f"the label budget is now {payload['label_budget']}")
+        if "budget_cost" in payload:
+            parts.append(f"labels may now cost {money(payload['budget_cost'])}")
         if "pool_rows" in payload:
             parts.append(f"the pool now has {payload['pool_rows']} rows, {payload['added']} of them new")
-        return "; ".join(parts), {k: v for k, v in payload.items() if k in ("label_budget", "pool_rows", "added")}
+        known = ("label_budget", "budget_cost", "pool_rows", "added")
+        return "; ".join(parts), {k: v for k, v in payload.items() if k in known}
     if event.kind == "finished":
         return payload["reason"], dict(payload)
     if event.kind == "sampled":

@@ -5,6 +5,7 @@ A ledger is only ever made by following the journal's events in order, so it can
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,7 +20,10 @@ from observal.journal.events import Event
 from observal.journal.settings import Settings
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
+from observal.problem.words import money
 from observal.tables.classes import find_key
+
+PENNY = 1e-9  # share of a budget that sums of prices may be off by, because most fractions have no exact binary form
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Ledger:
         Pool position → the class code that an owner decided, whatever others answered.
     flags : dict
         Pool position → who flagged the row, when, and with which comment, in order.
+    prices : dict
+        Pool position → what its label costs, for the rows that were asked about; empty if the pool has no prices.
     samples : list of Sample
         Rows of new tables that were drawn to check the error, in order.
 
@@ -128,6 +134,7 @@ class Ledger:
         self.answer_times: list[str] = []
         self.decisions: dict[int, int | None] = {}
         self.flags: dict[int, list[tuple[str, str, str]]] = {}
+        self.prices: dict[int, float] = {}
         self.samples: list[Sample] = []
         self.bought = 0  # rows that have a label
         self.corrections = 0
@@ -164,9 +171,11 @@ class Ledger:
     def stopped(self) -> str:
         """Why nothing is left to ask: the method's reason or a spent budget; empty if there may be more to ask."""
         budget = self.settings.label_budget
-        if self.stop_reason or self.open_rows or budget is None or self.bought < budget:
+        if self.stop_reason or self.open_rows:
             return self.stop_reason
-        return f"the label budget of {budget} is spent"
+        if budget is not None and self.bought >= budget:
+            return f"the label budget of {budget} is spent"
+        return "" if self.money_left != 0.0 else f"the {money(self.settings.budget_cost or 0.0)} for labels are spent"
 
     @property
     def open_rows(self) -> list[int]:
@@ -188,6 +197,22 @@ class Ledger:
         """How many labels may be bought besides those of open rows; None without a label budget."""
         budget = self.settings.label_budget
         return None if budget is None else max(0, budget - self.bought - len(self.open_rows))
+
+    @property
+    def spent(self) -> float:
+        """What the labels so far cost; a skipped row costs nothing."""
+        if not self.prices:
+            return 0.0
+        return math.fsum(self.prices[row] for row, code in self.labels.items() if code is not None)
+
+    @property
+    def money_left(self) -> float | None:
+        """What further labels may cost besides those of open rows, at least 0; None without a budget for it."""
+        budget = self.settings.budget_cost
+        if budget is None:
+            return None
+        left = budget - self.spent - math.fsum(self.prices[row] for row in self.open_rows)
+        return left if left > PENNY * budget else 0.0
 
     @property
     def tied_rows(self) -> list[int]:
@@ -295,6 +320,8 @@ class Ledger:
         self.plans.append(plan)
         self.bases.append(base)
         self.model_digests.append(event.digest)
+        if (prices := event.payload.get("prices")) is not None:
+            self.prices.update(zip(plan.asked.tolist(), map(float, prices), strict=True))
         for position, id_ in zip(plan.asked.tolist(), event.payload["ids"], strict=True):
             if position in self.ids:
                 raise ValueError(f"pool row {position} was asked about before")

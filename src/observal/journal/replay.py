@@ -419,4 +419,12 @@ def _check_intervals(intervals: Mapping[str, Interval]) -> None:
 
 def start_replay(problem: Problem, settings: Settings) -> Replay:
     """Return the replay of a session or campaign with these settings, at the log alone."""
-    return Replay(problem, settings.method, settings.random_state, settings.goals, settings.label_budget)
+    budgets = [budget for budget in (settings.label_budget, _most_labels(problem, settings)) if budget is not None]
+    return Replay(problem, settings.method, settings.random_state, settings.goals, min(budgets, default=None))
+
+
+def _most_labels(problem: Problem, settings: Settings) -> int | None:
+    """Return how many labels a budget in money pays for at most: those of the cheapest rows."""
+    if settings.budget_cost is None or problem.pool.price is None:
+        return None
+    return int(np.searchsorted(np.cumsum(np.sort(problem.pool.price)), settings.budget_cost, side="right"))

@@ -58,6 +58,7 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             "pool": problem.pool,
             "method": settings.method,
             **{name: getattr(settings, name) for name in _SETTINGS},
+            **({} if settings.budget_cost is None else {"budget_cost": settings.budget_cost}),
             "made": first.time,
             "events": [
                 tuple(_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
@@ -113,7 +114,10 @@ def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
     if not isinstance(record["goals"], Goals):
         raise TypeError("it has no goals")
     budget, goals = record["label_budget"], asdict(record["goals"])
-    derived = make_settings(problem, record["method"], budget, record["random_state"], record["overlap"], **goals)
+    money = record.get("budget_cost")  # files from before there were prices have none
+    derived = make_settings(
+        problem, record["method"], budget, record["random_state"], record["overlap"], **goals, budget_cost=money
+    )
     entries = {item.name: getattr(derived, item.name) for item in fields(derived)}
     # A budget may have been raised, and rows added, since the session was made: later events say so.
     return build(Settings, {**entries, **{name: record[name] for name in _SETTINGS}})

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from observal.checks import check_whole, keep
+from observal.checks import check_number, check_whole, keep
 from observal.diagnosis.drift import strong_shift
 from observal.diagnosis.rare_class import rare_class_notes
 from observal.errors import InvalidInput
@@ -135,6 +135,10 @@ class Settings:
         How the labelling page shows rows.
     arrays : mapping
         How a database holds log and pool; empty in memory.
+    price : str, optional
+        The column of what labels cost.
+    budget_cost : float, optional
+        What all labels together may cost.
 
     Examples
     --------
@@ -168,8 +172,12 @@ class Settings:
     in_place: bool = False
     display: Display = field(default_factory=Display)
     arrays: Mapping[str, StoredArray] = field(default_factory=dict)
+    price: str | None = None
+    budget_cost: float | None = None
 
     def __post_init__(self) -> None:
+        if self.budget_cost is not None:
+            keep(self, budget_cost=check_number(self.budget_cost, "budget_cost", 0.0))
         for name, least in (("overlap", 1), ("random_state", 0), ("label_budget", 0)):
             if name != "label_budget" or self.label_budget is not None:
                 check_whole(getattr(self, name), name, least)
@@ -192,15 +200,17 @@ class Settings:
         return frozenset((self.label, *self.propensities.columns))
 
     def extend(self, payload: Mapping[str, Any]) -> Settings:
-        """Return the settings after an event that raised the label budget or added pool rows.
+        """Return the settings after an event that raised a budget or added pool rows.
 
         If rounds were planned for another budget than this one, or for a smaller pool than the budget, their looks were not planned
         either: people may have raised it because of what they saw. Intervals then hold at all rounds, however many follow.
         """
-        unplanned = "label_budget" in payload or self.label_budget is None or self.label_budget > self.pool_rows
+        raised = "label_budget" in payload or "budget_cost" in payload
+        unplanned = raised or self.label_budget is None or self.label_budget > self.pool_rows
         return replace(
             self,
             label_budget=payload.get("label_budget", self.label_budget),
+            budget_cost=payload.get("budget_cost", self.budget_cost),
             pool_rows=payload.get("pool_rows", self.pool_rows),
             arrays=payload.get("arrays", self.arrays),
             goals=self.goals.for_all_rounds() if unplanned else self.goals,
@@ -220,6 +230,7 @@ def make_settings(
     tolerance: float | None = None,
     width: float | None = None,
     objective: str | Mapping[Any, float | str] = "error",
+    budget_cost: float | None = None,
 ) -> Settings:
     """Return the settings of a new session or campaign.
 
@@ -227,7 +238,7 @@ def make_settings(
     ----------
     problem : Problem
         Log and pool.
-    method, label_budget, random_state, overlap, population, looks, tolerance, width, objective
+    method, label_budget, random_state, overlap, population, looks, tolerance, width, objective, budget_cost
         As for ``observal.Session``.
     tables : CampaignTables, optional
         The tables that log and pool were read from.
@@ -241,13 +252,18 @@ def make_settings(
             f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {objective!r}; "
             "use AutoVC or NewtonVC, or leave the objective out."
         )
+    if budget_cost is not None and pool.price is None:
+        raise InvalidInput(
+            f"A budget of {budget_cost:g} for the cost of labels needs the price of each, but the pool has none; name the column with "
+            "--price (price=), or give the number of labels with --budget (label_budget=)."
+        )
     features = _feature_names(pool) if tables is None else tables.encoder.names
     notes = () if tables is None else tables.notes
     if population is None:
         population, note = _choose_population(problem, features)
         notes = (*notes, *note)
     if objective == "error" and method.follows_objective:
-        notes = (*notes, *rare_class_notes(logged))
+        notes = (*rare_class_notes(logged), *notes)  # first, because only a few warnings are shown
     goals = Goals(population, looks, tolerance, width, objective)
     settings = Settings(
         method,
@@ -264,6 +280,7 @@ def make_settings(
         pool_rows=len(pool),
         notes=tuple(notes),
         column_groups=problem.column_groups,
+        budget_cost=budget_cost,
     )
     if tables is None:
         return settings
@@ -279,6 +296,7 @@ def make_settings(
         files=tables.files,
         in_place=tables.rows is None,
         display=tables.display,
+        price=tables.price,
     )
 
 

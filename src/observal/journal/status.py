@@ -12,7 +12,7 @@ import numpy as np
 from observal.checks import Ints
 from observal.journal.ledger import Ledger
 from observal.problem.objectives import is_about_last, objective_words
-from observal.problem.words import count
+from observal.problem.words import count, money
 
 CHOOSING = "Choosing the next rows…"
 
@@ -81,6 +81,8 @@ class Status:
         How many rounds are open; more than one if rows were chosen ahead.
     counted_rows : int
         The rows that the intervals are about.
+    spent, budget_cost : float, optional
+        What the labels so far cost, if the pool has prices, and what all may cost.
     """
 
     n_logged: int
@@ -107,6 +109,8 @@ class Status:
     objective: str = "error"
     open_rounds: int = 0
     counted_rows: int = 0
+    spent: float | None = None
+    budget_cost: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON, where the rows of the log are ``log_rows``."""
@@ -122,6 +126,8 @@ class Status:
             ("classes", self._classes()),
             ("labels", f"{self.labels}{budget}"),
         ]
+        if cost := self.cost_words():
+            lines.append(("cost", cost))
         if self.skipped:
             lines.append(("skipped", f"{self.skipped} rows"))
         if self.corrections:
@@ -145,6 +151,16 @@ class Status:
             lines.append(("objective", objective_words(self.objective, self.classes)))
         lines.append(("intervals", self.intervals))
         return lines
+
+    def cost_words(self) -> str:
+        """Return what was spent and what is left, in words; empty if labels have no prices."""
+        if self.spent is None:
+            return ""
+        on = f"spent on {count(self.labels, 'label')}"
+        if self.budget_cost is None:
+            return f"{money(self.spent)} {on}"
+        left = f"{money(max(0.0, self.budget_cost - self.spent))} left"
+        return f"{money(self.spent)} of {money(self.budget_cost)} {on}, {left}"
 
     def _classes(self) -> str:
         names = ", ".join(str(value) for value in self.classes)
@@ -186,6 +202,8 @@ def status_of(ledger: Ledger) -> Status:
         objective=settings.goals.objective,
         counted_rows=settings.goals.count_rows(settings.log_rows, settings.pool_rows),
         notes=settings.notes,
+        spent=ledger.spent if ledger.prices or settings.price or settings.budget_cost is not None else None,
+        budget_cost=settings.budget_cost,
     )
 
 
@@ -198,6 +216,8 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
     sentence = f"There is no row for {annotator} now: of the {count(rows, 'open row')}, {holders}."
     if ledger.to_buy == 0:
         sentence += " They use up the label budget; raise it with observal extend."
+    elif ledger.money_left == 0.0:
+        sentence += " They use up the money for labels; raise it with observal extend --budget-cost."
     return sentence
 
 

@@ -17,6 +17,7 @@ from observal.checks import (
     check_groups,
     check_ids,
     check_possible,
+    check_price,
     check_propensity,
     keep,
 )
@@ -222,6 +223,8 @@ class Pool:
         Which columns came from one column of a table; ``observal.load_problem`` says so, and boosted trees use it.
     groups : array of shape (rows,), optional
         As for the log; a row may be of a group of the log.
+    price : array of shape (rows,), optional
+        What the label of each row costs, above 0, in any unit; `budget_cost` of a session or campaign limits their sum.
 
     Examples
     --------
@@ -236,6 +239,7 @@ class Pool:
     cost: Any = None
     column_groups: ColumnGroups | None = None
     groups: Any = None
+    price: Any = None
     frame: Frame | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -251,6 +255,7 @@ class Pool:
             ids=_check_ids(self.ids, n_rows, "The pool"),
             cost=check_cost(self.cost, n_rows, "The pool"),
             groups=check_groups(self.groups, n_rows, "The pool"),
+            price=check_price(self.price, n_rows, "The pool"),
         )
 
     @property
@@ -268,9 +273,10 @@ class Pool:
         features: Sequence[str] | None = None,
         cost: str | None = None,
         group: str | None = None,
+        price: str | None = None,
         executor: ExecutorLike = None,
     ) -> Pool:
-        """Make a pool over Parquet that need not fit into memory; the parameters are those of ``LoggedData.from_parquet``.
+        """Make a pool over Parquet that need not fit into memory; `price` is the column of what labels cost, the others are as for ``LoggedData.from_parquet``.
 
         Examples
         --------
@@ -280,10 +286,12 @@ class Pool:
         >>> ob.Pool.from_parquet(path, propensity="q0")
         Pool(2 rows × 1 features)
         """
-        rows, ids = _rows_in_parts(source, features, (propensity, id, cost, group), id, "The pool", executor)
+        rows, ids = _rows_in_parts(source, features, (propensity, id, cost, group, price), id, "The pool", executor)
         costs = None if cost is None else read_floats(rows, cost, "cost", "The pool")
         groups = None if group is None else read_groups(rows, group, "The pool")
-        return cls(rows, read_floats(rows, propensity, "propensity", "The pool"), ids, costs, groups=groups)
+        prices = None if price is None else read_floats(rows, price, "price", "The pool")
+        chances = read_floats(rows, propensity, "propensity", "The pool")
+        return cls(rows, chances, ids, costs, groups=groups, price=prices)
 
     @classmethod
     def from_frame(
@@ -295,11 +303,13 @@ class Pool:
         features: Sequence[str] | None = None,
         cost: str | None = None,
         group: str | None = None,
+        price: str | None = None,
     ) -> Pool:
         """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
-        roles = {"propensity": propensity, "id": id, "cost": cost, "group": group}
+        roles = {"propensity": propensity, "id": id, "cost": cost, "group": group, "price": price}
         columns, X, own = read_frame(frame, "The pool's features", features, **roles)
-        pool = cls(X, columns[propensity], columns.get(id), columns.get(cost), groups=columns.get(group))
+        costs, groups, prices = (columns.get(name) for name in (cost, group, price))
+        pool = cls(X, columns[propensity], columns.get(id), costs, groups=groups, price=prices)
         keep(pool, frame=own)
         return pool
 

@@ -70,6 +70,17 @@ def p_value(p: float) -> str:
     return "p\xa0<\xa00.001" if p < 0.001 else f"p\xa0=\xa0{round(p, 3):g}"
 
 
+def money(amount: float) -> str:
+    """Return an amount of money in whatever unit: with cents where there are any.
+
+    Examples
+    --------
+    >>> money(5000.0), money(12.5)
+    ('5,000', '12.50')
+    """
+    return f"{amount:,.2f}".removesuffix(".00")
+
+
 def count(n: int, what: str, many: str | None = None) -> str:
     """Return how many there are of something.
 

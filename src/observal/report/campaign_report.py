@@ -142,6 +142,7 @@ def _next_step(status: Status, intervals: Mapping[str, Interval], to_gain: float
             f"Label the rows that observal ask shows, or stop here: observal export writes the model. {better}".strip()
         )
     spent = status.label_budget is not None and status.labels >= status.label_budget
+    spent |= status.budget_cost is not None  # the method's other reasons to stop come with little to gain
     if status.objective == "error" and spent and (to_gain is None or to_gain >= LITTLE):
         better = "If the error is not good enough, raise the budget with observal extend."
     return f"observal export writes the model. {better}".strip()
@@ -152,6 +153,7 @@ def _settings(status: Status) -> dict[str, str]:
         "method": status.method,
         "objective": objective_words(status.objective, status.classes),
         "label budget": status.label_budget,
+        **({"cost of labels": cost} if (cost := status.cost_words()) else {}),
         "annotators per row": status.overlap,
     }
     return {name: "none" if value is None else str(value) for name, value in values.items()}

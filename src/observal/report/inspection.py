@@ -75,27 +75,42 @@ def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list
 
 
 class GroupError(NamedTuple):
-    """A group of rows in words, how many labels it has, its share of all rows, and its error; None with too few labels."""
+    """A group of rows in words, how many labels it has, its share of all rows, and its error; None with too few labels.
+
+    Of its labels of the class that is looked for: how many there are, how many the model finds, and the recall; None with too few of them.
+    """
 
     group: str
     labels: int
     share: float
     error: Interval | None
+    positives: int = 0
+    found: int = 0
+    recall: Interval | None = None
 
 
 Group = tuple[str, Bools]
 """A group of rows in words, and which of the labelled rows are inside."""
 
 
-def error_of_group(group: Group, judged: JudgedRows) -> GroupError:
-    """Return the error of a group, with the weights and cells of the error of all rows."""
+def error_of_group(group: Group, judged: JudgedRows, positive: int | None = None) -> GroupError:
+    """Return the error of a group, with the weights and cells of the error of all rows; and the recall of the class `positive`."""
     words, inside = group
     counted = inside & (judged.weight > 0.0)
     n_labels, share = int(counted.sum()), float(judged.weight[counted].sum())
     if n_labels < LEAST_OF_GROUP:
         return GroupError(words, n_labels, share, None)
     wrong = (judged.predicted != judged.codes) & inside
-    return GroupError(words, n_labels, share, judged.ratio(wrong.astype(np.float64), inside.astype(np.float64)))
+    error = GroupError(words, n_labels, share, judged.ratio(wrong.astype(np.float64), inside.astype(np.float64)))
+    if positive is None:
+        return error
+    looked_for = (judged.codes == positive) & inside
+    found = looked_for & (judged.predicted == positive)
+    positives = int((looked_for & counted).sum())
+    recall = (
+        judged.ratio(found.astype(np.float64), looked_for.astype(np.float64)) if positives >= LEAST_OF_GROUP else None
+    )
+    return error._replace(positives=positives, found=int((found & counted).sum()), recall=recall)
 
 
 def errors_by_group(
@@ -105,6 +120,7 @@ def errors_by_group(
     sources: Sequence[str],
     first: Sequence[str],
     words: Callable[[str, float], str],
+    positive: int | None = None,
 ) -> list[GroupError]:
     """Return the error in groups of rows: values of a category, thirds of a number or date, and missing values.
 
@@ -122,13 +138,15 @@ def errors_by_group(
         The columns to show first.
     words : callable
         From a feature's name and a value of it to the value in words.
+    positive : int, optional
+        The class whose recall is shown as well.
     """
     out: list[GroupError] = []
     columns = columns_by_source(sources)
     ranks = {source: rank for rank, source in reversed(list(enumerate(first)))}
     for source in sorted(columns, key=lambda name: ranks.get(name, len(first))):
         groups = groups_of_features(problem, judged.rows, columns[source], names, words)
-        errors = [error for group in groups if (error := error_of_group(group, judged)).error is not None]
+        errors = [error for group in groups if (error := error_of_group(group, judged, positive)).error is not None]
         largest = sorted(range(len(errors)), key=lambda k: -errors[k].labels)[:MOST_OF_COLUMN]
         out += [errors[k] for k in sorted(largest)]
         if len(out) >= MOST_SHOWN:

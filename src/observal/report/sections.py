@@ -22,7 +22,7 @@ from observal.intervals.measures import AUC, BASELINE, BASELINE_COST, COST_WINS,
 from observal.paper.weights import plain_importance
 from observal.problem.goals import POPULATIONS
 from observal.problem.interval import Interval
-from observal.problem.objectives import BALANCED, COST, TARGETS, costs_of, measure_of
+from observal.problem.objectives import BALANCED, COST, SHARES, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Matrix, column_of
@@ -291,9 +291,10 @@ def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
             content.columns,
             [column for column, _ in use],
             content.value_words,
+            _class_looked_for(content),
         )
     return (
-        _groups_table(groups),
+        _groups_table(groups, content),
         PageTable(
             [("column", WORDS), *numbers("moves by")],
             [[column, percent(move)] for column, move in use[: inspection.MOST_SHOWN]],
@@ -303,12 +304,30 @@ def groups_and_use(content: ReportContent) -> tuple[PageTable, PageTable]:
 
 def named_groups_table(content: ReportContent) -> PageTable:
     """Return the errors of the groups that the user named."""
-    if content.judged is None:
-        return _groups_table([])
-    return _groups_table([inspection.error_of_group(group, content.judged) for group in content.named_groups])
+    judged, positive = content.judged, _class_looked_for(content)
+    if judged is None:
+        return _groups_table([], content)
+    groups = content.named_groups
+    return _groups_table([inspection.error_of_group(group, judged, positive) for group in groups], content)
 
 
-def _groups_table(groups: Sequence[GroupError]) -> PageTable:
+def _class_looked_for(content: ReportContent) -> int | None:
+    """Return the code of the class that the objective is about; None if it is about all rows."""
+    return len(content.classes) - 1 if measure_of(content.goals.objective) in SHARES else None
+
+
+def _groups_table(groups: Sequence[GroupError], content: ReportContent) -> PageTable:
+    """Return the errors of groups; if the objective is about a class, its recall beside them."""
+    if (positive := _class_looked_for(content)) is not None:
+        cells: list[list[Cell]] = []
+        for group in groups:
+            recall, ends = _error_cells(group.recall, "too few of them")
+            found = f"{recall}, {group.found:,} of {group.positives:,}"  # beside it, or the table gets too wide
+            cells.append(
+                [group.group, number(group.labels), (found, ends), _estimate_cell(group.error, "too few labels")]
+            )
+        title = f"recall of {str(content.classes[positive])!r}, labels found"
+        return PageTable([("rows with", WORDS), *numbers("labels", title, "error")], cells)
     rows = [[group.group, number(group.labels), *_error_cells(group.error, "too few labels")] for group in groups]
     return PageTable([("rows with", WORDS), *numbers("labels", "error", "interval")], rows)
 
@@ -320,6 +339,12 @@ def _error_cells(error: Interval | None, otherwise: str) -> list[str]:
     return [percent(error.estimate), f"{percent(error.low)} to {percent(error.high)}".replace("less than ", "< ")]
 
 
+def _estimate_cell(share: Interval | None, otherwise: str) -> Cell:
+    """Return an estimate with its interval below it."""
+    estimate, ends = _error_cells(share, otherwise)
+    return estimate, ends
+
+
 def comparison_table(content: ReportContent) -> PageTable:
     """Return the errors of this model and of ordinary ones, with the log alone and with all labels."""
     comparison = content.comparison
@@ -328,8 +353,7 @@ def comparison_table(content: ReportContent) -> PageTable:
     with_log = any(model.log_alone is not None for model in comparison.models)
 
     def cell(error: Interval | None) -> Cell:
-        estimate, ends = _error_cells(error, "not known")
-        return estimate, ends
+        return _estimate_cell(error, "not known")
 
     titles = ["log alone", "log + bought"] if with_log else ["log alone"]
     rows: list[list[Cell]] = [

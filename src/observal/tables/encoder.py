@@ -320,7 +320,7 @@ def _feature_names(
             )
         if name in exclude:
             raise InvalidInput(
-                f"Column {name!r} cannot be a feature, because it already is the label, propensity, id, cost or group; "
+                f"Column {name!r} cannot be a feature, because it already is the label, propensity, id, cost, group or price; "
                 "leave it out of the features."
             )
     return list(dict.fromkeys(features)), []

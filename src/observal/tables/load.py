@@ -155,7 +155,8 @@ def load_problem(
     q_log, q_pool, warnings = raise_to_floor(q_log, q_pool, propensity_floor)
     notes += warnings
     logged = LoggedData(X_log, labels, q_log, _join(ids[:-1]), class_values, cost_log, encoder.groups, group_log)
-    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups, group_pool)
+    prices = None if roles.price is None else read_numbers(pool, roles.price, "price", names[-1])
+    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups, group_pool, prices)
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]

@@ -161,7 +161,8 @@ def load_in_place(
         f"The tables stay where they are ({len(X_log.parts)} and {len(X_pool.parts)} row groups): keep the files, the campaign reads "
         "them and notices if they change.",
     ]
-    rest = Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups, group_pool)
+    prices = None if roles.price is None else read_floats(rows[1], roles.price, "price", WHATS[1])
+    rest = Pool(X_pool, q_pool, ids[1], cost_pool, encoder.groups, group_pool, prices)
     return LoadedProblem(log, rest, encoder, tuple(notes))
 
 
@@ -200,7 +201,7 @@ def _open_parts(
     """Return log and pool with checksums and without features; they have the columns that play a role."""
     of_both = (propensity, roles.id, roles.cost, roles.group)
     parts = [Parts.of(_absolute(source), [], executor=executor) for source in (logged, pool)]
-    for rows, names, what in zip(parts, ((roles.label, *of_both), of_both), WHATS, strict=True):
+    for rows, names, what in zip(parts, ((roles.label, *of_both), (*of_both, roles.price)), WHATS, strict=True):
         rows.require_columns(what, names)
         rows.require_columns(what, rows.names)  # people see rows from several files together
     return parts[0].with_checksums(), parts[1].with_checksums()

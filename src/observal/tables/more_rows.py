@@ -76,7 +76,10 @@ def read_more_rows(
     q = _propensities(table, propensities, problem, X, random_state)
     ids = _new_ids(table, roles.id if roles.id in raw.column_names else None, problem)
     groups = None if problem.pool.groups is None or roles.group is None else read_groups(table, roles.group, WHAT)
-    return Pool(X, q, ids, cost, groups=groups), _in_stored_columns(as_text, table, raw.schema, encoder)
+    price = (
+        None if problem.pool.price is None or roles.price is None else read_numbers(table, roles.price, "price", WHAT)
+    )
+    return Pool(X, q, ids, cost, groups=groups, price=price), _in_stored_columns(as_text, table, raw.schema, encoder)
 
 
 def _propensities(table: pa.Table, source: PropensityOrigin, problem: Problem, X: Floats, random_state: int) -> Floats:

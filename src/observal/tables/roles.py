@@ -1,4 +1,4 @@
-"""Which column plays which role, and columns that are not features: labels, ids, propensities, costs and groups."""
+"""Which column plays which role, and columns that are not features: labels, ids, propensities, costs, groups and prices."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class TableRoles:
         What related rows share, such as a customer; a row whose group is missing stands alone.
     known_before : tuple of str
         Columns that are known before the label is, so that no warning says that they give it away.
+    price : str, optional
+        What the label of a pool row costs; the log need not have the column.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class TableRoles:
     exclude: tuple[str, ...] = ()
     group: str | None = None
     known_before: tuple[str, ...] = ()
+    price: str | None = None
 
     def within(self, columns: Collection[str]) -> TableRoles:
         """Return the roles with lists such as A,B,C taken apart, unless a column has that name; refuse names that no column has.
@@ -88,7 +91,7 @@ class TableRoles:
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that are not features."""
-        roles = (self.label, self.propensity, self.id, self.cost, self.group, *self.exclude)
+        roles = (self.label, self.propensity, self.id, self.cost, self.group, self.price, *self.exclude)
         return tuple(name for name in roles if name is not None)
 
 

@@ -53,7 +53,7 @@ ROWS = "pool.rows"
 _PARTS = "parts"
 _COPIED = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.features", "pool.propensity"}
 _IN_PLACE = {"log.codes", "log.propensity", "pool.propensity"}
-_OPTIONAL = {"log.cost", "pool.cost", "log.groups", "pool.groups"}
+_OPTIONAL = {"log.cost", "pool.cost", "log.groups", "pool.groups", "pool.price"}
 _ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1", "|i1")
 _FEW = 1000  # up to so many ids are read by themselves; for more, the whole table is read
 
@@ -114,6 +114,7 @@ def _write_arrays(
         "pool.propensity": pool.propensity,
         "pool.cost": pool.cost,
         "pool.groups": pool.groups,
+        "pool.price": pool.price,
     }
     arrays = {name: value for name, value in values.items() if name in names and value is not None}
     layouts = {}
@@ -201,6 +202,7 @@ def _read_copy(connection: StoreConnection, settings: Settings, with_ids: bool) 
         arrays.get("pool.cost"),
         settings.column_groups,
         arrays.get("pool.groups"),
+        arrays.get("pool.price"),
     )
     return Problem(logged, pool)
 
@@ -234,6 +236,7 @@ def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
             arrays.get("pool.cost"),
             settings.column_groups,
             arrays.get("pool.groups"),
+            arrays.get("pool.price"),
         ),
     )
 
@@ -326,12 +329,15 @@ def add_rows(problem: Problem, more: Pool) -> Problem:
         raise InvalidInput("New rows need a cost if the pool has one, and none otherwise; give the same columns.")
     if (pool.groups is None) != (more.groups is None):
         raise InvalidInput("New rows need a group if the pool has one, and none otherwise; give the same columns.")
+    if (pool.price is None) != (more.price is None):
+        raise InvalidInput("New rows need a price if the pool has one, and none otherwise; give the same columns.")
+    price = None if pool.price is None else np.concatenate([pool.price, more.price])
     cost = None if pool.cost is None else np.concatenate([pool.cost, more.cost])
     groups = None if pool.groups is None else np.concatenate([pool.groups, more.groups])
     ids = _join_ids(pool.ids, more.ids)
     X = np.concatenate([pool.X, np.asarray(more.X, dtype=pool.X.dtype)])
     propensity = np.concatenate([pool.propensity, more.propensity])
-    return Problem(problem.logged, Pool(X, propensity, ids, cost, pool.column_groups, groups))
+    return Problem(problem.logged, Pool(X, propensity, ids, cost, pool.column_groups, groups, price))
 
 
 def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
@@ -371,6 +377,7 @@ def write_more_rows(
         "pool.propensity": more.propensity,
         "pool.cost": more.cost,
         "pool.groups": more.groups,
+        "pool.price": more.price,
     }
     before = arrays["pool.propensity"].shape[0]
     longer = {
