@@ -167,7 +167,7 @@ def report(
     title: Annotated[str, option("The heading of the page.", "TEXT")] = "",
     author: Annotated[str, option("Who made the report, to show on the page.", "NAME")] = "",
     by: Annotated[
-        list[str] | None, option("Columns for which to show the error of each value, as sex,region.", "COLUMNS")
+        list[str] | None, option("Columns to show errors by, as sex,region.", "COLUMNS")
     ] = None,
     logged: Annotated[
         list[Path] | None,
@@ -449,7 +449,7 @@ def history(campaign: Where, as_json: Json = False) -> None:
 def check(campaign: Where, as_json: Json = False) -> None:
     """Check that nothing in a campaign was changed after it was written.
 
-    This reads all of it.
+    It reads the whole campaign.
 
     Example: observal check campaign.db
     """
