@@ -226,7 +226,7 @@ def test_adding_rows_where_impossible_raises(tmp_path):
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=8, method=METHOD)
     cases = [
         ({}, "nothing to extend"),
-        ({"pool": first}, "id of its own"),
+        ({"pool": first}, "needs a unique id"),
         ({"pool": ob.Pool(more.X[:, :1], more.propensity, more.ids)}, "2 features"),
         ({"pool": "more.csv"}, "made from arrays"),
         ({"label_budget": 4, "pool": more}, "can only be raised"),

@@ -100,7 +100,7 @@ class DemoResult:
         return (
             f"The log has {self.log_rows} tumours, benign or malignant; an old scorecard, which used half of the measurements, "
             f"revealed {self.revealed} of their labels.\n"
-            f"Mistakes on {self.test_rows} tumours that were kept apart: {100 * self.error_before:.1f} % with the log alone, "
+            f"Error on {self.test_rows} held-out tumours: {100 * self.error_before:.1f} % with the log alone, "
             f"{100 * self.error_after:.1f} % after {self.labels} more labels.\n"
             f"From its labels alone, the campaign puts the error between {100 * self.interval.low:.1f} % and "
             f"{100 * self.interval.high:.1f} %."

@@ -33,6 +33,6 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     name = str(logged.classes[rare])
     positive = "" if rare == 1 else f" and --positive {quote(name)}"
     return [
-        f"{WARNING}{name!r} is rare: about {percent(float(shares[rare]))} of the rows. A model with few mistakes hardly ever predicts it; if finding it "
+        f"{WARNING}{name!r} is rare: about {percent(float(shares[rare]))} of the rows. A model that makes few mistakes hardly ever predicts it; if finding it "
         f"matters more, make the campaign with --target recall=0.8{positive} (objective='recall=0.8')."
     ]
