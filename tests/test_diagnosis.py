@@ -49,7 +49,7 @@ def test_blind_spot_is_described_in_feature_units():
     found = diagnose(*world(rows=4000, chance=chance), feature_names=["income", "age"])
     assert found.level == "buy"
     assert "cannot help" in found.verdict
-    assert "bought" in found.verdict
+    assert "Buy labels" in found.verdict
     (region,) = found.overlap.regions
     low_income, high_age = sorted(region.conditions, key=lambda c: c.column)
     assert low_income.feature == "income"

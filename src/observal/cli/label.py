@@ -242,19 +242,25 @@ def serve(
     instructions: Instructions = None,
     columns_help: ColumnsHelp = None,
     allow_host: Annotated[
-        list[str] | None, option("Another host name under which browsers may reach the server; may be repeated.", "HOST")
+        list[str] | None,
+        option("Another host name under which browsers may reach the server; may be repeated.", "HOST"),
     ] = None,
     label_studio: Annotated[
         str | None,
         option(
-            "Label in this Label Studio as well; put your key into the environment variable LABEL_STUDIO_API_KEY.", "ADDRESS"
+            "Label in this Label Studio as well; put your key into the environment variable LABEL_STUDIO_API_KEY.",
+            "ADDRESS",
         ),
     ] = None,
     project: Annotated[
         int | None, option("With --label-studio: an existing project; by default one is made.", "N", min=1)
     ] = None,
     url: Annotated[
-        str, option("With --label-studio: the address at which Label Studio reaches this server, if it runs on another machine.", "ADDRESS")
+        str,
+        option(
+            "With --label-studio: the address at which Label Studio reaches this server, if it runs on another machine.",
+            "ADDRESS",
+        ),
     ] = "",
 ) -> None:
     """Label in a browser: serve a campaign's rows on a page until you press Ctrl+C.

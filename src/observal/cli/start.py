@@ -134,7 +134,8 @@ def init(
     looks: Annotated[
         Literal["planned", "always", "once"],
         option(
-            "When intervals hold: at every round up to the budget, at every round, or at a single round.", heading=LEARNING
+            "When intervals hold: at every round up to the budget, at every round, or at a single round.",
+            heading=LEARNING,
         ),
     ] = "planned",
     batch: Annotated[
@@ -159,7 +160,8 @@ def init(
     priority: Annotated[
         Literal["accuracy", "balanced", "measure"],
         option(
-            "With --method auto, what to spend labels on: a better classifier, both, or a narrower interval.", heading=BUYING
+            "With --method auto, what to spend labels on: a better classifier, both, or a narrower interval.",
+            heading=BUYING,
         ),
     ] = "accuracy",
     overlap: Annotated[int, option("How many people label each row; the majority decides.", "N", PEOPLE, min=1)] = 1,
@@ -169,7 +171,9 @@ def init(
     image_column: Annotated[
         str | None,
         option(
-            "Column of image paths relative to --images, or of images in base64; not used as a feature.", "COLUMN", PEOPLE
+            "Column of image paths relative to --images, or of images in base64; not used as a feature.",
+            "COLUMN",
+            PEOPLE,
         ),
     ] = None,
     pixels: Annotated[
@@ -408,7 +412,9 @@ def _check_dask(
             "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and no options such as --missing."
         )
     if in_place is False or (in_place is None and not is_large([*logged, pool])):
-        raise typer.BadParameter("--dask works only with tables that stay in place; add --in-place, or leave out --dask.")
+        raise typer.BadParameter(
+            "--dask works only with tables that stay in place; add --in-place, or leave out --dask."
+        )
 
 
 def _picture_size(text: str) -> tuple[int, int]:

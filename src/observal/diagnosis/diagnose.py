@@ -131,12 +131,16 @@ class Diagnosis:
         limits = [limit for limit in (self.calibration.limit, self.drift.limit) if limit]
         if not limits:
             return ""
-        return f" No problem was found, but {count(self.n_logged, 'row')} may be too few to detect {' or '.join(limits)}."
+        return (
+            f" No problem was found, but {count(self.n_logged, 'row')} may be too few to detect {' or '.join(limits)}."
+        )
 
     def _unchecked(self) -> str:
         """Return what there are too few rows to check."""
         of_propensities, of_drift = self.calibration.status == "too few rows", not self.drift.checked
-        what = ["whether the propensities are right"] * of_propensities + ["whether log and pool come from the same population"] * of_drift
+        what = ["whether the propensities are right"] * of_propensities + [
+            "whether log and pool come from the same population"
+        ] * of_drift
         return f"There are too few rows to check {' and '.join(what)}."
 
     @property
@@ -162,7 +166,9 @@ class Diagnosis:
             if n < FEW_OF_CLASS
         ]
         if self.weights.revealed >= 100 and self.weights.top_share > HEAVY:
-            sentences.append(f"The heaviest 1% of the labels carry {percent(self.weights.top_share)} of the total weight.")
+            sentences.append(
+                f"The heaviest 1% of the labels carry {percent(self.weights.top_share)} of the total weight."
+            )
         if self.weights.overflowing:
             sentences.append(
                 f"{count(self.weights.overflowing, 'label')} had propensities so close to 0 that no weight can be "
@@ -174,9 +180,7 @@ class Diagnosis:
         if self.calibration.status == "too few rows" or not self.drift.checked:
             sentences.append(self._unchecked())
         if self.labelled_only:
-            sentences.append(
-                "The log contains only labelled rows, so its propensities cannot be checked."
-            )
+            sentences.append("The log contains only labelled rows, so its propensities cannot be checked.")
         return tuple(sentences)
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:

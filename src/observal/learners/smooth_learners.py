@@ -153,9 +153,7 @@ class KernelChances:
             and self.shift.shape == self.coef.shape[1:]
         )
         if not fits:
-            raise InvalidInput(
-                "The landmarks and weights of a kernel learner do not match; use an undamaged copy."
-            )
+            raise InvalidInput("The landmarks and weights of a kernel learner do not match; use an undamaged copy.")
 
     @property
     def shape(self) -> tuple[int, int]:

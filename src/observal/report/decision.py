@@ -62,9 +62,7 @@ def decide(
     error, name = intervals["error"], judged_by(objective)[0]
     measure = intervals.get(name, error)
     if contradiction(intervals) is not None:
-        contradicted = (
-            "Rows picked at random contradict the log: find out why before you trust any number here."
-        )
+        contradicted = "Rows picked at random contradict the log: find out why before you trust any number here."
         return Decision("stop", "Stop, and check the log.", [contradicted])
     if not is_known(error):
         return _buy(MORE_LABELS, to_buy, [f"The error is {error_words(error)}."])

@@ -118,7 +118,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, error: Exception) -> JSONResponse:
-        return problem(500, "Something went wrong in the server and nothing was stored; see its terminal for the cause.")
+        return problem(
+            500, "Something went wrong in the server and nothing was stored; see its terminal for the cause."
+        )
 
 
 def _add_page(app: FastAPI, at_desk: DeskCalls) -> None:

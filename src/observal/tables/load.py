@@ -180,7 +180,9 @@ def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]
     """Return what looks wrong, in sentences: labels in the pool's table, tiny propensities, a log in which every row has a label."""
     doubts = []
     if label in pool.column_names and pool.column(label).null_count < pool.num_rows:
-        doubts.append(f"The pool's column {label!r} was not used: labels of pool rows are bought, not read from the table.")
+        doubts.append(
+            f"The pool's column {label!r} was not used: labels of pool rows are bought, not read from the table."
+        )
     tiny = (logged.propensity > 0.0) & (logged.propensity < _TINY_PROPENSITY)  # 0 says that nothing was revealed there
     if tiny.any():
         doubts.append(

@@ -195,7 +195,9 @@ def read_labels(
         try:
             positions = np.array([places.setdefault((type(v), v), len(places)) for v in listed], dtype=np.int64)
         except TypeError:
-            raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or other objects.") from None
+            raise InvalidLabel(
+                "Labels must be numbers, text or booleans, but some are lists or other objects."
+            ) from None
         distinct = [value for _, value in places]
     lookup = np.empty(len(distinct) + 1, dtype=object)
     lookup[:-1] = [as_label(value, classes) for value in distinct]

@@ -222,9 +222,7 @@ def find_descriptions(rows: Sequence[Sequence[str]], missing: Sequence[str] = ()
 
 def describe_descriptions(name: str) -> str:
     """Return a note for a table, such as a file of this name, whose columns are described by the row below its header."""
-    return (
-        f"The first row of {name} describes its columns, so it was not read as data; the labelling page shows it."
-    )
+    return f"The first row of {name} describes its columns, so it was not read as data; the labelling page shows it."
 
 
 def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:
