@@ -245,7 +245,7 @@ def test_adding_rows_where_impossible_raises(tmp_path):
     few = slice(40), slice(1)
     one = ob.LoggedData(logged.X[few], logged.y[:40], logged.propensity[:40]), ob.Pool(first.X[few], 0.1)
     other = Campaign.create_from_arrays(tmp_path / "d.db", *one, method=exact)
-    with pytest.raises(InvalidInput, match="ExactDBAL plans for the pool"):
+    with pytest.raises(InvalidInput, match="ExactDBAL plans for a fixed pool"):
         other.extend(pool=ob.Pool(more.X[:, :1], more.propensity, more.ids))
 
 

@@ -21,8 +21,8 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     >>> import numpy as np
     >>> y = np.where(np.arange(200) % 40 == 0, "default", "paid")
     >>> log = LoggedData(np.zeros((200, 1)), y, 0.5, classes=["paid", "default"])
-    >>> rare_class_notes(log)[0][:68]
-    "Warning: 'default' is rare: about 2.5% of the rows. A model with few"
+    >>> rare_class_notes(log)[0][:74]
+    "Warning: 'default' is rare: about 2.5% of the rows. A model that makes few"
     """
     if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < LEAST_LABELS:
         return []
