@@ -183,13 +183,13 @@ def test_new_rows_may_have_fractions_in_column_of_whole_numbers(tables):
     ("change", "said"),
     [
         (lambda frame: frame.assign(id="T45"), "distinct ids"),
-        (lambda frame: frame.replace({"id": {"T60": "T45"}}), "'T45' is in the pool already"),
-        (lambda frame: frame.replace({"id": {"T60": "T3"}}), "'T3' is in the log already"),
+        (lambda frame: frame.replace({"id": {"T60": "T45"}}), "'T45' is already in the pool"),
+        (lambda frame: frame.replace({"id": {"T60": "T3"}}), "'T3' is already in the log"),
         (lambda frame: frame.drop(columns="size"), "no column 'size'"),
         (lambda frame: frame.assign(size="large"), "size"),
         (lambda frame: frame.drop(columns="chance"), "no column 'chance' for the propensity"),
         (lambda frame: frame.assign(chance=1.5), "must have propensities in"),
-        (lambda frame: frame[:0], "is empty"),
+        (lambda frame: frame[:0], "has columns but no rows"),
     ],
 )
 def test_new_rows_that_do_not_fit_raise_and_store_nothing(tables, change, said):
