@@ -183,13 +183,13 @@ def test_new_rows_may_have_fractions_in_column_of_whole_numbers(tables):
     ("change", "said"),
     [
         (lambda frame: frame.assign(id="T45"), "distinct ids"),
-        (lambda frame: frame.replace({"id": {"T60": "T45"}}), "'T45' is in the pool already"),
-        (lambda frame: frame.replace({"id": {"T60": "T3"}}), "'T3' is in the log already"),
+        (lambda frame: frame.replace({"id": {"T60": "T45"}}), "'T45' is already in the pool"),
+        (lambda frame: frame.replace({"id": {"T60": "T3"}}), "'T3' is already in the log"),
         (lambda frame: frame.drop(columns="size"), "no column 'size'"),
         (lambda frame: frame.assign(size="large"), "size"),
         (lambda frame: frame.drop(columns="chance"), "no column 'chance' for the propensity"),
         (lambda frame: frame.assign(chance=1.5), "must have propensities in"),
-        (lambda frame: frame[:0], "is empty"),
+        (lambda frame: frame[:0], "has columns but no rows"),
     ],
 )
 def test_new_rows_that_do_not_fit_raise_and_store_nothing(tables, change, said):
@@ -226,7 +226,7 @@ def test_adding_rows_where_impossible_raises(tmp_path):
     campaign = Campaign.create_from_arrays(tmp_path / "c.db", logged, first, label_budget=8, method=METHOD)
     cases = [
         ({}, "nothing to extend"),
-        ({"pool": first}, "id of its own"),
+        ({"pool": first}, "needs a unique id"),
         ({"pool": ob.Pool(more.X[:, :1], more.propensity, more.ids)}, "2 features"),
         ({"pool": "more.csv"}, "made from arrays"),
         ({"label_budget": 4, "pool": more}, "can only be raised"),
@@ -245,7 +245,7 @@ def test_adding_rows_where_impossible_raises(tmp_path):
     few = slice(40), slice(1)
     one = ob.LoggedData(logged.X[few], logged.y[:40], logged.propensity[:40]), ob.Pool(first.X[few], 0.1)
     other = Campaign.create_from_arrays(tmp_path / "d.db", *one, method=exact)
-    with pytest.raises(InvalidInput, match="ExactDBAL plans for the pool"):
+    with pytest.raises(InvalidInput, match="ExactDBAL plans for a fixed pool"):
         other.extend(pool=ob.Pool(more.X[:, :1], more.propensity, more.ids))
 
 

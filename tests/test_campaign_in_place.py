@@ -280,7 +280,7 @@ def test_column_that_gives_the_label_away_is_named(made):
             row_group_size=97,
         )
     notes = create(folder, "a.db", in_place=True).settings.notes
-    assert notes[0].startswith("Warning: Column 'paid' may give the label 'y' away")
+    assert notes[0].startswith("Warning: Column 'paid' may leak the label 'y'")
     copied = create(folder, "b.db", in_place=False).settings.notes[
         0
     ]  # from other rows, so its shares may differ a little

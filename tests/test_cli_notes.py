@@ -36,7 +36,7 @@ def test_notes_are_counted_and_shown_on_demand(files):
     }
     for name, command in commands.items():
         said = observal(*command, cwd=files).stdout
-        assert "Before you spend money\n  – Column 'state' may give the label 'y' away" in said, name
+        assert "Before you spend money\n  – Column 'state' may leak the label 'y'" in said, name
         assert "on how the tables were read; --notes shows them." in said, name
         assert "became 3 columns" not in said, name
         command[1] = command[1].replace("a.db", "b.db") if name == "init" else command[1]

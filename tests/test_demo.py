@@ -26,7 +26,7 @@ def test_demo_writes_campaign_and_report_and_replaces_earlier_ones(tmp_path, few
     for name in ("demo.db", "report.html"):
         assert f"out/demo/{name}" in done.stdout
     assert done.stdout.rstrip().endswith("report.html")  # where the report is comes last
-    assert done.stdout.startswith("Tumours that an old scorecard did not look at: ")  # before anything slow
+    assert done.stdout.startswith("Buying 20 labels for tumours")  # before anything slow
     assert "with the log alone" in done.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
     assert any(name in page for name in load_breast_cancer().feature_names)

@@ -65,7 +65,7 @@ def test_diagnosis_with_the_decision_says_only_what_to_leave_out():
         "Columns 'treated', 'dose' and 'since' are the decision that revealed the label ("
     )
     assert "leave them out with --exclude treated,dose,since." in diagnosis.verdict
-    for false in ("too small", "barely covered", "an error between"):
+    for false in ("too small", "barely covered", "of up to"):
         assert false not in diagnosis.text()
     assert "treated=yes" in quick_warnings(logged, pool, names, sources)[0]
     assert len(json.dumps(diagnosis.to_dict())) > 100

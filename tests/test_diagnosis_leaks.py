@@ -1,4 +1,4 @@
-"""Columns that give the label away: found by value, by missing values, in pairs, by name and by dates; and honest ones left alone."""
+"""Columns that leak the label: found by value, by missing values, in pairs, by name and by dates; and honest ones left alone."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_commands_and_report_name_the_columns_to_exclude(tmp_path):
     table[1200:].drop(columns="late").to_csv(tmp_path / "pool.csv", index=False)
     roles = ["--pool", "pool.csv", "--label", "late", "--propensity", "q"]
     said = " ".join(observal("diagnose", "log.csv", *roles, cwd=tmp_path).stdout.split())
-    assert "whether 'late_date' is missing tells 9" in said
-    assert "by how much 'end' is later than 'due' tells 9" in said
+    assert "whether 'late_date' is missing explains 9" in said
+    assert "by how much 'end' is later than 'due' explains 9" in said
     assert "leave them out with --exclude late_date,end,is_late; otherwise" in said
     said = observal("init", "c.db", "--logged", "log.csv", *roles, "--budget", 20, cwd=tmp_path).stdout
     assert "--exclude late_date,end,is_late;" in " ".join(said.split())

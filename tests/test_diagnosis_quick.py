@@ -47,7 +47,7 @@ def test_leaking_column_is_named(sign):
     )
     assert len(found) == 1
     assert (
-        "Column 'paid on' may give the label away: of what is to be known about the label, 'paid on' alone tells "
+        "Column 'paid on' may leak the label: of what columns can explain about the label, 'paid on' alone explains "
         in found[0]
     )
     assert "leave it out with --exclude 'paid on'; otherwise say so with --known-before 'paid on'." in found[0]
@@ -64,7 +64,7 @@ def test_leaking_category_is_named():
         logged(encoded[:400], y[:400], np.full(400, True), 1.0), ob.Pool(encoded[400:], 1.0), names, sources
     )
     assert len(found) == 1
-    assert "Column 'status' may give the label away" in found[0]
+    assert "Column 'status' may leak the label" in found[0]
 
 
 @pytest.mark.parametrize("digits", [0, 6])
@@ -76,7 +76,7 @@ def test_leaks_are_detected_with_four_classes(digits):
         both = np.column_stack([X, column])
         log = ob.LoggedData(both[:400], y[:400], 1.0)
         found = quick_warnings(log, ob.Pool(both[400:], 1.0), ["a", "b", "c"])
-        assert [text for text in found if "may give the label away" in text] == ([found[0]] if named else [])
+        assert [text for text in found if "may leak the label" in text] == ([found[0]] if named else [])
 
 
 def test_distinct_dates_are_not_ids():

@@ -371,7 +371,7 @@ def test_personal_access_token_is_swapped_and_renewed():
         ),
         (404, b"<html>", r"status 404 \(no reason given\); correct the address"),
         (500, b"[3]", "see what its log says"),
-        (200, b"<html>", "not as Label Studio does"),
+        (200, b"<html>", "it is not Label Studio"),
     ],
 )
 def test_refusals_say_what_to_do(status, reply, sentence):

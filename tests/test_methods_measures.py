@@ -278,7 +278,7 @@ def test_constant_model_is_reported_as_no_better():
     assert beats_baseline(found) is None
     said = baseline_sentence(found, classes)
     assert "Always predicting 'paid' would be wrong on 2.5% of the rows" in said
-    assert "does not make fewer mistakes than that: it says the same for every labelled row" in said
+    assert "does not make fewer mistakes than that: it predicts the same class for every labelled row" in said
     assert "It finds 0% of 'default'" in advice(found, classes, "error")
     assert found[BASELINE].estimate == pytest.approx(0.025)
     assert found[confusion_key("default", "paid")].estimate == pytest.approx(0.025)

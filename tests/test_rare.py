@@ -271,7 +271,7 @@ def test_report_is_about_the_objective(tmp_path, objective):
         session.tell(query.ids, y[query.ids])
     page = write_campaign_report(session, tmp_path / "r.html").read_text()
     assert "Of 3,000 rows the model flags" in page
-    assert "What another threshold would find of" in page
+    assert "other thresholds would find" in page
     assert "Curve of recall against the share of rows flagged" in page
     assert "The baseline's error" not in page
     shows_recall = re.search(r"recall of (&#39;|')yes(&#39;|'), labels found", page) is not None

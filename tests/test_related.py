@@ -62,7 +62,7 @@ def test_numbers_of_groups_stay_what_they_are():
             [1, 2],
             r"The log needs one group for each of its 3 rows, but got shape \(2,\); a group is what related rows share",
         ),
-        ([[1], [2], [3]], "The log must have numbers, text or dates as groups, but some are lists or the like"),
+        ([[1], [2], [3]], "The log must have numbers, text or dates as groups, but some are lists or other objects"),
     ],
 )
 def test_bad_groups_are_refused(groups, message):

@@ -604,7 +604,7 @@ def test_report_opens_with_one_screen_to_decide_on(tmp_path, open_page):
         "logistic regression",
         "boosted trees",
         "log + bought",
-        "For whom is it wrong?",
+        "Who does it get wrong?",
     ):
         assert words in said
     assert not window.get_by_text("Round 0 is the log alone.").is_visible()
@@ -622,7 +622,7 @@ def test_rows_without_labels_are_spoken_of_apart():
     assert error_words(some) == "between 4% and 26% (95% confidence), estimate 5%"
     assert error_words(most) == (
         "between 5% and 8% (95% confidence) on the 40% of rows that can be judged; 60% are not measured: "
-        "18 labels of rows picked at random there would do, and the next rounds pick them first"
+        "18 labels of rows picked at random there would be enough, and the next rounds pick them first"
     )
     assert is_known(most)
     assert not shows_estimate(most)

@@ -246,7 +246,7 @@ def test_a_query_that_does_not_end_is_stopped(copy, monkeypatch):
     monkeypatch.setattr("observal.journal.sql.store.MOST_STEPS", 5)
     store = open_store(copy)
     for transaction in (store.reading, store.writing):
-        with pytest.raises(NotACampaign, match="reading it does not end"), transaction() as connection:
+        with pytest.raises(NotACampaign, match="reading it never finishes"), transaction() as connection:
             connection.database.exec_driver_sql(f"{ENDLESS} max(x) FROM a")
 
 

@@ -389,7 +389,7 @@ def test_ids_are_all_numbers_or_all_text():
 def test_number_that_no_two_rows_share_is_noted_as_a_possible_id(numbers, suspicious):
     table = pa.table({"loan": numbers, "age": np.arange(numbers.size) % 2})
     encoder = TableEncoder.learn([table])
-    assert ["if it names the rows" in note for note in encoder.notes] == [True] * suspicious
+    assert ["if it identifies the rows" in note for note in encoder.notes] == [True] * suspicious
     assert "loan" in [rule.source for rule in encoder.rules]
 
 

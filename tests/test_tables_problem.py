@@ -136,9 +136,9 @@ def changed(table, **columns):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: load_problem([], pa.table(POOL), ROLES), "must be a log"),
-        (lambda: load_problem([pa.table(LOG).slice(0, 0)], pa.table(POOL), ROLES), "log is empty"),
-        (lambda: load_problem([pa.table(LOG)], pa.table(POOL).slice(0, 0), ROLES), "pool is empty"),
+        (lambda: load_problem([], pa.table(POOL), ROLES), "No log was given"),
+        (lambda: load_problem([pa.table(LOG).slice(0, 0)], pa.table(POOL), ROLES), "log has columns but no rows"),
+        (lambda: load_problem([pa.table(LOG)], pa.table(POOL).slice(0, 0), ROLES), "pool has columns but no rows"),
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles(label="bad")), "No propensity source"),
         (
             lambda: load_problem([pa.table(LOG)], pa.table(POOL), TableRoles("nope", "q0")),

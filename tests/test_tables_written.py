@@ -370,7 +370,7 @@ def test_row_of_descriptions_below_the_header_is_not_data(tmp_path, kind):
     assert table.column("income").to_pylist() == [2100.5, None]
     assert [str(id_) for id_ in table.column("id").to_pylist()] in (["1", "2"], ["1.0", "2.0"])
     assert reading_of(table).descriptions == MEANINGS
-    assert any("says what its columns mean" in note for note in reading_of(table).notes)
+    assert any("describes its columns" in note for note in reading_of(table).notes)
 
 
 @pytest.mark.parametrize(

@@ -366,7 +366,7 @@ def number_groups(groups: NDArray[Any], what: str) -> Ints:
         number_of = {value: _group_number(value) for value in set(values)}
     except TypeError:
         raise InvalidInput(
-            f"{what} must have numbers, text or dates as groups, but some are lists or the like."
+            f"{what} must have numbers, text or dates as groups, but some are lists or other objects."
         ) from None
     return np.array([number_of[value] for value in values], dtype=np.int64)
 

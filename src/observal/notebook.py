@@ -199,5 +199,5 @@ def _raw_rows(source: Session | Campaign, rows: object) -> Any:
     if isinstance(pool, Frame):
         return read_table(pool.native, None)
     if pool.is_sparse:
-        raise InvalidInput("Sparse features cannot be read by people; give the rows to show (rows=).")
+        raise InvalidInput("People cannot read sparse features; give the rows to show (rows=).")
     return pa.table(dict(zip(source.settings.features, pool.to_matrix().T, strict=True)))

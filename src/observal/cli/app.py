@@ -73,7 +73,7 @@ def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.T
 
     @app.callback()
     def _options(
-        debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+        debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback when there is an error.")] = False,
         version: Annotated[
             bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
         ] = False,

@@ -39,7 +39,7 @@ TIMID_SHARE, LEAST_DIGIT_CHANCE = 0.004, 0.02  # the old classifier of digits lo
 
 def demo(
     out: Annotated[Path, option("Folder for the campaign and the report.", "FOLDER")] = Path("out/demo"),
-    serve: Annotated[bool, typer.Option("--serve", help="Instead, label digits yourself in your browser.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Label digits yourself in your browser instead.")] = False,
     port: Annotated[int, option("With --serve: the port; 0 takes a free one.", "N", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="With --serve: open the browser.")] = True,
     seed: Seed = 0,
@@ -57,7 +57,7 @@ def demo(
         serve_campaign(str(campaign), port=port, open_=open_, title="Is this an 8?")
         return
     if not as_json:
-        say(f"Tumours that an old scorecard did not look at: {LABELS} labels are bought, which takes some seconds.")
+        say(f"Buying {LABELS} labels for tumours that an old scorecard did not look at; this takes a few seconds.")
         sys.stdout.flush()  # before what is slow to import
     with progress_bar("making the campaign", hidden=as_json) as progress:
         outcome = run_demo(out, seed, progress)
@@ -100,7 +100,7 @@ class DemoResult:
         return (
             f"The log has {self.log_rows} tumours, benign or malignant; an old scorecard, which used half of the measurements, "
             f"revealed {self.revealed} of their labels.\n"
-            f"Mistakes on {self.test_rows} tumours that were kept apart: {100 * self.error_before:.1f} % with the log alone, "
+            f"Error on {self.test_rows} held-out tumours: {100 * self.error_before:.1f} % with the log alone, "
             f"{100 * self.error_after:.1f} % after {self.labels} more labels.\n"
             f"From its labels alone, the campaign puts the error between {100 * self.interval.low:.1f} % and "
             f"{100 * self.interval.high:.1f} %."

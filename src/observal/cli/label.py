@@ -117,7 +117,7 @@ def ask(
     if out and rows:
         say(f"{count(len(rows), 'row')} to label: {out}", error=as_json)
     if 0 < len(rows) < n:
-        say(f"Fewer than {n}: the round has no more rows to hand out; answer these first.", error=True)
+        say(f"Fewer than {n}: the round has no more rows; answer these first.", error=True)
 
 
 def _free_path(campaign: Campaign, out: Path, annotator: str) -> tuple[Path, bool]:
@@ -125,7 +125,7 @@ def _free_path(campaign: Campaign, out: Path, annotator: str) -> tuple[Path, boo
     paths = chain([out], (out.with_stem(f"{out.stem}-{number}") for number in count_from(2)))
     for path in paths:
         if path != out and not path.exists():
-            say(f"{out} was left as it is: it has no answers, or some that were not told yet.", error=True)
+            say(f"{out} was not replaced: it has no answers yet, or some that are not stored yet.", error=True)
         if not path.exists() or campaign.knows_file(path, annotator):
             break
     return path, path.exists()
@@ -167,7 +167,7 @@ def tell(
 
 def release(
     campaign: Where,
-    annotator: Annotated[str, option("Whose rows to take back.", "NAME")],
+    annotator: Annotated[str, option("The person whose rows to take back.", "NAME")],
     as_json: Json = False,
 ) -> None:
     """Take back the open rows that an annotator holds, so others can label them.
@@ -239,7 +239,7 @@ def _number_or_name(propensity: str | None) -> str | float | None:
 def serve(
     campaign: Where,
     host: Annotated[
-        str, option("Address to listen on; to let other machines in, add people first.", "HOST")
+        str, option("Address to listen on; add people before you let other machines in.", "HOST")
     ] = "127.0.0.1",
     port: Annotated[int, option("The port; 0 takes a free one.", "N", min=0, max=65535)] = PORT,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
@@ -251,19 +251,25 @@ def serve(
     instructions: Instructions = None,
     columns_help: ColumnsHelp = None,
     allow_host: Annotated[
-        list[str] | None, option("Another host name that browsers may use for the server; may be repeated.", "HOST")
+        list[str] | None,
+        option("Another host name under which browsers may reach the server; may be repeated.", "HOST"),
     ] = None,
     label_studio: Annotated[
         str | None,
         option(
-            "Label in this Label Studio as well; LABEL_STUDIO_API_KEY in the environment is your key to it.", "ADDRESS"
+            "Label in this Label Studio as well; put your key into the environment variable LABEL_STUDIO_API_KEY.",
+            "ADDRESS",
         ),
     ] = None,
     project: Annotated[
         int | None, option("With --label-studio: an existing project; by default one is made.", "N", min=1)
     ] = None,
     url: Annotated[
-        str, option("With --label-studio: the address at which it reaches this server, if not this machine.", "ADDRESS")
+        str,
+        option(
+            "With --label-studio: the address at which Label Studio reaches this server, if it runs on another machine.",
+            "ADDRESS",
+        ),
     ] = "",
 ) -> None:
     """Label in a browser: serve a campaign's rows on a page until you press Ctrl+C.
@@ -335,7 +341,7 @@ def add(
     name: Name,
     role: Annotated[
         Literal["owner", "annotator"] | None,
-        typer.Option(help="An owner also reviews, decides and exports; annotator by default."),
+        typer.Option(help="An owner can also review, settle disagreements and export; annotator by default."),
     ] = None,
     url: Annotated[
         str | None, option("Address at which people reach the server, to print a complete link.", "ADDRESS")

@@ -50,27 +50,27 @@ Features = Annotated[
 Exclude = Annotated[list[str] | None, option("Columns not to use, as A,B,C; may be repeated.", "COLUMNS")]
 KnownBefore = Annotated[
     list[str] | None,
-    option("Columns that are known before the label, so no warning about them is needed, as A,B,C.", "COLUMNS", TABLES),
+    option("Columns that are known before the label and so cannot leak it, as A,B,C.", "COLUMNS", TABLES),
 ]
 Group = Annotated[
     str | None,
-    option("Column that related rows share, such as a customer or a day; they count as one.", "COLUMN", TABLES),
+    option("Column that identifies related rows, such as customer or day; they count as one.", "COLUMN", TABLES),
 ]
 Separator = Annotated[
-    str | None, option("What separates columns in CSV files; detected by default.", "SIGN", TABLES, names=["--sep"])
+    str | None, option("Column separator of CSV files; detected by default.", "SIGN", TABLES, names=["--sep"])
 ]
 DecimalSign = Annotated[
-    Literal[".", ","] | None, option("Decimal sign; detected by default.", heading=TABLES, names=["--decimal"])
+    Literal[".", ","] | None, option("Decimal separator; detected by default.", heading=TABLES, names=["--decimal"])
 ]
 Encoding = Annotated[str | None, option("Encoding of CSV files, such as cp1252; detected by default.", "NAME", TABLES)]
 Missing = Annotated[
-    list[str] | None, option("A word that means a missing value, such as '?'; may be repeated.", "WORD", TABLES)
+    list[str] | None, option("A text that means a missing value, such as '?'; may be repeated.", "WORD", TABLES)
 ]
 Instructions = Annotated[
     Path | None, option("Markdown file that tells people how to label; the page shows it.", "FILE", PEOPLE)
 ]
 ColumnsHelp = Annotated[
-    Path | None, option("Table of what columns mean (names and descriptions); the page shows it.", "FILE", PEOPLE)
+    Path | None, option("Table that describes the columns (names and descriptions); the page shows it.", "FILE", PEOPLE)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Notes = Annotated[bool, typer.Option("--notes", help="Show all notes, such as how each column was read.")]
@@ -103,7 +103,7 @@ def open_campaign(where: str, dask: str | None = None, progress: Callable[..., N
     campaign = Campaign.open(where)
     if dask is not None and not campaign.settings.in_place:
         raise typer.BadParameter(
-            "--dask is for campaigns whose tables stay in place, but this one has copies of them; leave it out."
+            "--dask works only if the tables stay in place, but this campaign has copies of them; leave out --dask."
         )
     campaign.engine.executor = make_executor(dask, progress)
     if progress is not None:

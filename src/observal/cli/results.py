@@ -166,9 +166,7 @@ def report(
     out: Annotated[Path, option("The HTML file to write.", "FILE", names=["-o", "--out"])] = Path("report.html"),
     title: Annotated[str, option("The heading of the page.", "TEXT")] = "",
     author: Annotated[str, option("Who made the report, to show on the page.", "NAME")] = "",
-    by: Annotated[
-        list[str] | None, option("Columns for which to show the error of each value, as sex,region.", "COLUMNS")
-    ] = None,
+    by: Annotated[list[str] | None, option("Columns to show errors by, as sex,region.", "COLUMNS")] = None,
     logged: Annotated[
         list[Path] | None,
         option("The log's table, if --by names a column that the model does not use; may be repeated.", "FILE"),
@@ -449,7 +447,7 @@ def history(campaign: Where, as_json: Json = False) -> None:
 def check(campaign: Where, as_json: Json = False) -> None:
     """Check that nothing in a campaign was changed after it was written.
 
-    This reads all of it.
+    It reads the whole campaign.
 
     Example: observal check campaign.db
     """

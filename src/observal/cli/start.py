@@ -71,7 +71,7 @@ def init(
     as_json: Json = False,
     features: Features = None,
     cost: Annotated[
-        str | None, option("Column with the cost of a mistake on the row, from 0 to 1.", "COLUMN", TABLES)
+        str | None, option("Column with the cost of a wrong prediction for the row, from 0 to 1.", "COLUMN", TABLES)
     ] = None,
     price: Annotated[
         str | None, option("Column of the pool with the price of each row's label; not a feature.", "COLUMN", TABLES)
@@ -79,10 +79,10 @@ def init(
     group: Group = None,
     known_before: KnownBefore = None,
     propensity_floor: Annotated[
-        float | None, option("Raise smaller propensities to this number.", "CHANCE", TABLES)
+        float | None, option("Smallest propensity to use; smaller ones are raised to it.", "CHANCE", TABLES)
     ] = None,
     kept_only_labelled: Annotated[
-        bool, option("The log kept only its labelled rows.", heading=TABLES, names=["--kept-only-labelled"])
+        bool, option("The log contains only its labelled rows.", heading=TABLES, names=["--kept-only-labelled"])
     ] = False,
     n_logged_rows: Annotated[
         int | None,
@@ -97,7 +97,7 @@ def init(
     in_place: Annotated[
         bool | None,
         option(
-            "Leave Parquet tables where they are, even if they do not fit into memory; the default from 1 GB on.",
+            "Leave Parquet tables where they are, even if they do not fit into memory; the default for 1 GB or more.",
             heading=TABLES,
             names=["--in-place/--copy"],
         ),
@@ -112,7 +112,7 @@ def init(
         ),
     ] = None,
     classes: Annotated[
-        str | None, option("All label values, as A,B,C; of two, the positive one last.", "CLASSES", LEARNING)
+        str | None, option("All label values, as A,B,C; if there are two, the positive one last.", "CLASSES", LEARNING)
     ] = None,
     target: Annotated[
         str | None,
@@ -133,14 +133,15 @@ def init(
     population: Annotated[
         Literal["both", "pool", "log"] | None,
         option(
-            "Whose error is measured; by default both together, or the pool alone if they differ much.",
+            "Which rows the error is about; by default log and pool together, or the pool alone if they differ a lot.",
             heading=LEARNING,
         ),
     ] = None,
     looks: Annotated[
         Literal["planned", "always", "once"],
         option(
-            "When intervals are valid: at every round up to the budget, at every round, or at one.", heading=LEARNING
+            "When intervals hold: at every round up to the budget, at every round, or at a single round.",
+            heading=LEARNING,
         ),
     ] = "planned",
     batch: Annotated[
@@ -165,7 +166,8 @@ def init(
     priority: Annotated[
         Literal["accuracy", "balanced", "measure"],
         option(
-            "With --method auto, what labels are for: a good classifier, both, or a narrow interval.", heading=BUYING
+            "With --method auto, what to spend labels on: a better classifier, both, or a narrower interval.",
+            heading=BUYING,
         ),
     ] = "accuracy",
     overlap: Annotated[int, option("How many people label each row; the majority decides.", "N", PEOPLE, min=1)] = 1,
@@ -175,7 +177,9 @@ def init(
     image_column: Annotated[
         str | None,
         option(
-            "Column of image paths inside --images, or of images in base64; not used as a feature.", "COLUMN", PEOPLE
+            "Column of image paths relative to --images, or of images in base64; not used as a feature.",
+            "COLUMN",
+            PEOPLE,
         ),
     ] = None,
     pixels: Annotated[
@@ -262,7 +266,7 @@ def diagnose(
     id: Annotated[str | None, option("Column with the row ids; it is not used as a feature.", "COLUMN")] = None,
     exclude: Exclude = None,
     target_error: Annotated[
-        float | None, option("An error, to estimate how many labels it takes to reach it.", "SHARE")
+        float | None, option("The error to reach; estimates how many labels that takes.", "SHARE")
     ] = None,
     seed: Seed = 0,
     notes: Notes = False,
@@ -278,7 +282,7 @@ def diagnose(
 ) -> None:
     """Check whether a log can be trusted.
 
-    It looks at overlap, weights, calibration, drift and hidden confounding.
+    Checks overlap, weights, calibration, drift and hidden confounding.
 
     Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target-error 0.1;
     for a campaign: observal diagnose campaign.db
@@ -413,10 +417,12 @@ def _check_dask(
 
     if not (can_stay(logged, propensity, format_) and is_parquet([*logged, pool])):
         raise typer.BadParameter(
-            "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and without --missing and the like."
+            "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and no options such as --missing."
         )
     if in_place is False or (in_place is None and not is_large([*logged, pool])):
-        raise typer.BadParameter("--dask is for tables that stay in place; add --in-place, or leave it out.")
+        raise typer.BadParameter(
+            "--dask works only with tables that stay in place; add --in-place, or leave out --dask."
+        )
 
 
 def _picture_size(text: str) -> tuple[int, int]:

@@ -92,12 +92,12 @@ class Calibration:
         sentences: list[str] = []
         if self.broken_promises:
             sentences.append(
-                f"{count(self.broken_promises, 'row')} had propensity 1, which promises a label, but no label was revealed."
+                f"{count(self.broken_promises, 'row')} had propensity 1, so a label was certain, but none was revealed."
             )
         if self.status == "labelled rows only":
             sentences.append(
-                "Every row of the log has its label although the propensities promise fewer, so only labelled rows were "
-                "kept. Whether the propensities are right cannot be checked on such a log."
+                "Every row of the log has its label although the propensities predict fewer, so only labelled rows were "
+                "kept. Such a log cannot show whether the propensities are right."
             )
         elif self.status == "everything revealed":
             sentences.append(
@@ -112,7 +112,7 @@ class Calibration:
         else:
             sentences.append(self._verdict())
             if not self.suspicious and self.limit:
-                sentences.append(f"What {count(self.n_rows, 'row')} may not show: {self.limit}.")
+                sentences.append(f"{count(self.n_rows, 'row')} may be too few to detect {self.limit}.")
         return tuple(sentences)
 
     @property
@@ -125,21 +125,21 @@ class Calibration:
         """What the test may have missed, in words; empty if the propensities could not be checked."""
         if self.status != "checked":
             return ""
-        by = "by whatever factor" if self.least_factor is None else f"by a factor below {self.least_factor:.2f}"
+        by = "by any factor" if self.least_factor is None else f"by a factor below {self.least_factor:.2f}"
         return f"propensities that are wrong {by}"
 
     def _verdict(self) -> str:
         if self.p_value >= SUSPICIOUS:
             return (
-                f"Labels were revealed about as often as promised: in {count(len(self.bins), 'group')} of rows by "
-                f"propensity, the shares differ by {percent(self.expected_error)} on average, and no feature tells where "
+                f"Labels were revealed about as often as the propensities say: in {count(len(self.bins), 'group')} of rows by "
+                f"propensity, the shares differ by {percent(self.expected_error)} on average, and no feature predicts where "
                 f"they differ ({p_value(self.p_value)})."
             )
         sure = self.p_value < CONTRADICTED
         chance = (
-            "By chance, that happens less than once in a thousand logs."
+            "With correct propensities, this would happen in fewer than one log in a thousand."
             if sure
-            else f"By chance: {p_value(self.p_value)}."
+            else f"With correct propensities, this would be unlikely ({p_value(self.p_value)})."
         )
         return f"The propensities {'cannot be right' if sure else 'look wrong'}: {self._strongest_evidence()} {chance}"
 
@@ -148,7 +148,7 @@ class Calibration:
         least = min(self.overall_p, self.bins_p, self.features_p)
         if least == self.features_p and self.features:
             parts = [f"{'more' if z > 0 else 'less'} often where {name} is high" for name, z in self.features]
-            return f"compared with what they promise, labels were revealed {listed(parts)}."
+            return f"compared with the propensities, labels were revealed {listed(parts)}."
         if least == self.overall_p:
             promised, observed = (
                 sum(getattr(b, name) * b.rows for b in self.bins) / self.n_rows for name in ("promised", "observed")

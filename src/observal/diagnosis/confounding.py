@@ -87,24 +87,24 @@ class Confounding:
         """Return the finding in words."""
         if self.error is None:
             return (
-                "There are too few labels within the clip to estimate an error, so what confounding would do is unknown.",
+                "There are too few labels within the clip to estimate an error, so the effect of confounding is unknown.",
             )
         sentences = [
-            f"A linear classifier fitted on the log's labels errs on about {percent(self.error)} of the rows that the log "
-            f"covers ({count(self.rows, 'label')}, each judged by a fit that has not seen it).",
+            f"A linear classifier fitted on the log's labels is wrong on about {percent(self.error)} of the rows that the log "
+            f"covers (out of fold, {count(self.rows, 'label')}).",
         ]
         if all(percent(low) == percent(high) for _, low, high in self.ranges):
             return (
                 *sentences,
-                "These rows were almost certain to get a label, so wrong odds would hardly move that number. It says nothing about rows "
+                "These rows were almost certain to get a label, so wrong odds would hardly change that number. It says nothing about rows "
                 "that had almost no chance of a label.",
             )
         sentences += [
-            "If the old policy also looked at something that is not on record, its true odds of revealing a label differ "
-            "from the stated ones. How far the error could then move:",
+            "If the old policy also used something that was not recorded, its true odds of revealing a label differ "
+            "from the stated ones. The error could then be:",
         ]
         sentences += [
-            f"– odds wrong by a factor of up to {number(strength)}: an error between {percent(low)} and {percent(high)}."
+            f"– odds wrong by a factor of up to {number(strength)}: between {percent(low)} and {percent(high)}."
             for strength, low, high in self.ranges
         ]
         return tuple(sentences)

@@ -41,8 +41,8 @@ BEFORE = "Before you spend money"
 MOST_LINES = 5  # under that heading
 
 UNTESTED = (
-    "What no test can see: whether the old policy looked at something that is not on record, and whether labels "
-    "would be the same today."
+    "No test can show whether the old policy used something that was not recorded, or whether labels would be the "
+    "same today."
 )
 
 Level = Literal["good", "care", "buy"]
@@ -71,7 +71,7 @@ class Diagnosis:
     repeats_decision : bool
         Whether the propensities only repeat such a column: everything that is computed with them then means nothing.
     leaks : tuple of Leak
-        Columns that may give the label away.
+        Columns that may leak the label.
     label : str
         The name of the label.
     """
@@ -106,19 +106,19 @@ class Diagnosis:
     def verdict(self) -> str:
         """The finding in one or two sentences."""
         if self.repeats_decision:
-            return f"{decision_sentence(self.decisions)} With it, every propensity is close to 0 or 1, and nothing can be said about the log."
+            return f"{decision_sentence(self.decisions)} With it, every propensity is close to 0 or 1, so nothing else about the log can be checked."
         contradicted = self.calibration.cannot_be_right
         broken = " First correct the propensities: they contradict what was revealed." if contradicted else ""
         if self.overlap.barely > LOST:
             where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
             return (
-                f"Importance weighting cannot help on {percent(self.overlap.barely)} of the rows: the log shows almost no labels "
-                f"there, and no weight replaces a label that does not exist. Labels must be bought there.{where}{broken}"
+                f"Importance weighting cannot help on {percent(self.overlap.barely)} of the rows: the log has almost no labels "
+                f"there, and no weight makes up for a missing label. Buy labels there.{where}{broken}"
             )
         if self.weights.effective < FEW_EFFECTIVE:
             return (
-                f"Importance weighting cannot help much: the {count(self.revealed, 'label')} of the log are worth only "
-                f"{number(self.weights.effective)} equally weighted ones. Labels must be bought.{broken}"
+                f"Importance weighting cannot help much: the {count(self.revealed, 'label')} of the log have an "
+                f"effective sample size of only {number(self.weights.effective)}. Buy labels.{broken}"
             )
         if broken:
             return f"Do not rely on the weights yet.{broken}"
@@ -131,12 +131,16 @@ class Diagnosis:
         limits = [limit for limit in (self.calibration.limit, self.drift.limit) if limit]
         if not limits:
             return ""
-        return f" Nothing wrong was found, but with {count(self.n_logged, 'row')} in the log these may go unnoticed: {'; '.join(limits)}."
+        return (
+            f" No problem was found, but {count(self.n_logged, 'row')} may be too few to detect {' or '.join(limits)}."
+        )
 
     def _unchecked(self) -> str:
         """Return what there are too few rows to check."""
         of_propensities, of_drift = self.calibration.status == "too few rows", not self.drift.checked
-        what = ["whether the propensities are right"] * of_propensities + ["whether log and pool are alike"] * of_drift
+        what = ["whether the propensities are right"] * of_propensities + [
+            "whether log and pool come from the same population"
+        ] * of_drift
         return f"There are too few rows to check {' and '.join(what)}."
 
     @property
@@ -154,15 +158,17 @@ class Diagnosis:
             )
         if self.weights.effective < FEW_EFFECTIVE:
             sentences.append(
-                f"The revealed labels are worth only {number(self.weights.effective)} equally weighted ones."
+                f"The revealed labels have an effective sample size of only {number(self.weights.effective)}."
             )
         sentences += [
-            f"The log reveals {count(n, 'label')} of class {label!r}, too few to learn what its rows look like."
+            f"The log has only {count(n, 'label')} of class {label!r}, too few to learn from."
             for label, n in self.class_counts
             if n < FEW_OF_CLASS
         ]
         if self.weights.revealed >= 100 and self.weights.top_share > HEAVY:
-            sentences.append(f"One label in a hundred carries {percent(self.weights.top_share)} of all weight.")
+            sentences.append(
+                f"The heaviest 1% of the labels carry {percent(self.weights.top_share)} of the total weight."
+            )
         if self.weights.overflowing:
             sentences.append(
                 f"{count(self.weights.overflowing, 'label')} had propensities so close to 0 that no weight can be "
@@ -174,9 +180,7 @@ class Diagnosis:
         if self.calibration.status == "too few rows" or not self.drift.checked:
             sentences.append(self._unchecked())
         if self.labelled_only:
-            sentences.append(
-                "The log kept only labelled rows, so whether its propensities are right cannot be checked."
-            )
+            sentences.append("The log contains only labelled rows, so its propensities cannot be checked.")
         return tuple(sentences)
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -78,13 +78,13 @@ class Drift:
         if not self.checked:
             return ""
         by = "" if self.least_shift is None else f" by less than {self.least_shift:.2f} standard deviations"
-        return f"log and pool that differ{by} in a feature"
+        return f"log and pool differing{by} in a feature"
 
     def evidence(self, which: str) -> str:
         """Return how well a classifier tells rows apart, in words; `which` are the rows, as in "pool rows from logged ones"."""
         return (
-            f"a classifier that must tell {which} reaches an AUC of {self.auc:.2f} on rows it has not "
-            f"seen (0.5 is guessing; {p_value(self.p_value)}, features one by one included)"
+            f"a classifier trained to tell {which} has an out-of-fold AUC of {self.auc:.2f} "
+            f"(0.5 is guessing; {p_value(self.p_value)}, which also covers tests of single features)"
         )
 
     @property
@@ -99,16 +99,16 @@ class Drift:
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
         if not self.checked:
-            return ("There are too few rows to see whether log and pool come from the same population.",)
+            return ("There are too few rows to tell whether log and pool come from the same population.",)
         evidence = self.evidence("pool rows from logged ones")
         if not self.found:
-            limit = f"What {self.rows_compared:,} rows may not show: {self.limit}."
+            limit = f"{self.rows_compared:,} rows may be too few to detect {self.limit}."
             return (f"Log and pool look like the same population: {evidence}.", *([limit] if self.limit else []))
         means = f" In the pool, {self.means}." if self.means else " No single feature's mean shows it."
         return (
             f"Log and pool differ: {evidence}.{means}",
-            "Results then hold for a mixture of the two. If the pool is made of rows that the log left hidden, this is "
-            "to be expected: give the log all of its rows, or make the pool a random sample of the population.",
+            "Results then hold for a mixture of the two. This is expected if the pool consists of the "
+            "log's unlabelled rows: then keep all rows in the log, or draw the pool at random from the population.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Columns that give the label away: known only once the label is, so that a model that uses them is worth nothing later."""
+"""Columns that leak the label: known only once the label is, so that a model that uses them is worth nothing later."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Kind = Literal["value", "missing", "pair", "name", "date"]
 
 @dataclass(frozen=True)
 class Leak:
-    """A column, or two together, that may give the label away.
+    """A column, or two together, that may leak the label.
 
     Parameters
     ----------
@@ -85,26 +85,26 @@ class Leak:
         Examples
         --------
         >>> Leak(("end",), "date", 0.9, 0.9, 0.1, "due").evidence
-        "by how much 'end' is later than 'due' tells 90%"
+        "by how much 'end' is later than 'due' explains 90%"
         """
         name = listed([repr(column) for column in self.columns])
         words = {
-            "value": f"{name} alone tells",
-            "missing": f"whether {name} is missing tells",
-            "pair": f"{name} together tell",
-            "name": f"{name} is named like the label and tells",
-            "date": f"by how much {name} is later than {self.beside!r} tells",
+            "value": f"{name} alone explains",
+            "missing": f"whether {name} is missing explains",
+            "pair": f"{name} together explain",
+            "name": f"{name} has a name like the label's and explains",
+            "date": f"by how much {name} is later than {self.beside!r} explains",
         }[self.kind]
         return f"{words} {percent(self.explains)}"
 
 
 def leak_sentence(leaks: Sequence[Leak], label: str = "") -> str:
-    """Return what to do about columns that may give the label away, in a sentence.
+    """Return what to do about columns that may leak the label, in a sentence.
 
     Examples
     --------
     >>> print(leak_sentence([Leak(("is_late",), "value", 0.92, 0.95, 0.2)], "late"))
-    Column 'is_late' may give the label 'late' away: of what is to be known about the label, 'is_late' alone tells 92%, all columns 95% and the others 20%. If it is only known once the label is, leave it out with --exclude is_late; otherwise say so with --known-before is_late.
+    Column 'is_late' may leak the label 'late': of what columns can explain about the label, 'is_late' alone explains 92%, all columns 95% and the others 20%. If it is only known once the label is, leave it out with --exclude is_late; otherwise say so with --known-before is_late.
     """
     columns = list(dict.fromkeys(column for leak in leaks for column in leak.columns))
     names = listed([repr(column) for column in columns])
@@ -114,7 +114,7 @@ def leak_sentence(leaks: Sequence[Leak], label: str = "") -> str:
     told = "; ".join(leak.evidence for leak in leaks)
     the_label = f"the label {label!r}" if label else "the label"
     return (
-        f"{subject} give {the_label} away: of what is to be known about the label, {told}, all columns "
+        f"{subject} leak {the_label}: of what columns can explain about the label, {told}, all columns "
         f"{percent(max(0.0, leaks[0].all_explain))} and the others {percent(max(0.0, leaks[-1].others_explain))}. If {they_are} only "
         f"known once the label is, leave {it} out with {option_words('--exclude', columns)}; otherwise say so with "
         f"{option_words('--known-before', columns)}."
@@ -129,7 +129,7 @@ def find_leaks(
     label: str = "",
     known_before: Collection[str] = (),
 ) -> tuple[Leak, ...]:
-    """Return columns that may give the label away.
+    """Return columns that may leak the label.
 
     A column is named if it explains nearly all that a model explains, by its value or by whether it is missing, and a model without it
     is far worse; likewise two columns together, or several that each explain nearly all. A column with a name like the label's, and a date

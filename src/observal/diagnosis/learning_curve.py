@@ -128,21 +128,21 @@ class LabelsNeeded:
             return ()
         goal = f"an error of {percent(self.target)}"
         if self.status == "cannot tell" or self.labels is None or self.low is None:
-            return (f"How many labels {goal} needs could not be estimated: {self.why}.",)
+            return (f"The number of labels needed for {goal} could not be estimated: {self.why}.",)
         upper = _format_labels(self.high) if self.high is not None else "any number"
         now = self.curve[-1]
         if self.labels <= now[0]:
             end = "" if self.high is not None and self.high <= now[0] else f"; it may also take {upper}"
             return (
-                f"The labels at hand may be enough for {goal}: with {count(now[0], 'label')}, the error on rows that the "
+                f"The labels you have may be enough for {goal}: with {count(now[0], 'label')}, the error on rows that the "
                 f"log covers was measured as {percent(now[1])}{end}.",
             )
         return (
-            f"For {goal}, about {_format_labels(self.labels)} labels are needed in all, counting those at hand "
+            f"For {goal}, about {_format_labels(self.labels)} labels are needed in total, including those you have "
             f"(likely between {_format_labels(self.low)} and {upper}).",
             f"This is an extrapolation: the error of a linear classifier was measured with {count(self.curve[0][0], 'label')} "
-            f"to {count(now[0], 'label')} (now {percent(now[1])}), and a curve that falls ever more slowly was "
-            "continued. It is for labels drawn as the log's were; chosen labels usually need fewer.",
+            f"to {count(now[0], 'label')} (now {percent(now[1])}), and a flattening learning curve was "
+            "extended. It holds for labels drawn like the log's; with chosen rows, fewer are usually enough.",
         )
 
 
@@ -208,10 +208,10 @@ def labels_needed(
     low, high = np.quantile(fit_curve(sizes, resampled_errors, target)[1], [0.1, 0.9], method="inverted_cdf")
     if not needed <= FARTHEST * codes.size:
         why = (
-            f"the learning curve measured so far comes down to about {percent(float(best))}, not to the target; "
+            f"the learning curve so far levels off at about {percent(float(best))}, above the target; "
             "more labels of this kind, or a richer model, may change that"
             if not np.isfinite(needed)
-            else f"it would be more than {FARTHEST:.0f} times the labels at hand, too far to extrapolate"
+            else f"it would be more than {FARTHEST:.0f} times the labels you have, too far to extrapolate"
         )
         return LabelsNeeded("cannot tell", target, why=why, curve=curve, at_best=float(best))
     top = None if high > FARTHEST * codes.size else float(max(high, needed))

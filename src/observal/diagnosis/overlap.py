@@ -150,7 +150,7 @@ class Overlap:
                 f"{percent(self.never)} of the pool had no chance at all of being labelled (propensity 0)."
             )
         if self.regions:
-            sentences.append("The barely covered rows are mostly here:")
+            sentences.append("Most of the barely covered rows are here:")
             sentences += [f"– {region.words()}." for region in self.regions]
         elif self.barely < 1.0:
             sentences.append("No simple rule on the features describes these rows.")

@@ -1,4 +1,4 @@
-"""Cheap warnings for a new campaign: wrong propensities, columns that give the label away, related rows, and columns of ids."""
+"""Cheap warnings for a new campaign: wrong propensities, columns that leak the label, related rows, and columns of ids."""
 
 from __future__ import annotations
 

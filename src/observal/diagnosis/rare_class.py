@@ -21,8 +21,8 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     >>> import numpy as np
     >>> y = np.where(np.arange(200) % 40 == 0, "default", "paid")
     >>> log = LoggedData(np.zeros((200, 1)), y, 0.5, classes=["paid", "default"])
-    >>> rare_class_notes(log)[0][:68]
-    "Warning: 'default' is rare: about 2.5% of the rows. A model with few"
+    >>> rare_class_notes(log)[0][:74]
+    "Warning: 'default' is rare: about 2.5% of the rows. A model that makes few"
     """
     if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < LEAST_LABELS:
         return []
@@ -33,6 +33,6 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     name = str(logged.classes[rare])
     positive = "" if rare == 1 else f" and --positive {quote(name)}"
     return [
-        f"{WARNING}{name!r} is rare: about {percent(float(shares[rare]))} of the rows. A model with few mistakes hardly ever predicts it; if finding it "
+        f"{WARNING}{name!r} is rare: about {percent(float(shares[rare]))} of the rows. A model that makes few mistakes hardly ever predicts it; if finding it "
         f"matters more, make the campaign with --target recall=0.8{positive} (objective='recall=0.8')."
     ]

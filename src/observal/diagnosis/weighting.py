@@ -62,10 +62,10 @@ class Weighting:
             return ("The log reveals no label, so there is nothing to weight.",)
         median = dict(self.quantiles).get(0.5, 1.0)
         sentences = [
-            f"The log reveals {count(self.revealed, 'label')}; their weights make them worth "
-            f"{number(self.effective)} equally weighted ones.",
+            f"The log reveals {count(self.revealed, 'label')}; their effective sample size is "
+            f"{number(self.effective)}.",
             f"The median weight is {number(median)}, the largest {number(self.quantiles[-1][1])}; the heaviest 1% of "
-            f"the labels carry {percent(self.top_share)} of all weight.",
+            f"the labels carry {percent(self.top_share)} of the total weight.",
             f"Weights above {number(self.clip)} are cut off: a larger one would add more noise than it removes bias.",
         ]
         if self.dropped > 0.0 or self.labels_dropped:
@@ -74,7 +74,7 @@ class Weighting:
                 f"{count(self.labels_dropped, 'label')}."
             )
         else:
-            sentences.append("No row is that heavy, so nothing is lost.")
+            sentences.append("No weight is that large, so nothing is lost.")
         return tuple(sentences)
 
 

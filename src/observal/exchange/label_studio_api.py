@@ -242,5 +242,5 @@ def _decode(reply: bytes) -> Any:
         return json.loads(reply) if reply else None
     except ValueError:
         raise LabelStudioUnavailable(
-            "The address answers, but not as Label Studio does; give the address at which you open Label Studio."
+            "Something answers at this address, but it is not Label Studio; give the address at which you open Label Studio."
         ) from None

@@ -249,7 +249,7 @@ def _choose_kept(names: Sequence[str], encoder: TableEncoder, keep: Sequence[str
     for name in keep:
         if name not in names:
             raise InvalidInput(
-                f"The table has no column {name!r} to keep, its columns are {list(names)}; name existing ones."
+                f"The table has no column {name!r} to keep, its columns are {list(names)}; choose from these."
             )
     return list(dict.fromkeys(keep))
 

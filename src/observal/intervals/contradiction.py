@@ -1,8 +1,8 @@
-"""Whether rows picked at random contradict the log: the only test that can see a hidden cause or stale labels.
+"""Whether rows picked at random contradict the log: the only test that can detect a hidden cause or stale labels.
 
-Rows of one cell (of ``observal.intervals.error``) have about the same propensity and the same score. If the log's labels are what
-they seem, labels of the log and of rows that were picked at random there have the same mean. Only rows picked at random count: those
-that were taken for their small gap are not like the others.
+Rows of one cell (of ``observal.intervals.error``) have about the same propensity and the same score. If the log's labels can be
+trusted, labels of the log and of rows that were picked at random there have the same mean. Only rows picked at random count: those
+that were chosen because they are uncertain are not typical of the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONTRADICTION_CONFIDENCE = 0.995  # twice: one clean campaign in a hundred is re
 
 
 def random_minus_log(cell: Ints, picked: Bools, outcome: Floats, groups: Ints | None = None) -> Interval | None:
-    r"""Return the difference between rows picked at random and rows of the log like them; None where too few can be compared.
+    r"""Return the difference between rows picked at random and similar rows of the log; None where too few can be compared.
 
     With n and m the two numbers of labels of a cell, and d the difference of their mean outcomes, the estimate is
     ``Σ w·d/Σ w`` with Cochran's weights ``w = n·m/(n + m)``; its variance is ``Σ w·s²/(Σ w)²`` with s² the cell's variance.

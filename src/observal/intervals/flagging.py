@@ -1,7 +1,7 @@
 """How many rows a classifier flags, that is, predicts to be positive; and what it would find if it flagged more or fewer.
 
-**Flagged share.** Every row of log and pool has a prediction, so the share is known up to which rows happen to be in them: with N rows, its variance is
-``p·(1 − p)/N``. Labelled rows are judged by fits that have not seen them, which differ from the classifier; by how much that moves the share is added as a
+**Flagged share.** Every row of log and pool has a prediction, so the only uncertainty is which rows happened to be sampled: with N rows, its variance is
+``p·(1 − p)/N``. Labelled rows are judged by out-of-fold fits, which differ from the classifier; by how much that moves the share is added as a
 standard error of its own.
 
 **Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the

@@ -3,12 +3,12 @@
 An interval that covers in 95 of 100 campaigns when it is looked at once covers less often at all rounds together, and least at the
 round that looks best. There are two remedies; both multiply the distance from the estimate to either end.
 
-**Planned.** Let t be the share of all planned labels (the log's and the budget) that are there. Up to t, the chance of ever missing is
+**Planned.** Let t be the share of all planned labels (the log's and the budget) that exist so far. Up to t, the chance of ever missing is
 allowed to be ``α(t) = 2 − 2·Φ(z/√(t^r))``, z being the quantile for one look: O'Brien and Fleming's (Lan and DeMets, 1983), with a
 power r such that the first look, with the log alone, is about twice as wide as a single look would be. Little is spent early, so
 that the last interval is hardly wider than a single look's. At each look the bound follows from those before it: estimates at
 several looks behave like a Brownian motion B(t)/t, because later ones contain the labels of the earlier ones. They are a little less
-alike than that, because the classifier changes from round to round; a twentieth is added, which sufficed in 240 campaigns of four
+correlated than that, because the classifier changes from round to round; a twentieth is added, which sufficed in 240 campaigns of four
 kinds.
 
 **Sequence.** Without a planned end, Robbins' normal mixture holds at all times at once: with n labels,

@@ -1,6 +1,6 @@
-"""What is measured of a classifier beside its error, each with an interval from the same cells.
+"""Measures of a classifier besides its error, each with an interval from the same cells.
 
-**Baseline.** The error of always predicting the commonest class. A classifier differs from that only on rows where it says something else.
+**Baseline.** The error of always predicting the commonest class. A classifier differs from that only on rows for which it predicts another class.
 Of those, it wins where it is right and loses where the row is of the commonest class: it is better than the baseline if and only if it
 wins more than half of these rows.
 

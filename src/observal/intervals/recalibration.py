@@ -1,16 +1,16 @@
-"""What a classifier's scores say about the whole population, and how sure the labels are of it.
+"""What a classifier's scores mean for the whole population, and how uncertain that is.
 
-A classifier is fitted on labels that were chosen, so its chances need not hold for all rows. With z the log odds that fits which have not seen a
-label give to its row, the chance of the positive class is taken to be ``σ(a + b·z)``. Shift a and slope b maximise
+A classifier is fitted on labels that were chosen, so its chances need not hold for all rows. With z the out-of-fold log odds
+of a labelled row, the chance of the positive class is taken to be ``σ(a + b·z)``. Shift a and slope b maximise
 
     Σ w·log p(y | z) − (a²·PRIOR_SHIFT + (b − 1)²·PRIOR_SLOPE)/2.
 
-w is the square root of the share of the population that a label represents, scaled so that all of them count as many labels as they are worth,
-(Σ w)²/Σ w². The square root trades a little bias for much less noise, as in the fits themselves. The inverse of the curvature says how far (a, b) may be off: draws
-from that normal distribution stand for what the labels allow. With few positive labels they differ much, and some of them say that positive rows hide
+w is the square root of the share of the population that a label represents, scaled so that they sum to the effective sample size,
+(Σ w)²/Σ w². The square root trades a little bias for much less noise, as in the fits themselves. The inverse of the curvature is the covariance of (a, b): draws
+from that normal distribution stand for all values that the labels allow. With few positive labels the draws vary a lot, and in some of them positive rows hide
 among low scores.
 
-Fits without some labels are less sure of themselves than the classifier, so the same score means less to them. ``match_scores`` puts theirs on the
+Out-of-fold fits are less confident than the classifier, so the same score means less to them. ``match_scores`` puts theirs on the
 classifier's scale: a score becomes the one that the classifier gives to as large a share of the unlabelled rows.
 """
 

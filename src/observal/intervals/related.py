@@ -1,6 +1,6 @@
 """Rows that are related, such as those of one customer: in intervals the rows of a group count as one.
 
-If one row of a group is a mistake, the others often are, too, so ten rows of a group tell less about all rows than ten rows of ten groups. The rows of
+If one row of a group is a mistake, the others often are, too, so ten rows of one group are less informative than ten rows of ten groups. The rows of
 a group that are in the same cell become one: it has their weight and their mean. The spread of such means, divided by their number, is the variance of
 a cell's mean however closely the rows of a group agree. Rows of a group in different cells are summed before they are squared.
 """

@@ -1,7 +1,7 @@
 """The threshold that suits an objective, chosen for the whole population.
 
-**All rows count.** Each row of log and pool is positive with a chance that its score and all labels give (``observal.intervals.recalibration``);
-a labelled row is what its label says. A threshold chosen from the labelled rows alone would forget the positive rows that nobody has seen yet, and
+**All rows count.** Each row of log and pool is positive with a chance estimated from its score and all labels (``observal.intervals.recalibration``);
+a labelled row counts as its label. A threshold chosen from the labelled rows alone would ignore the positive rows that nobody has seen yet, and
 find too few.
 
 **More than two classes.** What is found is the last class: its score is the log of its chance over that of its strongest rival. For costs, or the balanced

@@ -1,4 +1,4 @@
-"""Cells with few labels borrow from cells that are alike.
+"""Cells with few labels also use the labels of similar cells (partial pooling).
 
 P_c is the share of rows in cell c, and ē_c the share of mistakes among its labels. How often rows are wrong follows a trend t: with the lead, the
 propensity and the side of the boundary. Each cell differs from the trend by an amount of its own, of variance τ². The error is estimated by
@@ -6,9 +6,9 @@ propensity and the side of the boundary. Each cell differs from the trend by an 
 
     Σ a_c²·v_c + τ²·Σ (P_c − a_c)².
 
-v_c is the variance of ē_c: g_c·(1 − g_c)/n_c, where g_c is what the trend says of the cell, and at least a fifth of p·(1 − p)/n_c, p being the share of
-all mistakes. By its own labels, a cell that has no mistake yet would look certain and count too much. τ² is p·(1 − p)/40, so the trend says as much about a
-cell as 40 labels of its own; or it is what the cells themselves show, if that is more (the method of moments of DerSimonian and Laird). No cell counts for
+v_c is the variance of ē_c: g_c·(1 − g_c)/n_c, where g_c is the trend's value for the cell, and at least a fifth of p·(1 − p)/n_c, p being the share of
+all mistakes. Judged by its own labels, a cell without any mistake yet would look certain and count too much. τ² is p·(1 − p)/40, so the trend is worth 40 labels of the
+cell itself; or it is the variance that the cells show, if that is larger (the method of moments of DerSimonian and Laird). No cell counts for
 less than a tenth of its share. If the trend can fit every cell exactly, a_c is P_c.
 """
 

@@ -241,7 +241,7 @@ def _make_display(options: TableOptions, rows: pa.Table) -> Display:
     )
     if display.image_column is not None and display.image_column not in rows.column_names:
         raise InvalidInput(
-            f"The pool has no column {display.image_column!r} for images, its columns are {rows.column_names}; name an existing one."
+            f"The pool has no column {display.image_column!r} for images, its columns are {rows.column_names}; choose one of these."
         )
     if display.folder is not None and not display.folder.is_dir():
         raise InvalidInput(

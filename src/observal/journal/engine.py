@@ -551,7 +551,7 @@ class Engine(Generic[T]):
         check_whole(label_budget, "label_budget", 0)
         before = self.ledger.settings.label_budget
         if before is None:
-            raise InvalidInput("There is no label budget, so it cannot be raised; just go on asking.")
+            raise InvalidInput("There is no label budget, so it cannot be raised; just keep asking.")
         if label_budget <= before:
             raise InvalidInput(
                 f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."

@@ -414,7 +414,7 @@ def _check_intervals(intervals: Mapping[str, Interval]) -> None:
         if not (0.0 < interval.most <= 1e100 and 0.0 <= interval.unknown <= 1.0 and max(map(abs, ends)) <= 1e100):
             raise InvalidInput(f"The stored interval {interval} cannot be right; use an undamaged copy.")
     if intervals and "error" not in intervals:
-        raise InvalidInput("The stored intervals are without that of the error; use an undamaged copy.")
+        raise InvalidInput("The stored intervals do not include the error; use an undamaged copy.")
 
 
 def start_replay(problem: Problem, settings: Settings) -> Replay:

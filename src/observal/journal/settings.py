@@ -184,7 +184,7 @@ class Settings:
                 keep(self, **{name: int(getattr(self, name))})  # JSON cannot hold NumPy's whole numbers
         if min(self.log_rows, self.pool_rows) < 1 or self.revealed < 0 or len(self.classes) < 2:
             raise InvalidInput(
-                "A campaign needs rows and two classes at least, but has too few; use an undamaged copy."
+                "A campaign needs rows and at least two classes, but has too few; use an undamaged copy."
             )
         if self.column_groups is not None and self.column_groups.n_columns > len(self.features):
             raise InvalidInput("A group names a column that does not exist; use an undamaged copy.")

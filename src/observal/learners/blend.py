@@ -101,7 +101,7 @@ class Blend:
         sound = all(part.shape == shape[:1] for part in (columns.mean, columns.scale, columns.low, columns.high))
         counts = {len(self.members), len(self.names), self.theta.size}
         if not (fits and sound) or counts == {0} or len(counts) > 1 or columns.transformers:
-            raise InvalidInput("The learners of a blend do not fit together; use an undamaged copy.")
+            raise InvalidInput("The learners of a blend do not match; use an undamaged copy.")
 
     @property
     def n_features(self) -> int:

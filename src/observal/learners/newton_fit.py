@@ -240,7 +240,7 @@ def make_objective(
     y = np.asarray(signs, dtype=np.float64)
     if not a.shape == s.shape == y.shape == (X.shape[0],):
         raise InvalidInput(
-            f"Features, signs, weights and counts must be about the same rows, but have {X.shape[0]} rows and shapes "
+            f"Features, signs, weights and counts must have the same number of rows, but have {X.shape[0]} rows and shapes "
             f"{y.shape}, {a.shape} and {s.shape}."
         )
     if not all(np.isfinite(v).all() and (np.asarray(v) >= 0.0).all() for v in (a, s, penalty, ridge)):

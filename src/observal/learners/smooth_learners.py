@@ -56,7 +56,7 @@ class LinearChances:
 
     def __post_init__(self) -> None:
         if self.coef.ndim != 2 or self.shift.shape != self.coef.shape[1:]:
-            raise InvalidInput("The weights and shifts of a linear learner do not fit together; use an undamaged copy.")
+            raise InvalidInput("The weights and shifts of a linear learner do not match; use an undamaged copy.")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -103,7 +103,7 @@ class AdditiveChances:
             and bool(((self.features >= 0) & (self.features < len(self.coef))).all())
         )
         if not fits:
-            raise InvalidInput("The bends of an additive learner do not fit together; use an undamaged copy.")
+            raise InvalidInput("The bends of an additive learner do not match; use an undamaged copy.")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -153,9 +153,7 @@ class KernelChances:
             and self.shift.shape == self.coef.shape[1:]
         )
         if not fits:
-            raise InvalidInput(
-                "The landmarks and weights of a kernel learner do not fit together; use an undamaged copy."
-            )
+            raise InvalidInput("The landmarks and weights of a kernel learner do not match; use an undamaged copy.")
 
     @property
     def shape(self) -> tuple[int, int]:

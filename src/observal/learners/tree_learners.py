@@ -75,7 +75,7 @@ class TreeChances:
         for name in ("threshold", "value", "start"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
         if not self._is_sound():
-            raise InvalidInput("The trees of a learner do not fit together; use an undamaged copy.")
+            raise InvalidInput("The trees of a learner do not match; use an undamaged copy.")
 
     def _is_sound(self) -> bool:
         """Return whether every link leads to a later node, every feature exists and every leaf has a place to add to."""

@@ -51,7 +51,7 @@ from observal.problem.rows import Features, Matrix, Rows, rows_to_predict
 from observal.threads import one_thread
 
 FEATURES = ("linear", "splines", "fourier", "auto")
-TEMPERED = 0.5  # usual power of the weights: a little bias costs less than the variance it saves
+TEMPERED = 0.5  # usual exponent of the weights: a little bias costs less than the variance it saves
 SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
 EARLIER_CONFIDENCE = 0.975  # confidence needed to return the classifier of the log alone
 # Factor of the standard error of independent mistakes. A larger one returns the earlier classifier less often.

@@ -165,7 +165,7 @@ def _weights(
     rows = predictions.n_rows if isinstance(predictions, Dichotomies) else np.shape(predictions)[-1]
     if counted.shape != (rows,) or np.shape(importance) != (rows,):
         raise InvalidInput(
-            f"Predictions, labels and weights must be about the same rows, but have {rows}, {counted.size} and "
+            f"Predictions, labels and weights must have the same number of rows, but have {rows}, {counted.size} and "
             f"{np.size(importance)}; give one of each per row."
         )
     weights = clipped(importance, clip, counted)

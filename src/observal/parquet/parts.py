@@ -107,7 +107,7 @@ class Parts(Rows):
         for name in (name for name in names if name is not None):
             if name not in self.names:
                 raise InvalidInput(
-                    f"{what} has no column {name!r}, its columns are {list(self.names)}; name an existing one."
+                    f"{what} has no column {name!r}, its columns are {list(self.names)}; choose one of these."
                 )
             fields = [schema.field(name) for schema in self._schemas]
             try:
@@ -336,7 +336,7 @@ def _numeric_columns(
     for name in names:
         if name not in schema.names:
             raise InvalidInput(
-                f"{parts[0].path} has no column {name!r}, its columns are {schema.names}; name existing ones."
+                f"{parts[0].path} has no column {name!r}, its columns are {schema.names}; choose from these."
             )
         kind = schema.field(name).type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):

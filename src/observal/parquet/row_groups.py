@@ -308,7 +308,7 @@ def require_unchanged(part: Part, again: bool = False) -> None:
         return
     if checksum(part) != part.checksum:
         raise PartsChanged(
-            f"Row group {part.group} of {part.path!r} is not what it was when the campaign was made; put the old file back, or make "
+            f"Row group {part.group} of {part.path!r} has changed since the campaign was made; put the old file back, or make "
             "a new campaign."
         )
     _unchanged.add(key)

@@ -203,7 +203,7 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
     """
     if log is None or pool is None or type(log.native) is not type(pool.native):
         kinds = ["an array" if frame is None else f"a table of {frame.library}" for frame in (log, pool)]
-        return f"Log and pool must both be tables of one library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
+        return f"Log and pool must both be tables of the same library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
     if log.names != pool.names:
         strange = sorted(set(log.names) ^ set(pool.names), key=str) or log.names
         return (
@@ -235,7 +235,7 @@ def read_frame(
     for role, column in [*column_of_role.items(), *(("feature", name) for name in features or ())]:
         if column not in table.columns:
             raise InvalidInput(
-                f"The table has no column {column!r} for the {role}, its columns are {table.columns}; name an existing one."
+                f"The table has no column {column!r} for the {role}, its columns are {table.columns}; choose one of these."
             )
     names = list(features) if features is not None else [c for c in table.columns if c not in column_of_role.values()]
     columns: dict[str | None, NDArray[Any]] = {

@@ -77,7 +77,7 @@ def write_campaign_report(
     compared = judged is not None and settings.goals.objective == "error"
     if by and judged is None:
         raise InvalidInput(
-            "Errors by group need labelled rows of two classes at least, but there are too few of them; label more rows, or leave "
+            "Errors by group need labelled rows of at least two classes, but there are too few; label more rows, or leave "
             "--by out (by=)."
         )
     content = ReportContent(

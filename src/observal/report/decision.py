@@ -62,9 +62,7 @@ def decide(
     error, name = intervals["error"], judged_by(objective)[0]
     measure = intervals.get(name, error)
     if contradiction(intervals) is not None:
-        contradicted = (
-            "Rows that were picked at random contradict the log: find out why before you trust any number here."
-        )
+        contradicted = "Rows picked at random contradict the log: find out why before you trust any number here."
         return Decision("stop", "Stop, and check the log.", [contradicted])
     if not is_known(error):
         return _buy(MORE_LABELS, to_buy, [f"The error is {error_words(error)}."])
@@ -76,11 +74,11 @@ def decide(
         narrow = 2.0 * max(0.02, measure.estimate - target) if is_cautious(objective) else ON_AVERAGE
         return _buy(_labels_for(measure, narrow), to_buy, [missed])
     if measure.high - measure.low > WIDE * measure.most and name not in TARGETS:
-        wide = "It beats guessing, but how often it is wrong is still too uncertain to decide on."
+        wide = "It beats guessing, but its error is still too uncertain to decide."
         return _buy(_labels_for(measure, WIDE * measure.most), to_buy, [wide])
     why = ["It beats guessing."]
     if measure_of(objective) in TARGETS:
-        why = [f"A {name} of {percent(target_of(objective))} was asked for, which its interval allows."]
+        why = [f"A {name} of {percent(target_of(objective))} was the target, and its interval includes that."]
     elif name == COST:
         why = ["It costs less than always predicting one class."]
     elif name != "error":
@@ -117,7 +115,7 @@ def _decide_about_guessing(
         return _buy(2 * MORE_LABELS, to_buy, [shown])
     n_labels = _labels_for(error, 2.0 * lead)
     if n_labels > MOST_LABELS:
-        why = f"If the model is better than {guess} at all, then by so little that even {MOST_LABELS} more labels would not show it."
+        why = f"If the model is better than {guess} at all, the difference is so small that even {MOST_LABELS} more labels would not show it."
         return Decision("stop", "Stop: there is little to gain.", [why])
     return _buy(n_labels, to_buy, [shown])
 

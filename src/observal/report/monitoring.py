@@ -98,11 +98,11 @@ class Monitoring:
     def sentences(self) -> tuple[str, ...]:
         """Return the findings in words."""
         if not self.drift.checked:
-            first = f"{self.table} has too few rows to see whether they come from the population that the model was made for."
+            first = f"{self.table} has too few rows to tell whether they come from the population that the model was trained for."
             return (first,)
         evidence = self.drift.evidence("new rows from those of log and pool")
         if not self.drift.found:
-            limit = f"What {self.drift.rows_compared:,} rows may not show: rows that differ by less than {self.drift.least_shift:.2f} standard deviations in a feature."
+            limit = f"{self.drift.rows_compared:,} rows may be too few to detect rows that differ by less than {self.drift.least_shift:.2f} standard deviations in a feature."
             return (
                 f"The rows of {self.table} look like the population: {evidence}.",
                 *([limit] if self.drift.least_shift is not None else []),
@@ -170,7 +170,7 @@ class NewTable:
         ids = ["" if value is None else str(value) for value in rows.column(self.id).to_pylist()]
         if len(set(ids)) < len(ids) or "" in ids:
             raise InvalidInput(
-                f"Rows to check need ids of their own, but in column {self.id!r} of {self.name} some are missing or occur twice; correct them, or leave the column out."
+                f"Rows to check need unique ids, but in column {self.id!r} of {self.name} some are missing or occur twice; correct them, or leave the column out."
             )
         return ids
 
@@ -228,7 +228,7 @@ def sample_sentences(sample: Sample, promised: Interval | None) -> tuple[str, ..
     if error.low > promised.high:
         return (
             first,
-            f"That is more than the campaign found ({range_}): do not rely on the model for these rows; buy labels among them.",
+            f"That is more than the campaign found ({range_}): do not rely on the model for these rows; buy labels for some of them.",
         )
     if error.high < promised.low:
         return (first, f"That is less than the campaign found ({range_}).")

@@ -115,4 +115,6 @@ def next_step(objective: str, intervals: Intervals, classes: Classes) -> str:
     recall = intervals.get(RECALL)
     if recall is not None and is_known(recall) and recall.high - recall.low <= 0.3:
         return f"If it flags too many rows or misses too many {classes[-1]!r}, raise the budget with observal extend."
-    return f"What is known about {classes[-1]!r} is still rough: more labels narrow it, so raise the budget with observal extend."
+    return (
+        f"What is known about {classes[-1]!r} is still uncertain; to learn more, raise the budget with observal extend."
+    )

@@ -150,7 +150,7 @@ def _confounding_sentence(content: ReportContent) -> str:
     if interval is None or not is_known(content.error):
         return ""
     return (
-        "If the old policy also looked at something that is not on record and its odds of revealing a label are off by a "
+        "If the old policy also used something that was not recorded and its odds of revealing a label are off by a "
         f"factor of up to {HIDDEN:g}, the error is between {percent(interval.low)} and {percent(interval.high)}."
     )
 
@@ -161,15 +161,15 @@ def _contradiction_sentence(content: ReportContent) -> str:
         return ""
     strongest = contradiction(content.all_intervals)
     if strongest is None:
-        return "Rows that were picked at random agree with rows of the log like them."
+        return "Rows picked at random agree with similar rows of the log."
     key, difference = strongest
     points, way = f"{abs(100 * difference.estimate):.0f} points", "more" if difference.estimate > 0 else "less"
     if key == COMPARED["error"]:
-        what = f"the classifier is wrong on them {points} {way} often than on rows of the log like them"
+        what = f"the classifier is wrong on them {points} {way} often than on similar rows of the log"
     else:
-        what = f"class {content.classes[-1]} is {points} {way} frequent among them than among rows of the log like them"
+        what = f"class {content.classes[-1]} is {points} {way} frequent among them than among similar rows of the log"
     return (
-        f"Rows that were picked at random contradict the log: {what}. A hidden cause, labels that have changed or wrong "
+        f"Rows picked at random contradict the log: {what}. A hidden cause, labels that have changed or wrong "
         "propensities may be the reason. Do not trust the interval."
     )
 
@@ -216,7 +216,7 @@ def thresholds_table(content: ReportContent) -> PageTable:
     """Return what other thresholds would find; no rows without an objective."""
     rows = rare.threshold_rows(content.all_intervals, _counted_rows(content))
     return PageTable(
-        numbers(*rare.THRESHOLD_TITLES), rows, f"What another threshold would find of {content.classes[-1]!r}"
+        numbers(*rare.THRESHOLD_TITLES), rows, f"How many {content.classes[-1]!r} other thresholds would find"
     )
 
 
@@ -567,7 +567,7 @@ ROUND_TITLES = {
     "learners": "models in the blend",
     "features": "features used",
     "ridge": "shrinkage",
-    "tempering": "power of the weights",
+    "tempering": "exponent of the weights",
     "returned_round": "classifier of round",
 }
 

@@ -100,7 +100,7 @@ def error_words(error: Interval) -> str:
     >>> error_words(Interval(0.009, 0.0, 0.28, 0.95, "cells"))
     'between 0% and 28% (95% confidence)'
     >>> error_words(Interval(0.05, 0.0183, 0.4388, 0.95, "cells", unknown=0.39))
-    'between 3% and 8% (95% confidence) on the 61% of rows that can be judged; 39% are not measured: 12 labels of rows picked at random there would do, and the next rounds pick them first'
+    'between 3% and 8% (95% confidence) on the 61% of rows that can be judged; 39% are not measured: 12 labels of rows picked at random there would be enough, and the next rounds pick them first'
     >>> error_words(Interval(0.5, 0.0, 1.0, 0.95, "too few labels"))
     'not known yet (too few labels)'
     """
@@ -111,7 +111,7 @@ def error_words(error: Interval) -> str:
         return (
             f"between {percent(judged.low)} and {percent(judged.high)} ({100 * error.confidence:g}% confidence) on the "
             f"{percent(1.0 - error.unknown)} of rows that can be judged; {percent(error.unknown)} are not measured: "
-            f"{count(missing, 'label')} of rows picked at random there would do, and the next rounds pick them first"
+            f"{count(missing, 'label')} of rows picked at random there would be enough, and the next rounds pick them first"
         )
     ends = f"between {percent(error.low)} and {percent(error.high)} ({100 * error.confidence:g}% confidence)"
     return f"{ends}, estimate {percent(error.estimate)}" if shows_estimate(error) else ends
@@ -249,7 +249,7 @@ def baseline_sentence(intervals: Intervals, classes: Classes, objective: str = "
         return f"{always}; the model makes fewer mistakes."
     if better is None and not one_class:
         return f"{always}; the labels do not show that the model makes fewer mistakes."
-    same = ": it says the same for every labelled row" if one_class else ""
+    same = ": it predicts the same class for every labelled row" if one_class else ""
     return f"{always}; the model does not make fewer mistakes than that{same}."
 
 

@@ -107,7 +107,7 @@ class Guard:
         if not self._is_allowed(host):
             return 400, "This server does not answer to that host name; open the address that `observal serve` printed."
         if method not in ("GET", "HEAD", "POST"):
-            return 405, "Only GET and POST are understood here."
+            return 405, "This server accepts only GET and POST."
         if method == "POST":
             origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
             elsewhere = origin is not None and origin.lower() != f"{scheme}://{host.lower()}"

@@ -114,11 +114,13 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, "There is nothing here." if error.status_code == 404 else str(error.detail))
+        return problem(error.status_code, "There is no such page." if error.status_code == 404 else str(error.detail))
 
     @app.exception_handler(Exception)
     async def unexpected(_: Request, error: Exception) -> JSONResponse:
-        return problem(500, "Something went wrong in the server and nothing was stored; its terminal says what.")
+        return problem(
+            500, "Something went wrong in the server and nothing was stored; see its terminal for the cause."
+        )
 
 
 def _add_page(app: FastAPI, at_desk: DeskCalls) -> None:

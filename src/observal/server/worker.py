@@ -156,7 +156,7 @@ class Worker:
                 self.failure = self.failure or "the process that fits the model ended unexpectedly"
             for future in self._results.values():
                 future.set_exception(
-                    CampaignUnavailable("The model is not there, because the process that fits it ended; try again.")
+                    CampaignUnavailable("There is no model, because the process that fits it stopped; try again.")
                 )
             self._results.clear()
 

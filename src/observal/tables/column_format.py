@@ -70,7 +70,7 @@ class ColumnFormat:
     def __post_init__(self) -> None:
         is_known = self.decimal in (".", ",") and self.date in (None, *DATE_FORMATS) and isinstance(self.percent, bool)
         if not is_known:
-            raise InvalidInput(f"There is no such format of a column: {self!r:.100}.")
+            raise InvalidInput(f"Unknown column format: {self!r:.100}.")
 
     @property
     def order(self) -> Order | None:

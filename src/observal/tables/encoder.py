@@ -139,7 +139,7 @@ class TableEncoder:
     >>> encoder.encode(pa.table({"income": [None, 5.0], "region": ["south", "west"]})).tolist()
     [[30.0, 1.0, 0.0, 1.0], [5.0, 0.0, 0.0, 0.0]]
     >>> for note in encoder.notes: print(note)
-    Column 'income' was missing in 1 of 4 rows: the median 30 is used there, and 'income is missing' says where.
+    Column 'income' was missing in 1 of 4 rows: the median 30 is used there, and 'income is missing' marks these rows.
     Column 'region' became 2 columns, one for each value; any other value is 0 in all of them.
     """
 
@@ -366,12 +366,12 @@ def _learn_numbers(name: str, kind: Kind, columns: Sequence[pa.ChunkedArray]) ->
         return None, [f"Column {name!r} was left out: it has the same value in all {n_rows} rows."]
     if constant:
         notes.append(
-            f"Column {name!r} has one value where it has any, so only '{name} is missing' is used ({n_missing} of {n_rows})."
+            f"Column {name!r} has only one value besides missing ones, so only '{name} is missing' is used ({n_missing} of {n_rows})."
         )
     elif n_missing:
         notes.append(
             f"Column {name!r} was missing in {n_missing} of {n_rows} rows: the median {middle_value} is used there, and "
-            f"'{name} is missing' says where."
+            f"'{name} is missing' marks these rows."
         )
     return ColumnRule(name, kind, fill, (), indicator=n_missing > 0, value=not constant), notes
 
@@ -406,8 +406,8 @@ def _describe_numbers(name: str, kind: Kind, columns: Sequence[pa.ChunkedArray],
             )
     if all(types.is_integer(column.type) for column in columns) and _all_differ(values):
         notes.append(
-            f"Column {name!r} is used as a feature, though no two rows have the same number in it; if it names the rows, say "
-            "that it is the id."
+            f"Column {name!r} is used as a feature, although every row has a different number; if it identifies the rows, make "
+            "it the id column."
         )
     return notes
 
@@ -437,15 +437,15 @@ def _learn_categories(
     is_free_text = len(counts) > max(_MANY_SINGLES, n_present / 2) or covered < _LEAST_COVERED * n_present
     if is_free_text and not is_named:
         return None, [
-            f"Column {name!r} was left out: its text has {len(counts)} different values in {n_present} rows, as names or "
-            "free text have; name it as a feature to use its most frequent values."
+            f"Column {name!r} was left out: its text has {len(counts)} different values in {n_present} rows, like names or "
+            "free text; list it as a feature to use its most frequent values."
         ]
     missing_note = (
-        f"; {n_missing} of {n_rows} rows were missing, and '{name} is missing' says where" if n_missing else ""
+        f"; {n_missing} of {n_rows} rows have no value, and '{name} is missing' marks them" if n_missing else ""
     )
     if len(counts) == 1:
         return ColumnRule(name, "category", 0.0, (), indicator=True, value=False), [
-            f"Column {name!r} has one value where it has any, so only '{name} is missing' is used ({n_missing} of {n_rows})."
+            f"Column {name!r} has only one value besides missing ones, so only '{name} is missing' is used ({n_missing} of {n_rows})."
         ]
     which = (
         "one for each value" if len(categories) == len(counts) else f"for the most frequent of its {len(counts)} values"
@@ -453,7 +453,7 @@ def _learn_categories(
     names = (
         ""
         if len(categories) == len(counts)
-        else f"; if it names people or things, leave it out with --exclude {quote(name)}"
+        else f"; if it identifies people or things, leave it out with --exclude {quote(name)}"
     )
     return ColumnRule(name, "category", 0.0, categories, indicator=n_missing > 0), [
         f"Column {name!r} became {len(categories)} columns, {which}; any other value is 0 in all of them{missing_note}{names}."

@@ -181,12 +181,14 @@ def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]
     """Return what looks wrong, in sentences: labels in the pool's table, tiny propensities, a log in which every row has a label."""
     doubts = []
     if label in pool.column_names and pool.column(label).null_count < pool.num_rows:
-        doubts.append(f"The pool's column {label!r} was not used: labels of pool rows are bought and not read.")
+        doubts.append(
+            f"The pool's column {label!r} was not used: labels of pool rows are bought, not read from the table."
+        )
     tiny = (logged.propensity > 0.0) & (logged.propensity < _TINY_PROPENSITY)  # 0 says that nothing was revealed there
     if tiny.any():
         doubts.append(
             f"{WARNING}{count(int(tiny.sum()), 'row of the log has', 'rows of the log have')} a propensity below {_TINY_PROPENSITY:g}, the "
-            f"least {logged.propensity[tiny].min():.3g}: a label there weighs more than a million others; check the propensities, or raise "
+            f"least {logged.propensity[tiny].min():.3g}: a label there gets a weight above a million; check the propensities, or raise "
             "them with --propensity-floor (propensity_floor=)."
         )
     if chances.keeps_labelled_only(logged):
@@ -200,11 +202,11 @@ def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]
 def _table_names(logs: Sequence[pa.Table], pool: pa.Table) -> list[str]:
     """Return what the tables are called in messages; refuse empty ones."""
     if not logs:
-        raise InvalidInput("There must be a log, but none was given; give the rows that the old policy looked at.")
+        raise InvalidInput("No log was given; give the rows that the old policy looked at.")
     names = [*(["The log"] if len(logs) == 1 else [f"Log {j + 1}" for j in range(len(logs))]), "The pool"]
     for table, name in zip([*logs, pool], names, strict=True):
         if table.num_rows == 0:
-            raise InvalidInput(f"{name} is empty, it has columns but no rows; give a table with rows.")
+            raise InvalidInput(f"{name} has columns but no rows; give a table with rows.")
     return names
 
 

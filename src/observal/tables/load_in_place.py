@@ -78,7 +78,7 @@ class ColumnTable:
             return pa.concat_tables(tables, promote_options="permissive").column(0)
         except pa.ArrowException as error:
             raise InvalidInput(
-                f"Column {name!r} cannot be put together from the row groups ({one_line(error)}); make its type the same everywhere."
+                f"Column {name!r} cannot be combined across row groups ({one_line(error)}); make its type the same everywhere."
             ) from None
 
 
@@ -227,7 +227,7 @@ def _check_ids(log: LazyIds, pool: LazyIds) -> None:
     """Refuse ids that two rows of log and pool have; what is compared is not kept."""
     if _share_any(log.require_distinct("The log"), pool.require_distinct("The pool")):
         raise InvalidInput(
-            f"Every row needs an id of its own, but some in column {pool.column!r} are both in the log and in the pool; leave these rows out of "
+            f"Every row needs a unique id, but some in column {pool.column!r} are both in the log and in the pool; leave these rows out of "
             "one of them."
         )
 

@@ -67,7 +67,7 @@ def read_more_rows(
     """
     as_text = read_raw(source, roles.id, TableFormat(decimal=encoder.format.decimal, missing=encoder.format.missing))
     if as_text.num_rows == 0:
-        raise InvalidInput(f"{WHAT} is empty, it has columns but no rows; give a table with rows.")
+        raise InvalidInput(f"{WHAT} has columns but no rows; give a table with rows.")
     table = convert_text([as_text], keep=(str(roles.id), roles.label))[0]
     X = encoder.encode(as_text)
     cost = None
@@ -112,7 +112,7 @@ def _new_ids(table: pa.Table, name: str | None, problem: Problem) -> NDArray[Any
     for where, values in others.items():
         if twice := {str(value) for value in values} & {str(value) for value in ids.tolist()}:
             raise InvalidInput(
-                f"Every row needs an id of its own, but {min(twice)!r} is in {where} already; leave out the rows that the campaign has."
+                f"Every row needs a unique id, but {min(twice)!r} is already in {where}; leave out rows that the campaign already has."
             )
     return ids
 
@@ -136,6 +136,6 @@ def _in_stored_columns(as_text: pa.Table, table: pa.Table, schema: pa.Schema, en
                 columns.append(column.cast(pa.float64()))
                 continue
             raise InvalidInput(
-                f"Column {field.name!r} of the new rows is of type {column.type}, but {field.type} in the pool; write it as it is there."
+                f"Column {field.name!r} of the new rows is of type {column.type}, but {field.type} in the pool; use the same type."
             ) from None
     return pa.table(columns, names=schema.names)

@@ -187,7 +187,7 @@ def _read_parquet_files(source: Path) -> pa.Table:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidInput(
-            f"The files of {str(source)!r} cannot be put together ({one_line(error)}); give each column one type everywhere."
+            f"The files of {str(source)!r} cannot be combined ({one_line(error)}); give each column one type everywhere."
         ) from None
 
 
@@ -197,8 +197,8 @@ def _read_csv(path: Path, id: str | None, options: TableFormat) -> pa.Table:
     _check_names(names, f"File {str(path)!r}")
     if len(names) == 1 and any(separator in names[0] for separator in ",;\t|"):
         raise InvalidInput(
-            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; name the separator "
-            "of columns with --sep (sep=)."
+            f"File {str(path)!r} has one column only, named {names[0][:60]!r}, which looks like several; give the column "
+            "separator with --sep (sep=)."
         )
     large = [name for name in names if _exceeds_int64(table.column(name))]
     if large:

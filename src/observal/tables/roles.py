@@ -84,7 +84,7 @@ class TableRoles:
             unknown = next((name for name in names if name not in columns), None)
             if unknown is not None:
                 raise InvalidInput(
-                    f"There is no column {unknown!r} {purpose}, the columns are {sorted(columns)}; name existing ones."
+                    f"There is no column {unknown!r} {purpose}, the columns are {sorted(columns)}; choose from these."
                 )
         return replace(self, features=features, exclude=exclude, known_before=known_before)
 
@@ -105,7 +105,7 @@ def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArr
     """Return a column of an Arrow table, which must be there and have its values; `what` is the table in a message."""
     if name not in table.column_names:
         raise InvalidInput(
-            f"{what} has no column {name!r} for the {role}, its columns are {table.column_names}; name an existing one."
+            f"{what} has no column {name!r} for the {role}, its columns are {table.column_names}; choose one of these."
         )
     cell = reading_of(table).uncomputed.get(name)
     if cell is not None:
@@ -198,7 +198,9 @@ def read_labels(
         try:
             positions = np.array([places.setdefault((type(v), v), len(places)) for v in listed], dtype=np.int64)
         except TypeError:
-            raise InvalidLabel("Labels must be numbers, text or booleans, but some are lists or the like.") from None
+            raise InvalidLabel(
+                "Labels must be numbers, text or booleans, but some are lists or other objects."
+            ) from None
         distinct = [value for _, value in places]
     lookup = np.empty(len(distinct) + 1, dtype=object)
     lookup[:-1] = [as_label(value, classes) for value in distinct]
@@ -234,7 +236,7 @@ def read_ids(tables: Sequence[pa.Table], name: str, whats: Sequence[str]) -> lis
             first = place_of.setdefault(value, place)
             if first != place:
                 raise InvalidInput(
-                    f"Every row needs an id of its own, but {value!r} is in {_lower(whats[first])} and in "
+                    f"Every row needs a unique id, but {value!r} is in {_lower(whats[first])} and in "
                     f"{_lower(whats[place])}; leave the row out of one of them."
                 )
     return columns

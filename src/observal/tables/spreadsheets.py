@@ -233,7 +233,7 @@ def read_workbook(path: str | Path, content: bytes | None = None) -> Sheet:
     header = filled[0][1]
     width = max(k for k, value in enumerate(header) if value is not None) + 1
     if width * len(filled) > _MOST_EMPTY_CELLS + len(xml):
-        raise InvalidInput(f"{path} has a header far wider than its table; delete its further columns in Excel.")
+        raise InvalidInput(f"{path} has a header far wider than its table; delete the extra columns in Excel.")
     names = [cell_text(value) if value is not None else f"column {k + 1}" for k, value in enumerate(header[:width])]
     body = [(number, (row + [None] * width)[:width]) for number, row in filled[1:]]
     uncomputed: dict[str, list[str]] = {}

@@ -68,13 +68,13 @@ class TableFormat:
     def __post_init__(self) -> None:
         if self.sep is not None and (len(self.sep) != 1 or self.sep in '"\r\n'):
             raise InvalidInput(
-                f"The separator of columns must be one character, but is {self.sep!r}; give it as in --sep ';'."
+                f"The column separator must be one character, but is {self.sep!r}; give it as in --sep ';'."
             )
         if self.decimal not in (None, ".", ","):
             raise InvalidInput(f"The decimal separator must be . or , but is {self.decimal!r}; give one of them.")
         if self.sep is not None and self.sep == self.decimal and self.sep != ",":
             raise InvalidInput(
-                "Columns and decimals cannot both be separated by full stops; check --sep and --decimal."
+                "A full stop cannot be both the column and the decimal separator; check --sep and --decimal."
             )
         if self.encoding is not None:
             try:
@@ -222,9 +222,7 @@ def find_descriptions(rows: Sequence[Sequence[str]], missing: Sequence[str] = ()
 
 def describe_descriptions(name: str) -> str:
     """Return a note for a table, such as a file of this name, whose columns are described by the row below its header."""
-    return (
-        f"The first row of {name} says what its columns mean, so it was not read as data; the labelling page shows it."
-    )
+    return f"The first row of {name} describes its columns, so it was not read as data; the labelling page shows it."
 
 
 def detect_csv(path: Path, usual_sep: str, options: TableFormat) -> CsvFormat:

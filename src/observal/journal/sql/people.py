@@ -59,7 +59,7 @@ def add_person(connection: StoreConnection, name: str, role: Role | None = None)
     """Add a person, or let them in again, and return a token for a link; without a role they keep theirs."""
     check_annotator(name, 1)
     if name == ANYONE:
-        raise InvalidInput(f"{ANYONE!r} stands for people without a name; give a name.")
+        raise InvalidInput(f"{ANYONE!r} stands for people without a name; choose another name.")
     if role not in (*ROLES, None):
         raise InvalidInput(f"A role is owner or annotator, but {role!r} was given; name one of the two.")
     previous = _find_by_name(connection, name)

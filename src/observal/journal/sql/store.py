@@ -182,7 +182,7 @@ def sentences(name: str, engine: sa.Engine) -> Iterator[None]:
         reason = " ".join(str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).split())
         reason = _hide_values(reason, engine.url)
         if reason == "interrupted":
-            raise NotACampaign(f"{name} is damaged: reading it does not end; use an undamaged copy.") from error
+            raise NotACampaign(f"{name} is damaged: reading it never finishes; use an undamaged copy.") from error
         if "not a database" in reason or "malformed" in reason:
             raise NotACampaign(
                 f"{name} is not a campaign, or it is damaged ({reason}); give the path of one."

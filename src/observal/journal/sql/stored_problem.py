@@ -288,7 +288,7 @@ def _read_parts(connection: StoreConnection) -> tuple[tuple[Parts, Parts], tuple
         if isinstance(error, NotACampaign):
             raise
         raise NotACampaign(
-            "The campaign is damaged: where its tables are cannot be read; use an undamaged copy."
+            "The campaign is damaged: the record of where its tables are cannot be read; use an undamaged copy."
         ) from None
     return (rows[0], rows[1]), (ids[0], ids[1])
 
@@ -313,7 +313,7 @@ def require_growable(settings: Settings) -> None:
         )
     if not settings.method.pool_may_grow:
         raise InvalidInput(
-            f"{type(settings.method).__name__} plans for the pool that it was given, so rows cannot be added; make a new campaign "
+            f"{type(settings.method).__name__} plans for a fixed pool, so rows cannot be added; make a new campaign "
             "with all rows."
         )
 
@@ -351,7 +351,7 @@ def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
     if len({str(value) for value in joined.tolist()}) < joined.size:
         free = f", for example whole numbers from {int(ids.max()) + 1} on" if kinds[0] == "whole numbers" else ""
         raise InvalidInput(
-            f"Every row needs an id of its own, but some of the new rows have ids of the pool; give others (ids=){free}."
+            f"Every row needs a unique id, but some of the new rows have ids of the pool; give others (ids=){free}."
         )
     return joined
 

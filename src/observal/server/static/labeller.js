@@ -176,7 +176,7 @@ class LabelView {
     this.saved = h("p", { class: "saved" });
     this.live = h("p", { class: "unseen", role: "status", "aria-live": "polite" });
     this.away = h("p", { class: "away", role: "status" });
-    this.comment = h("input", { type: "text", maxlength: "2000", placeholder: "What should others know? It may stay empty.", "aria-label": "Comment on this row" });
+    this.comment = h("input", { type: "text", maxlength: "2000", placeholder: "What should others know? (optional)", "aria-label": "Comment on this row" });
     this.flagForm = h("form", { class: "flagging", hidden: true, onsubmit: (event) => this.flag(event) }, this.comment, h("button", { type: "submit" }, "Flag this row"));
     this.flagButton = h("button", { type: "button", class: "flag", onclick: () => this.openFlag() }, "Flag or comment ", h("kbd", {}, "!"));
     this.comment.addEventListener("keydown", (event) => event.key === "Escape" && this.closeFlag());

@@ -172,7 +172,7 @@ function ownersEnd(me) {
       said.textContent = path === "report" ? "Writing the report…" : "Writing the model…";
       try {
         await download(path);
-        said.textContent = "Saved among your downloads.";
+        said.textContent = "Saved to your downloads.";
       } catch (error) {
         said.textContent = error instanceof Refused ? error.message : "The server cannot be reached. Please try again.";
       }

@@ -121,7 +121,7 @@ class Review {
   drawDisputed() {
     const row = this.row;
     const open = this.rows.filter((other) => other.open).length;
-    if (!row) return fill(this.disputed, h("p", { class: "card quiet" }, this.single === null ? "There is no row on which people disagree." : "Nobody was asked about this row."));
+    if (!row) return fill(this.disputed, h("p", { class: "card quiet" }, this.single === null ? "People do not disagree on any row." : "Nobody was asked about this row."));
     const turn = (text, step, off) => {
       const button = h("button", { type: "button", class: "plain", onclick: () => this.move(step) }, text);
       button.disabled = off;
@@ -143,9 +143,9 @@ class Review {
     const entries = [...this.entries].reverse().map((entry) => [when(entry.time), entry.actor, entry.text]);
     const only = h("select", { class: "change", "aria-label": "Which rows", onchange: (event) => { this.only = event.target.value; this.search(); } },
       Object.entries(ONLY).map(([value, text]) => h("option", { value, selected: value === this.only }, text)));
-    const find = h("input", { type: "search", "aria-label": "Find rows", placeholder: "Find an id, a name, an answer, a comment or a value", value: this.find, oninput: (event) => { this.find = event.target.value; this.search(); } });
+    const find = h("input", { type: "search", "aria-label": "Find rows", placeholder: "Search ids, names, answers, comments and values", value: this.find, oninput: (event) => { this.find = event.target.value; this.search(); } });
     fill(this.rest,
-      h("h2", {}, "Answers and flags, the newest first"), h("div", { class: "filter" }, only, find), this.found,
+      h("h2", {}, "Answers and flags, newest first"), h("div", { class: "filter" }, only, find), this.found,
       h("h2", {}, "What happened"), table(["When", "Who", "What"], entries));
     this.drawFound();
   }
