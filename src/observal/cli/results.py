@@ -65,7 +65,13 @@ def status(
         opened = open_campaign(campaign, progress=progress)
         if interval:
             measures = ModelMeasures(opened.intervals(), opened.returned_round, opened.estimator)
-    print_status(opened.status(), as_json, measures, notes)
+    current = opened.status()
+    print_status(current, as_json, measures, notes)
+    if measures is not None and "error" in measures.intervals and not (as_json or current.stopped):
+        from observal.report.verdict import labels_to_measure
+
+        if missing := labels_to_measure(measures.intervals["error"]):
+            say("Next: " + next_command("ask", campaign, f"-n {missing} --csv -o labels.csv"))
 
 
 @dataclass(frozen=True)

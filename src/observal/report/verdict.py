@@ -85,6 +85,17 @@ def is_partly_measured(interval: Interval) -> bool:
     return MOST_UNMEASURED < interval.unknown < 1.0
 
 
+def labels_to_measure(interval: Interval) -> int:
+    """Return how many labels of random rows would measure the rows that labels say nothing about; 0 if these are few.
+
+    Examples
+    --------
+    >>> labels_to_measure(Interval(0.05, 0.0183, 0.4388, 0.95, "cells", unknown=0.39))
+    12
+    """
+    return ceil(BLIND_LABELS * interval.unknown) if is_partly_measured(interval) else 0
+
+
 def shows_estimate(interval: Interval) -> bool:
     """Return whether the error's interval is narrow enough for its estimate to be shown beside it, often in larger type."""
     return not is_partly_measured(interval) and interval.high - interval.low <= MOST_FOR_ESTIMATE * interval.most
@@ -107,7 +118,7 @@ def error_words(error: Interval) -> str:
     if not is_known(error):
         return "not known yet (too few labels)"
     if is_partly_measured(error):
-        judged, missing = error.judged, ceil(BLIND_LABELS * error.unknown)
+        judged, missing = error.judged, labels_to_measure(error)
         return (
             f"between {percent(judged.low)} and {percent(judged.high)} ({100 * error.confidence:g}% confidence) on the "
             f"{percent(1.0 - error.unknown)} of rows that can be judged; {percent(error.unknown)} are not measured: "
