@@ -195,3 +195,10 @@ def test_research_command_prints_hits_and_false_alarms(tmp_path):
     done = research("leaks", tmp_path, "--repeats", 1)
     assert done.returncode == 0, done.stderr
     assert "near twin" in done.stdout
+
+
+def test_options_in_warnings_are_not_broken_at_a_hyphen():
+    from observal.diagnosis.diagnose import item
+
+    lines = [item("x" * n + " say so with --known-before chapter.") for n in range(40, 100)]
+    assert all("--known-before" in text for text in lines)
