@@ -341,6 +341,18 @@ def test_column_that_is_no_feature_is_shown_to_people(files):
     assert "home" in json.loads(observal("ask", where, "--json"))["rows"][0]
 
 
+def test_report_that_says_buy_names_the_command_to_buy_with(files):
+    made = files / "small.db"
+    observal(*init(files, made, "--exclude", "home", "--budget", 2))
+    observal("ask", made, "-o", files / "labels.csv")
+    fill_in(files / "labels.csv", files / "truth.csv")
+    observal("tell", made, files / "labels.csv")
+    observal("report", made, "-o", files / "report.html")
+    page = (files / "report.html").read_text(encoding="utf-8")
+    assert "Buy about" in page
+    assert "<strong>Next:</strong> raise the budget with observal extend" in page
+
+
 def test_estimated_propensities_and_several_logs(files):
     arguments = [a for a in init(files, files / "e.db") if a not in ("--propensity", "q0")]
     observal(*arguments, "--estimate-propensity", "--features", "age,home")
