@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -276,6 +277,80 @@ def test_existing_campaign_is_not_overwritten(made, files):
     before = made.read_bytes()
     assert "already exists; choose another path" in observal(*init(files, made), code=1)
     assert made.read_bytes() == before
+
+
+def test_campaign_without_answers_is_made_anew(made, files):
+    observal("ask", made, "-o", files / "labels.csv")
+    assert "pass --replace" in observal(*init(files, made), code=1)
+    observal(*init(files, made, "--exclude", "home", "--replace"))
+    assert json.loads(observal("status", made, "--json"))["features"] == 1
+    assert len(json.loads(observal("history", made, "--json"))) == 1
+    assert sorted(path.name for path in files.glob("campaign.db*")) == ["campaign.db"]
+    observal(*init(files, files / "new.db", "--replace"))  # there is nothing to replace
+
+
+def test_campaign_with_answers_is_never_replaced(made, files):
+    observal("ask", made, "-o", files / "labels.csv")
+    fill_in(files / "labels.csv", files / "truth.csv")
+    observal("tell", made, files / "labels.csv")
+    before = made.read_bytes()
+    assert "has answers, so it is not replaced" in observal(*init(files, made, "--replace"), code=1)
+    assert made.read_bytes() == before
+
+
+def test_campaign_that_is_open_elsewhere_is_not_replaced(made, files):
+    before = made.read_bytes()
+    other = sqlite3.connect(made)
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    assert "nothing was stored" in observal(*init(files, made, "--replace"), code=1)
+    other.close()
+    assert made.read_bytes() == before
+    observal("status", made)
+
+
+def test_file_that_is_no_campaign_is_not_replaced(files):
+    before = (files / "log.csv").read_bytes()
+    assert "not a campaign" in observal(*init(files, files / "log.csv", "--replace"), code=1)
+    assert (files / "log.csv").read_bytes() == before
+
+
+def test_wrong_tables_leave_the_campaign_to_be_replaced(made, files):
+    before = made.read_bytes()
+    observal(*init(files, made, "--exclude", "hmoe", "--replace"), code=1)
+    assert made.read_bytes() == before
+
+
+def test_database_is_not_replaced(files, postgres):  # noqa: F811
+    said = observal(*init(files, postgres(), "--replace"), code=1)
+    assert "Only a campaign in a file is replaced" in said
+
+
+def test_excluded_column_is_hidden_from_people(files):
+    where = files / "x.db"
+    observal(*init(files, where, "--exclude", "home"))
+    observal("ask", where, "-o", files / "labels.csv")
+    header = (files / "labels.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert header == "id,age,round,reason,allowed,y"
+    assert "home" not in json.loads(observal("ask", where, "--json"))["rows"][0]
+
+
+def test_column_that_is_no_feature_is_shown_to_people(files):
+    where = files / "x.db"
+    observal(*init(files, where, "--features", "age"))
+    assert "home" in json.loads(observal("ask", where, "--json"))["rows"][0]
+
+
+def test_report_that_says_buy_names_the_command_to_buy_with(files):
+    made = files / "small.db"
+    observal(*init(files, made, "--exclude", "home", "--budget", 2))
+    observal("ask", made, "-o", files / "labels.csv")
+    fill_in(files / "labels.csv", files / "truth.csv")
+    observal("tell", made, files / "labels.csv")
+    observal("report", made, "-o", files / "report.html")
+    page = (files / "report.html").read_text(encoding="utf-8")
+    assert "Buy about" in page
+    assert "<strong>Next:</strong> raise the budget with observal extend" in page
 
 
 def test_estimated_propensities_and_several_logs(files):

@@ -8,7 +8,7 @@ import pytest
 
 import observal as ob
 from observal.diagnosis import diagnose
-from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence, resembles
+from observal.diagnosis.leaks import STRONG, Leak, find_leaks, leak_sentence, resembles
 from observal_research.leaks import CARRIES, KINDS, measure_table, summarise
 from tests.command import observal, research
 
@@ -167,6 +167,22 @@ def test_honest_columns_beside_a_strong_one_that_is_known_before_are_not_named()
     assert find_leaks(logged, names, names, known_before=["strong"]) == ()
 
 
+def test_end_of_follow_up_is_named_and_a_good_column_that_explains_as_little_is_not():
+    """Follow-up ends early for the dead and late for most others; with a good column beside it, it explains as much but is not all."""
+    rng = np.random.default_rng(5)
+    dead = rng.random(900) < 0.3
+    follow_up = np.where(dead, rng.uniform(0, 12, 900), rng.uniform(8, 14, 900))
+    age, good = dead + rng.normal(0, 1.5, 900), dead + rng.normal(0, 0.6, 900)
+    names = ["follow_up", "age", "b"]
+    noise = rng.normal(size=900)
+    logged = ob.LoggedData(np.column_stack([follow_up, age, noise]), dead, 0.5)
+    found = find_leaks(logged, names, names)
+    assert [leak.columns for leak in found] == [("follow_up",)]
+    assert found[0].explains < STRONG
+    honest = ob.LoggedData(np.column_stack([follow_up, good, noise]), dead, 0.5)
+    assert find_leaks(honest, names, names) == ()
+
+
 def test_two_columns_are_excluded_together():
     leak = Leak(("gate", "exit row"), "pair", 0.97, 0.97, 0.1)
     assert "leave them out with --exclude 'gate,exit row'; otherwise" in leak_sentence([leak])
@@ -195,3 +211,10 @@ def test_research_command_prints_hits_and_false_alarms(tmp_path):
     done = research("leaks", tmp_path, "--repeats", 1)
     assert done.returncode == 0, done.stderr
     assert "near twin" in done.stdout
+
+
+def test_options_in_warnings_are_not_broken_at_a_hyphen():
+    from observal.diagnosis.diagnose import item
+
+    lines = [item("x" * n + " say so with --known-before chapter.") for n in range(40, 100)]
+    assert all("--known-before" in text for text in lines)

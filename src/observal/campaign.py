@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -119,6 +119,7 @@ class Campaign(Labelling[SqlTransaction]):
         width: float | None = None,
         objective: str | Mapping[Any, float | str] = "error",
         budget_cost: float | None = None,
+        replace: bool = False,
     ) -> Self:
         """Make a campaign from tables: files, or pandas, polars or pyarrow frames.
 
@@ -138,6 +139,8 @@ class Campaign(Labelling[SqlTransaction]):
             Which columns and classes to use, how the files are written, what people see, whether tables stay in place.
         label_budget, method, random_state, overlap, population, looks, tolerance, width, objective, budget_cost
             As for ``create_from_arrays``.
+        replace : bool
+            Replace a campaign file to which no answer was told yet; one with answers is never replaced.
 
         Examples
         --------
@@ -152,7 +155,7 @@ class Campaign(Labelling[SqlTransaction]):
         """
         from observal.tables import TableRoles
 
-        refuse_existing(where)
+        refuse_existing(where, replace)
         options = TableOptions() if tables is None else tables
         if options.progress:
             options.progress(0, 1, "reading")
@@ -190,7 +193,7 @@ class Campaign(Labelling[SqlTransaction]):
             objective=objective,
             budget_cost=budget_cost,
         )
-        return cls._make(where, loaded.problem, loaded.rows, settings, options.progress, options.executor)
+        return cls._make(where, loaded.problem, loaded.rows, settings, options.progress, options.executor, replace)
 
     @classmethod
     def create_from_arrays(
@@ -262,6 +265,7 @@ class Campaign(Labelling[SqlTransaction]):
         settings: Settings,
         progress: Progress,
         executor: ExecutorLike = None,
+        replace: bool = False,
     ) -> Self:
         # Before anything is written, check that the settings can be stored and that the method accepts the data.
         encode_entry(settings.method)
@@ -274,11 +278,11 @@ class Campaign(Labelling[SqlTransaction]):
 
         def fill(connection: StoreConnection) -> None:
             arrays = write_problem(connection, problem, rows, progress)
-            stored = replace(settings, classes=classes, arrays=arrays)
+            stored = dataclasses.replace(settings, classes=classes, arrays=arrays)
             payload = {"settings": stored, "versions": versions(), "data": connection.data_digest()}
             SqlTransaction(connection).append(OBSERVAL, "created", payload)
 
-        return cls(create_store(where, fill), problem.pool.X.executor if problem.in_parts else executor)
+        return cls(create_store(where, fill, replace), problem.pool.X.executor if problem.in_parts else executor)
 
     @classmethod
     def open(cls, where: str | Path, executor: ExecutorLike = None) -> Self:
@@ -463,9 +467,9 @@ class Campaign(Labelling[SqlTransaction]):
 
             source = settings.propensities
             if isinstance(propensity, str):
-                source = replace(source, columns=(propensity,))
+                source = dataclasses.replace(source, columns=(propensity,))
             elif propensity is not None:
-                source = replace(source, columns=(), number=propensity)
+                source = dataclasses.replace(source, columns=(), number=propensity)
             roles = TableRoles(
                 settings.label, None, settings.id, settings.cost, group=settings.group, price=settings.price
             )

@@ -47,7 +47,10 @@ Features = Annotated[
     list[str] | None,
     option("Feature columns, as A,B,C; by default all columns without another role.", "COLUMNS", TABLES),
 ]
-Exclude = Annotated[list[str] | None, option("Columns not to use, as A,B,C; may be repeated.", "COLUMNS")]
+Exclude = Annotated[
+    list[str] | None,
+    option("Columns that neither the model nor people who label may see, as A,B,C; may be repeated.", "COLUMNS"),
+]
 KnownBefore = Annotated[
     list[str] | None,
     option("Columns that are known before the label and so cannot leak it, as A,B,C.", "COLUMNS", TABLES),

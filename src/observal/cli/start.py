@@ -66,6 +66,10 @@ def init(
     budget_cost: Annotated[
         float | None, option("With --price: what all labels together may cost.", "AMOUNT", min=0)
     ] = None,
+    replace: Annotated[
+        bool,
+        option("Make the campaign anew; one with answers is never replaced.", names=["--replace"]),
+    ] = False,
     seed: Seed = 0,
     notes: Notes = False,
     as_json: Json = False,
@@ -194,7 +198,7 @@ def init(
     """Make a campaign from tables.
 
     Tables are CSV, Excel, Parquet or Arrow files, or folders and patterns of Parquet files. They are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
-    they are. An existing file is never replaced.
+    they are. An existing file is not replaced; --replace makes a campaign anew as long as no answer was told to it.
 
     Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
     --budget 300
@@ -251,6 +255,7 @@ def init(
             tolerance=tolerance or None,
             width=width,
             objective=_objective(target, cost_of_missing, cost_of_checking),
+            replace=replace,
         )
     print_status(created.status(), as_json, notes=notes)
     if not as_json:

@@ -215,7 +215,7 @@ class Diagnosis:
 
     def text(self, more_warnings: Sequence[str] = (), all_warnings: bool = False) -> str:
         """Return the diagnosis as a page of plain text, with the first warnings or with all of them."""
-        lines = [fill(self.summary, WIDTH), "", fill(self.verdict, WIDTH)]
+        lines = [_fill(self.summary), "", _fill(self.verdict)]
         warnings = list(dict.fromkeys((*self.warnings, *more_warnings)))
         if warnings:
             lines += ["", BEFORE, *map(item, warnings if all_warnings else shorten(warnings))]
@@ -223,7 +223,7 @@ class Diagnosis:
             lines += ["", heading]
             for paragraph in paragraphs(sentences):
                 if isinstance(paragraph, str):
-                    lines.append(fill(paragraph, WIDTH))
+                    lines.append(_fill(paragraph))
                 else:
                     lines += [item(part) for part in paragraph]
         return "\n".join(lines)
@@ -237,9 +237,14 @@ class Diagnosis:
         return cast("dict[str, Any]", values)
 
 
+def _fill(text: str, indent: str = "", later_indent: str = "") -> str:
+    # An option such as --known-before must stay in one piece, so that it can be copied.
+    return fill(text, WIDTH, initial_indent=indent, subsequent_indent=later_indent, break_on_hyphens=False)
+
+
 def item(text: str) -> str:
     """Return a sentence as an item of a list, in lines of some width."""
-    return fill(f"– {text}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return _fill(f"– {text}", "  ", "    ")
 
 
 def _to_json(value: object) -> object:

@@ -28,6 +28,7 @@ from observal.problem.words import listed, option_words, percent
 # What a column or a model explains is 1 − (its log loss on rows it has not seen) / (the log loss of one chance for all rows).
 # The thresholds were set on public tables with and without planted leaks; observal_research.leaks measures them.
 STRONG = 0.45  # of the label: what a column must explain before anything is fitted
+FAIRLY_STRONG = 0.4  # the same, if without the column hardly anything is explained: the end of follow-up beside a death
 STRONG_PAIR = 0.75  # the same for two columns together, of which there are many to choose from
 PERFECT = 0.95  # of the label: a column that explains so much is named whatever the others explain
 # Of the label, and times as much as any other: a column that explains so much is named likewise.
@@ -35,6 +36,7 @@ STANDS_OUT = ((0.6, 2.0), (0.5, 3.0))
 NEARLY_ALL = 0.75  # of what the model explains, by one column
 NEARLY_ALL_PAIR = 0.85
 FAR_WORSE = 0.75  # of what the model explains: without the column, a model explains less than this
+HARDLY_ANYTHING = 0.35  # of what the model explains
 TELLING = 0.1  # of the label: what a column with a name like the label's must explain
 TELLING_DATE = 0.3  # of the label: what the order of two dates must explain
 MOST_ROWS = 2000  # labelled rows that are looked at
@@ -175,7 +177,7 @@ def find_leaks(
 
 def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
     """Return the fewest suspects that each explain nearly all, and without which a model is far worse."""
-    strong = [column for column in suspects if evidence.single(column) >= STRONG]
+    strong = [column for column in suspects if evidence.single(column) >= FAIRLY_STRONG]
     if not strong:
         return []
     strong.sort(key=evidence.single, reverse=True)
@@ -185,7 +187,8 @@ def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[st
         out = strong[:n_out]
         others = [column for column in left if column not in out]
         rest = evidence.model(others)
-        if rest <= FAR_WORSE * full or _stand_out(evidence, out, others):
+        far_worse = FAR_WORSE if evidence.single(out[-1]) >= STRONG else HARDLY_ANYTHING
+        if rest <= far_worse * full or _stand_out(evidence, out, others):
             return [Leak((c,), evidence.kind(c), evidence.single(c), full, rest, evidence.later_than(c)) for c in out]
     return []
 

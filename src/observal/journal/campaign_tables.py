@@ -32,7 +32,7 @@ class TableOptions:
     Parameters
     ----------
     features, exclude : sequence of str
-        The columns to use, by default all that every table has; and columns not to use.
+        The columns to use, by default all that every table has; and columns that the model does not use and people who label do not see.
     cost : str, optional
         The column of what a mistake on the row costs, in [0, 1].
     price : str, optional
@@ -117,6 +117,7 @@ class CampaignTables(NamedTuple):
     cost: str | None
     group: str | None
     known_before: tuple[str, ...]
+    excluded: tuple[str, ...]
     display: Display
     price: str | None
 
@@ -278,6 +279,7 @@ def _describe(
         roles.cost,
         roles.group,
         roles.known_before,
+        roles.exclude,
         display,
         roles.price,
     )

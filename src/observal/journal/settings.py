@@ -127,6 +127,8 @@ class Settings:
         The column of what related rows share.
     known_before : tuple of str
         Columns that are known before the label is.
+    excluded : tuple of str
+        Columns that neither the model uses nor annotators see.
     files : tuple of str
         Names of the files that it was made from.
     in_place : bool
@@ -168,6 +170,7 @@ class Settings:
     cost: str | None = None
     group: str | None = None
     known_before: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     in_place: bool = False
     display: Display = field(default_factory=Display)
@@ -196,8 +199,12 @@ class Settings:
 
     @property
     def hidden_columns(self) -> frozenset[str]:
-        """Columns of the pool that annotators do not see: labels, and propensities, because what the old policy thought would sway them."""
-        return frozenset((self.label, *self.propensities.columns))
+        """Columns of the pool that annotators do not see.
+
+        These are labels; propensities, because what the old policy thought would sway people; and what was excluded, which may give
+        the label away. A column of images is always shown.
+        """
+        return frozenset((self.label, *self.propensities.columns, *self.excluded)) - {self.display.image_column}
 
     def extend(self, payload: Mapping[str, Any]) -> Settings:
         """Return the settings after an event that raised a budget or added pool rows.
@@ -293,6 +300,7 @@ def make_settings(
         cost=tables.cost,
         group=tables.group,
         known_before=tables.known_before,
+        excluded=tables.excluded,
         files=tables.files,
         in_place=tables.rows is None,
         display=tables.display,

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PACKAGES = ("observal", "numpy", "scipy", "scikit-learn")
 CURVE_POINTS = 8  # rounds on the error curve; each takes a cross-fit
 
+RAISE_BUDGET = "raise the budget with observal extend, and label the rows that observal ask then shows."
+
 
 def write_campaign_report(
     campaign: Labelling[T],
@@ -112,6 +114,7 @@ def write_campaign_report(
         made=datetime.now(UTC).strftime("%-d %B %Y"),
         files=[name for name in settings.files if name],
         next_step=_next_step(status, result.intervals, to_gain),
+        next_if_buy=RAISE_BUDGET if _is_spent(status) else "",
         to_gain=to_gain,
         judged=judged,
         sources=sources,
@@ -141,11 +144,15 @@ def _next_step(status: Status, intervals: Mapping[str, Interval], to_gain: float
         return (
             f"Label the rows that observal ask shows, or stop here: observal export writes the model. {better}".strip()
         )
-    spent = status.label_budget is not None and status.labels >= status.label_budget
-    spent |= status.budget_cost is not None  # the method's other reasons to stop come with little to gain
-    if status.objective == "error" and spent and (to_gain is None or to_gain >= LITTLE):
+    if status.objective == "error" and _is_spent(status) and (to_gain is None or to_gain >= LITTLE):
         better = "If the error is not good enough, raise the budget with observal extend."
     return f"observal export writes the model. {better}".strip()
+
+
+def _is_spent(status: Status) -> bool:
+    if status.budget_cost is not None:  # if the method stopped for another reason, there is little to gain anyway
+        return bool(status.stopped)
+    return status.label_budget is not None and status.labels >= status.label_budget
 
 
 def _settings(status: Status) -> dict[str, str]:

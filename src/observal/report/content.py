@@ -71,6 +71,8 @@ class ReportContent:
         The names of the data files.
     next_step : str
         What to do next.
+    next_if_buy : str
+        What to do next instead, if the decision is to buy more labels.
     to_gain : float, optional
         By how much 50 more labels may lower the error.
     judged : JudgedRows, optional
@@ -106,6 +108,7 @@ class ReportContent:
     made: str = ""
     files: Sequence[str] = ()
     next_step: str = ""
+    next_if_buy: str = ""
     to_gain: float | None = None
     judged: JudgedRows | None = None
     comparison: Comparison | None = None

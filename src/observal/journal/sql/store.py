@@ -27,6 +27,14 @@ from observal.problem.arrow_stream import Budget
 
 PATIENCE = 120  # seconds that a command waits for other writers
 MOST_STEPS = 200  # millions of steps of SQLite in one transaction: two seconds, or forty million journal entries
+_BEFORE_ANSWERS = {
+    "created",
+    "round",
+    "asked",
+    "released",
+    "extended",
+    "finished",
+}  # what a journal may hold to be replaced
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
 _BAD_ADDRESS = (
     "The address of the database could not be read; write / : @ and ? within a password as %2F %3A %40 and %3F, "
@@ -70,18 +78,23 @@ class Store:
             yield StoreConnection(connection, self.name, self._budget)
 
 
-def refuse_existing(where: str | Path) -> None:
-    """Refuse a path that already exists, before any work is done."""
+def refuse_existing(where: str | Path, replace: bool = False) -> None:
+    """Refuse a path that already exists, before any work is done; with `replace`, only what is no campaign or has answers."""
     address = _address(where)
     if isinstance(address, Path):
+        if replace and os.path.lexists(address):
+            _refuse_answers(address)
+            return
         _refuse_existing(os.path.lexists(address), str(address))
         check_target(address)  # a name such as c.db-wal may belong to another campaign
         if not address.parent.is_dir():
             raise InvalidInput(f"The folder {address.parent} for {address.name} does not exist; make it first.")
 
 
-def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> Store:
-    """Make a new database and fill it; after an interruption or an error there is no file at that path.
+def create_store(where: str | Path, fill: Callable[[StoreConnection], Any], replace: bool = False) -> Store:
+    """Make a new database and fill it; after an interruption or an error there is no file at that path, or still the old one.
+
+    `replace` puts it in the place of a campaign without answers.
 
     Examples
     --------
@@ -95,11 +108,15 @@ def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> S
     if isinstance(address, sa.URL):
         store = Store(_engine(address), _name(address))
         with _write(store._engine, store.name) as connection:
+            if replace:
+                raise InvalidInput(
+                    "Only a campaign in a file is replaced, but this is a database; make an empty database for the new one."
+                )
             _refuse_existing(schema_version(connection) is not None, store.name)
             create_schema(connection)
             fill(StoreConnection(connection, store.name))
         return store
-    refuse_existing(address)
+    refuse_existing(address, replace)
     remove_stale(address)
     partial = address.with_name(f"{address.name}.{os.getpid()}.part")
     try:
@@ -110,7 +127,10 @@ def create_store(where: str | Path, fill: Callable[[StoreConnection], Any]) -> S
         with sentences(str(address), engine), engine.connect() as connection:
             # Not earlier: while the file is being filled, a write-ahead log would write everything twice.
             connection.connection.execute("PRAGMA journal_mode=WAL")
-        _move_new(partial, address)
+        if replace and os.path.lexists(address):
+            _replace_unanswered(partial, address)
+        else:
+            _move_new(partial, address)
     finally:
         partial.unlink(missing_ok=True)
     return Store(_engine(_sqlite_url(address)), str(address))
@@ -205,8 +225,32 @@ def _hide_values(reason: str, url: sa.URL) -> str:
 def _refuse_existing(exists: bool, name: str) -> None:
     if exists:
         raise CampaignExists(
-            f"{name} already exists; choose another path, or delete it first if nothing in it is needed."
+            f"{name} already exists; choose another path, or pass --replace (replace=True) if no answer was told to it yet."
         )
+
+
+def _refuse_answers(address: Path) -> None:
+    """Refuse to replace a campaign that holds what people did."""
+    store = open_store(address)
+    with store.reading() as connection:
+        answered = any(event.kind not in _BEFORE_ANSWERS for event in connection.events())
+    store.close()
+    if answered:
+        raise CampaignExists(f"{address} has answers, so it is not replaced; choose another path.")
+
+
+def _replace_unanswered(partial: Path, address: Path) -> None:
+    """Put a finished file in the place of a campaign that has no answers and that nobody has open."""
+    engine = _engine(_sqlite_url(address))
+    try:
+        with sentences(str(address), engine), engine.connect() as connection:
+            # SQLite grants this only if nobody else has the file open. Without it, the old write-ahead log would be read into the new file.
+            connection.connection.execute("PRAGMA busy_timeout=1000")
+            connection.connection.execute("PRAGMA journal_mode=DELETE")
+    finally:
+        engine.dispose()
+    _refuse_answers(address)
+    os.replace(partial, address)
 
 
 def _move_new(partial: Path, address: Path) -> None:
