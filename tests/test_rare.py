@@ -17,13 +17,14 @@ from observal.diagnosis.rare_class import rare_class_notes
 from observal.errors import InvalidInput
 from observal.intervals import error as error_module
 from observal.intervals.cells import Cells
-from observal.intervals.flagging import CURVE_SHARES, FLAGGED, Flagging, flagging_intervals, recall_key
+from observal.intervals.flagging import CURVE_SHARES, FLAGGED, Flagging, flagging_intervals, in_whole_rows, recall_key
 from observal.intervals.recalibration import match_scores
 from observal.methods import auto, newton
 from observal.problem.interval import Interval
 from observal.report.campaign_report import write_campaign_report
 from observal.report.rare import counts_sentence, objective_names, other_thresholds, threshold_rows
 from tests.command import invoke
+from tests.reference import measures
 
 CLASSES = ["no", "yes"]
 
@@ -128,7 +129,7 @@ def test_rows_that_most_likely_are_positive_are_taken_while_the_class_is_rare():
 
 
 @pytest.mark.parametrize("moved", [0.0, 0.03])
-def test_interval_of_the_flagged_share_allows_for_rows_and_for_fits(moved):
+def test_interval_of_the_flagged_share_allows_for_other_rows_and_for_fits(moved):
     """The ends are quantiles of beta distributions with these means and variances: half a row more, flagged or not."""
     n, share = 1000, 0.2
     codes, scores = np.arange(40) % 4 == 0, np.linspace(-1, 1, 40)
@@ -139,10 +140,24 @@ def test_interval_of_the_flagged_share_allows_for_rows_and_for_fits(moved):
         size = mean * (1 - mean) / variance - 1
         return beta.ppf(0.025, mean * size, (1 - mean) * size)
 
-    spread = share * (1 - share) / n + moved**2
+    spread = 2 * share * (1 - share) / n + moved**2
     low = quantile(share - share / (2 * n), spread + (share / n) ** 2 / 2)
     high = 1 - quantile(1 - share - (1 - share) / (2 * n), spread + ((1 - share) / n) ** 2 / 2)
     np.testing.assert_allclose([stated.estimate, stated.low, stated.high], [share, low, high])
+
+
+@pytest.mark.parametrize(("low", "high", "rows"), [(0.5, 0.999, 60), (0.333, 0.334, 3), (0.2, 0.8, 5), (0.0, 1.0, 0)])
+def test_ends_in_whole_rows_are_the_nearest_counts_outside(low, high, rows):
+    stated = in_whole_rows(Interval((low + high) / 2, low, high, 0.95, "cells"), rows)
+    assert (stated.low, stated.high) == pytest.approx(measures.whole_row_ends(low, high, rows))
+
+
+def test_precision_of_a_model_with_an_objective_ends_at_whole_rows():
+    logged, pool, y, _, _ = world()
+    result = ob.run(logged, pool, lambda ids: y[ids], ob.AutoVC(batch=30), 30, objective="recall=0.8", looks="once")
+    flagged = round(result.intervals[FLAGGED].estimate * (len(logged.X) + len(pool.X)))
+    ends = flagged * np.array([result.intervals["precision"].low, result.intervals["precision"].high])
+    np.testing.assert_allclose(ends, ends.round(), atol=1e-6)
 
 
 # -- more than two classes

@@ -61,6 +61,13 @@ def influence_spread(estimate_of, rows, share, of_label, weight):
     return parts**0.5
 
 
+def whole_row_ends(low, high, rows):
+    """The largest share of so many rows that is not above the lower end, and the smallest that is not below the upper one."""
+    counts = range(max(1, rows) + 1)
+    shares = [k / max(1, rows) for k in counts]
+    return max(s for s in shares if s <= low + 1e-12), min(s for s in shares if s >= high - 1e-12)
+
+
 def positives(scores, codes, draw):
     """The chance that each row is positive if a draw holds: what its label says, or σ(a + b·z)."""
     shift, slope = draw

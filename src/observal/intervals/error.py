@@ -48,7 +48,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import METHOD, Cells, correlation_factor, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
-from observal.intervals.flagging import Flagging, flagging_intervals, flagging_of
+from observal.intervals.flagging import Flagging, flagging_intervals, flagging_of, in_whole_rows
 from observal.intervals.measures import BASELINE, measure_all
 from observal.intervals.related import effective_number
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
@@ -234,6 +234,7 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     )
     if judged.flagging is not None:
         intervals |= flagging_intervals(judged.flagging, cells, codes == last, judged.scores)
+        intervals["precision"] = in_whole_rows(intervals["precision"], judged.flagging.share * cells.n_rows)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged

@@ -1,7 +1,7 @@
 """How many rows a classifier flags, that is, predicts to be positive; and what it would find if it flagged more or fewer.
 
-**Flagged share.** Every row of log and pool has a prediction, so the only uncertainty is which rows happened to be sampled: with N rows, its variance is
-``p·(1 − p)/N``. Labelled rows are judged by out-of-fold fits, which differ from the classifier; by how much that moves the share is added as a
+**Flagged share.** Every row of log and pool has a prediction, so their own share is known; the interval is for another table of as many rows, such as next month's. With N rows,
+the difference between the two shares has a variance of ``2·p·(1 − p)/N``. Labelled rows are judged by out-of-fold fits, which differ from the classifier; by how much that moves the share is added as a
 standard error of its own.
 
 **Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the
@@ -10,6 +10,7 @@ highest scores were flagged.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,22 @@ def flagging_of(scores: Floats, is_flagged: Bools, by_classifier: Bools, about: 
     return Flagging(share, abs(share - own), tuple(counted[places].tolist()))
 
 
+def in_whole_rows(interval: Interval, rows: float) -> Interval:
+    """Return an interval for a share of so many rows, its ends moved out to whole rows.
+
+    Where 60 rows are flagged, an upper end of 0.999 for the precision would rule out that all of them are positive, for a sixteenth of a row.
+
+    Examples
+    --------
+    >>> found = in_whole_rows(Interval(0.9, 0.76, 0.999, 0.95, "cells"), 10)
+    >>> found.low, found.high
+    (0.7, 1.0)
+    """
+    n = max(1, round(rows))
+    low, high = np.floor(n * interval.low + 1e-9) / n, np.ceil(n * interval.high - 1e-9) / n
+    return replace(interval, low=min(interval.low, float(low)), high=max(interval.high, float(high)))
+
+
 def flagging_intervals(flagging: Flagging, cells: Cells, is_positive: Bools, scores: Floats) -> dict[str, Interval]:
     """Return intervals for the flagged share, and for the recall of other shares.
 
@@ -81,7 +98,7 @@ def flagging_intervals(flagging: Flagging, cells: Cells, is_positive: Bools, sco
         Of the labelled rows.
     """
     share, n = flagging.share, cells.n_rows
-    low, high = beta_ends(share, share * (1.0 - share) / n + flagging.moved**2, 1.0 / n, 1.0 / n**2)
+    low, high = beta_ends(share, 2.0 * share * (1.0 - share) / n + flagging.moved**2, 1.0 / n, 1.0 / n**2)
     out = {FLAGGED: Interval(share, low, high, CONFIDENCE, METHOD)}
     positive = is_positive.astype(np.float64)
     for other, cut in zip(CURVE_SHARES, flagging.cuts, strict=True):
