@@ -87,7 +87,7 @@ def test_table_that_was_changed_is_noticed(made):
     damaged[len(good) // 3] ^= 1
     path.write_bytes(damaged)
     for verb in ("ask", "check"):
-        with pytest.raises(PartsChanged, match=r"of '.*pool.parquet' is not what it was"):
+        with pytest.raises(PartsChanged, match=r"of '.*pool.parquet' has changed since"):
             getattr(Campaign.open(folder / "campaign.db"), verb)()
     path.unlink()
     with pytest.raises(InvalidInput, match=r"pool.parquet' cannot be read"):
@@ -319,10 +319,10 @@ def test_commands_refuse_a_cluster_on_which_nothing_would_be_computed(small, mon
     assert run(*begin, "--logged", small / "log.parquet", "--pool", pool).returncode == 0
     for command, said in (
         ([*begin, "--logged", small / "log.csv", "--pool", pool], "one log and a pool in Parquet"),
-        ([*begin, "--logged", small / "log.parquet", "--pool", pool, "--in-place"], "without --missing"),
+        ([*begin, "--logged", small / "log.parquet", "--pool", pool, "--in-place"], "no options such as --missing"),
         ([*begin[:6], "--logged", small / "log.parquet", "--pool", pool], "add --in-place"),
-        (["ask", where], "this one has copies of them"),
-        (["diagnose", where], "this one has copies of them"),
+        (["ask", where], "this campaign has copies of them"),
+        (["diagnose", where], "this campaign has copies of them"),
     ):
         refused = run(*command, "--dask", "local")
         assert refused.returncode == 2
