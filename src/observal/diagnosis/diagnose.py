@@ -108,7 +108,11 @@ class Diagnosis:
         if self.repeats_decision:
             return f"{decision_sentence(self.decisions)} With it, every propensity is close to 0 or 1, so nothing else about the log can be checked."
         contradicted = self.calibration.cannot_be_right
-        broken = " First correct the propensities: they contradict what was revealed." if contradicted else ""
+        broken = (
+            " The propensities contradict which labels were revealed: correct them or, if they are estimated, add the columns that the policy looked at."
+            if contradicted
+            else ""
+        )
         if self.overlap.barely > LOST:
             where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
             return (

@@ -267,7 +267,7 @@ def correlation_factor(changed: float, toss_ups: float = 0.0) -> float:
 
     Out-of-fold fits share most of their labels, so their mistakes are not independent, and the less so the more a single label changes a prediction. Let c be the
     share of labelled rows whose prediction changes when a seventh of the labels is left out, theirs among them. The variance of the estimate is then about
-    0.3 + 5·c times that of independent mistakes, and at least 1.1 times. This was chosen on 1,032 generated campaigns of 13 kinds.
+    0.3 + 5·c times that of independent mistakes, and at least 1.1 times. This was chosen on 1,132 generated campaigns of 13 kinds.
 
     Where a linear fit has learned nothing, it still changes little when a few labels are left out. Its predictions and the estimate then follow whichever labels were
     drawn. In 1,560 campaigns of NewtonVC the mean squared error was 1.1 times the expected one as long as another sample would flip predictions
