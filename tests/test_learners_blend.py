@@ -217,10 +217,10 @@ def test_damaged_trees_raise(rows):
     for name, value in (("left", 0), ("left", inner), ("right", good.feature.size), ("right", -1), ("feature", 5)):
         changed = parts[name].copy()
         changed[inner] = value
-        with pytest.raises(InvalidInput, match="do not fit together"):
+        with pytest.raises(InvalidInput, match="do not match"):
             TreeChances(**{**parts, name: changed})
     for name, value in (("roots", good.roots + 10_000), ("column", good.column + 1), ("value", good.value[1:])):
-        with pytest.raises(InvalidInput, match="do not fit together"):
+        with pytest.raises(InvalidInput, match="do not match"):
             TreeChances(**{**parts, name: value})
 
 

@@ -136,7 +136,7 @@ def test_too_few_steps_are_reported():
     [
         ({"signs": [1, 0]}, "−1 or"),
         ({"weights": [1.0, np.inf]}, "finite"),
-        ({"weights": [1.0]}, "same rows"),
+        ({"weights": [1.0]}, "same number of rows"),
         ({"weights": [0.0, 0.0]}, "rows that count"),
         ({"n_rows": 1.0}, "n_rows"),
         ({"loss": "hinge"}, "loss must be one of"),

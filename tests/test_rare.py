@@ -129,7 +129,7 @@ def test_rows_that_most_likely_are_positive_are_taken_while_the_class_is_rare():
 
 
 @pytest.mark.parametrize("moved", [0.0, 0.03])
-def test_interval_of_the_flagged_share_allows_for_other_rows_and_for_fits(moved):
+def test_interval_of_the_flagged_share_allows_for_rows_and_for_fits(moved):
     """The ends are quantiles of beta distributions with these means and variances: half a row more, flagged or not."""
     n, share = 1000, 0.2
     codes, scores = np.arange(40) % 4 == 0, np.linspace(-1, 1, 40)
@@ -140,7 +140,7 @@ def test_interval_of_the_flagged_share_allows_for_other_rows_and_for_fits(moved)
         size = mean * (1 - mean) / variance - 1
         return beta.ppf(0.025, mean * size, (1 - mean) * size)
 
-    spread = 2 * share * (1 - share) / n + moved**2
+    spread = share * (1 - share) / n + moved**2
     low = quantile(share - share / (2 * n), spread + (share / n) ** 2 / 2)
     high = 1 - quantile(1 - share - (1 - share) / (2 * n), spread + ((1 - share) / n) ** 2 / 2)
     np.testing.assert_allclose([stated.estimate, stated.low, stated.high], [share, low, high])

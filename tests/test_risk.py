@@ -82,7 +82,7 @@ def test_higher_clip_never_lowers_the_loss(data):
 
 
 def test_rows_must_match():
-    with pytest.raises(InvalidInput, match="same rows"):
+    with pytest.raises(InvalidInput, match="same number of rows"):
         risk_sums(np.ones(3), [1, 1], [1.0, 1.0])
 
 

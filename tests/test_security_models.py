@@ -218,7 +218,7 @@ def replace_array(exported, tmp_path, kind, name, values):
     ],
 )
 def test_trees_that_lead_out_of_memory_are_refused(exported, tmp_path, name, value):
-    refused(replace_array(exported, tmp_path, "TreeChances", name, value), "do not fit together")
+    refused(replace_array(exported, tmp_path, "TreeChances", name, value), "do not match")
 
 
 def reshape(kind, name, shape):
@@ -269,9 +269,9 @@ FORGERIES = [
     ("newton", put("NewtonClassifier", "intercept_", {"array": 6, "shape": [2]}), "an array has"),
     ("newton", reshape("Spline", "knots", [10, 1]), "an array has"),
     ("newton", lambda document: find(document, "FeatureMap").update(transformers=[]), "not in order|do not match"),
-    ("forest", put("TreeChances", "n_features", 10**9), "do not fit together"),
+    ("forest", put("TreeChances", "n_features", 10**9), "do not match"),
     ("forest", put("TreeChances", "n_features", -1), "not a count"),
-    ("forest", put("TreeChances", "sharpness", "nan"), "do not fit together"),
+    ("forest", put("TreeChances", "sharpness", "nan"), "do not match"),
     ("forest", put("TreeChances", "as_log_odds", 1), "not a flag"),
     ("kernel", put("KernelChances", "gamma", [1]), "not a number"),
     ("kernel", put("Blend", "names", ["a", 5]), "not a text"),
@@ -327,7 +327,7 @@ def test_small_model_that_asks_for_gigabytes_is_refused_cheaply(exported, tmp_pa
 
 def test_model_that_leads_out_of_memory_is_refused_cheaply(exported, tmp_path):
     path = replace_array(exported, tmp_path, "TreeChances", "column", 2**31 - 1)
-    assert_cheaply_refused(path, "load_model(path)", "do not fit together")
+    assert_cheaply_refused(path, "load_model(path)", "do not match")
 
 
 def test_file_that_is_not_a_model_is_refused(exported, tmp_path):

@@ -1,7 +1,7 @@
 """How many rows a classifier flags, that is, predicts to be positive; and what it would find if it flagged more or fewer.
 
-**Flagged share.** Every row of log and pool has a prediction, so their own share is known; the interval is for another table of as many rows, such as next month's. With N rows,
-the difference between the two shares has a variance of ``2·p·(1 − p)/N``. Labelled rows are judged by out-of-fold fits, which differ from the classifier; by how much that moves the share is added as a
+**Flagged share.** Every row of log and pool has a prediction, so the only uncertainty is which rows happened to be sampled: with N rows, its variance is
+``p·(1 − p)/N``. Labelled rows are judged by out-of-fold fits, which differ from the classifier; by how much that moves the share is added as a
 standard error of its own.
 
 **Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the
@@ -98,7 +98,7 @@ def flagging_intervals(flagging: Flagging, cells: Cells, is_positive: Bools, sco
         Of the labelled rows.
     """
     share, n = flagging.share, cells.n_rows
-    low, high = beta_ends(share, 2.0 * share * (1.0 - share) / n + flagging.moved**2, 1.0 / n, 1.0 / n**2)
+    low, high = beta_ends(share, share * (1.0 - share) / n + flagging.moved**2, 1.0 / n, 1.0 / n**2)
     out = {FLAGGED: Interval(share, low, high, CONFIDENCE, METHOD)}
     positive = is_positive.astype(np.float64)
     for other, cut in zip(CURVE_SHARES, flagging.cuts, strict=True):
