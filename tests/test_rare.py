@@ -128,6 +128,17 @@ def test_rows_that_most_likely_are_positive_are_taken_while_the_class_is_rare():
     assert (chances[taken] >= likeliest).all()
 
 
+def test_recall_of_a_small_share_finds_no_more_rows_than_are_flagged():
+    """A quarter of the rows are positive, so the 2 % with the highest scores hold at most 8 % of them, whatever few labels say."""
+    is_positive, scores = np.arange(40) % 4 == 0, np.where(np.arange(40) % 4 == 0, 1.0, 0.0)
+    cells = Cells(np.array([1.0]), np.zeros(40, dtype=int), np.ones(40), 0.0, 1000)
+    stated = flagging_intervals(Flagging(0.2, 0.0, (0.5,) * len(CURVE_SHARES)), cells, is_positive, scores)
+    for share in CURVE_SHARES:
+        recall = stated[recall_key(share)]
+        assert recall.estimate == pytest.approx(min(1.0, share / 0.25))
+        assert recall.low <= recall.estimate <= recall.high == 1.0
+
+
 @pytest.mark.parametrize("moved", [0.0, 0.03])
 def test_interval_of_the_flagged_share_allows_for_rows_and_for_fits(moved):
     """The ends are quantiles of beta distributions with these means and variances: half a row more, flagged or not."""

@@ -101,6 +101,10 @@ def flagging_intervals(flagging: Flagging, cells: Cells, is_positive: Bools, sco
     low, high = beta_ends(share, share * (1.0 - share) / n + flagging.moved**2, 1.0 / n, 1.0 / n**2)
     out = {FLAGGED: Interval(share, low, high, CONFIDENCE, METHOD)}
     positive = is_positive.astype(np.float64)
+    prevalence = float(cells.row_weight @ positive)
     for other, cut in zip(CURVE_SHARES, flagging.cuts, strict=True):
-        out[recall_key(other)] = cells.ratio(positive * (scores >= cut), positive)
+        recall = cells.ratio(positive * (scores >= cut), positive)
+        # Of few labels with large weights, more rows would seem to be found than are flagged.
+        most = min(1.0, other / max(prevalence, 1e-300))
+        out[recall_key(other)] = replace(recall, estimate=min(recall.estimate, most), low=min(recall.low, most))
     return out

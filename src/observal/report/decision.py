@@ -130,4 +130,4 @@ def _buy(n_labels: int, to_buy: int | None, why: list[str]) -> Decision:
     if to_buy == 0:
         return Decision("stop", "Stop: no row is left to ask about.", why)
     n_labels = min(n_labels, MOST_LABELS, n_labels if to_buy is None else to_buy)
-    return Decision("buy", f"Buy about {n_labels} more labels.", [*why, "Their number is a rough guess."])
+    return Decision("buy", f"Buy about {n_labels} more labels.", [*why, "How many is a rough guess."])

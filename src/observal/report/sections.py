@@ -322,7 +322,8 @@ def _groups_table(groups: Sequence[GroupError], content: ReportContent) -> PageT
         cells: list[list[Cell]] = []
         for group in groups:
             recall, ends = _error_cells(group.recall, "too few of them")
-            found = f"{recall}, {group.found:,} of {group.positives:,}"  # beside it, or the table gets too wide
+            counts = f"{group.found:,} of {group.positives:,}"
+            found = f"{recall}, {counts}" if group.recall is not None and is_known(group.recall) else counts
             cells.append(
                 [group.group, number(group.labels), (found, ends), _estimate_cell(group.error, "too few labels")]
             )
