@@ -93,6 +93,22 @@ def test_files_become_a_model(files, request, place):
     assert load_model(files / "loans.model").score(pool.drop(columns="y"), pool["y"]) > 0.9
 
 
+def test_status_names_the_command_that_measures_blind_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (800, 2))
+    frame = pd.DataFrame({"id": np.arange(800), "a": X[:, 0], "b": X[:, 1], "q0": np.where(X[:, 0] > 0, 0.8, 0.001)})
+    frame["y"] = np.where(X.sum(axis=1) > 0.3, "paid", "lost")
+    log = frame[:400].copy()
+    log.loc[rng.random(400) > log["q0"], "y"] = None
+    log.to_csv(tmp_path / "log.csv", index=False)
+    frame[400:].drop(columns="y").to_parquet(tmp_path / "pool.parquet")
+    observal(*init(tmp_path, tmp_path / "blind.db"))
+    said = observal("status", tmp_path / "blind.db", "--interval")
+    assert "are not measured: 14 labels of rows picked at random" in said
+    assert f"Next: observal ask {tmp_path / 'blind.db'} -n 14 --csv -o labels.csv" in said.replace("\n", " ")
+    assert "Next:" not in observal("status", tmp_path / "blind.db")
+
+
 def test_every_command_prints_json(made, files):
     asked = json.loads(observal("ask", made, "-n", 3, "--json"))
     assert [row["y"] for row in asked["rows"]] == [None] * 3
