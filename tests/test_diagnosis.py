@@ -331,7 +331,7 @@ def test_wrong_propensities_are_detected_and_described():
         np.zeros((3000, 1)), np.where(rng.random(3000) < np.sqrt(q), rng.integers(0, 2, 3000), np.nan), q
     )
     diagnosis = diagnose(logged, ob.Pool(np.zeros((50, 1)), 0.5))
-    assert "correct the propensities" in diagnosis.verdict
+    assert "The propensities contradict which labels were revealed: correct them" in diagnosis.verdict
     assert "cannot be right" in diagnosis.warnings[0]
 
 
