@@ -1,4 +1,4 @@
-"""What the tests of both strategies for scikit-activeml share: values that a parameter takes or refuses."""
+"""Values that a parameter of the strategy for scikit-activeml takes or refuses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""NewtonVC as query strategies of scikit-activeml: one for pools, one for streams.
+"""NewtonVC as a query strategy of scikit-activeml, for pools.
 
 scikit-activeml's ``X, y`` is read as the log: rows that an old policy looked at, with labels where it chose to. Two optional
 arguments of ``query`` add what its interface lacks: `propensity`, the chance that each row had of being labelled by the old
-policy, and `queried_indices`, the labelled rows that were bought since. Without them the strategies assume that all labels
+policy, and `queried_indices`, the labelled rows that were bought since. Without them the strategy assumes that all labels
 were given by the old policy, to rows picked at random.
 
 Examples
@@ -31,6 +31,5 @@ except ImportError as error:
 
 from observal.exchange.skactiveml.evidence import InvalidIndices
 from observal.exchange.skactiveml.pool_strategy import ObservalSampling
-from observal.exchange.skactiveml.stream_strategy import DoubtBudgetManager, ObservalStream
 
-__all__ = ["DoubtBudgetManager", "InvalidIndices", "ObservalSampling", "ObservalStream"]
+__all__ = ["InvalidIndices", "ObservalSampling"]

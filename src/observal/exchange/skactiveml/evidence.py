@@ -13,8 +13,7 @@ from skactiveml.utils import check_scalar, check_type
 
 from observal.checks import Bools, Floats, Ints, check_number, check_possible, check_propensity
 from observal.errors import InvalidInput
-from observal.methods.fitter import WeightedLabels
-from observal.methods.newton import TEMPERED, NewtonFitter, NewtonVC
+from observal.methods.newton import NewtonFitter, NewtonVC
 from observal.methods.stream import StreamState
 from observal.problem.data import LoggedData, Pool
 from observal.problem.labels import distinct_labels
@@ -22,7 +21,6 @@ from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
     from observal.exchange.skactiveml.pool_strategy import ObservalSampling
-    from observal.exchange.skactiveml.stream_strategy import ObservalStream
 
 
 class InvalidIndices(InvalidInput, IndexError):
@@ -52,7 +50,7 @@ def check_row_indices(indices: ArrayLike, n_rows: int, what: str) -> Ints:
     return np.unique(values).astype(np.int64)
 
 
-def method_of(strategy: ObservalSampling | ObservalStream) -> NewtonVC:
+def method_of(strategy: ObservalSampling) -> NewtonVC:
     """Return NewtonVC with a strategy's settings; a wrong type is a TypeError, a wrong value a ValueError.
 
     Examples
@@ -154,31 +152,11 @@ class Evidence:
         positives = () if one_class else self.classes[1:] if len(self.classes) == 2 else self.classes
         least = np.zeros(len(X)) if one_class else np.full(len(X), np.inf)
         for positive in positives:
-            least = np.minimum(least, self._state(method, self.y == positive)[1].model.gaps(X))
+            least = np.minimum(least, self._state(method, self.y == positive).model.gaps(X))
         return least
 
-    def sample_weight(self, method: NewtonVC) -> Floats:
-        """Return the clipped and tempered importance weight of each labelled row, and 1 for the others.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> X, y = np.arange(60.0)[:, None], np.tile([0, 1, np.nan, 1, np.nan, np.nan], 10)
-        >>> evidence = Evidence.of(X, y, ~np.isnan(y), np.tile([0.9, 0.9, 0.9, 0.2, 0.2, 0.2], 10), None)
-        >>> evidence.sample_weight(NewtonVC(tempering=1.0, order="stream"))[:6].round(2).tolist()
-        [1.48, 1.48, 1.0, 2.82, 1.0, 1.0]
-        """
-        weights = np.ones(len(self.X))
-        problem, state = self._state(method, np.zeros(len(self.X), dtype=bool))
-        if self.labelled.any():
-            labels = WeightedLabels.of(problem, state, method.fixed.clip_constant)
-            tempering = TEMPERED if method.tempering == "auto" else method.tempering
-            stacked = np.concatenate([np.flatnonzero(~self.queried), np.flatnonzero(self.queried)])
-            weights[stacked[labels.rows]] = labels.weights(tempering)
-        return weights
-
-    def _state(self, method: NewtonVC, positive: Bools) -> tuple[Problem, StreamState]:
-        """Return log and queried rows as a problem, and the state in which the queried rows were bought.
+    def _state(self, method: NewtonVC, positive: Bools) -> StreamState:
+        """Return the state in which the queried rows were bought.
 
         The queried rows are the pool. It is read as a stream: rows that the state has not looked at do not count, so one row
         can be used as a pool that must not be empty.
@@ -196,4 +174,4 @@ class Evidence:
         pool_rows = rows if rows.size else np.zeros(1, dtype=np.int64)
         problem = Problem(logged, Pool(self.X[pool_rows], propensity[pool_rows]))
         state = StreamState.start(problem, NewtonFitter.of(method, problem))
-        return problem, replace(state, bought=np.arange(rows.size), codes=codes[rows], looked=rows.size)
+        return replace(state, bought=np.arange(rows.size), codes=codes[rows], looked=rows.size)
