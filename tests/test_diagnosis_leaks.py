@@ -167,20 +167,20 @@ def test_honest_columns_beside_a_strong_one_that_is_known_before_are_not_named()
     assert find_leaks(logged, names, names, known_before=["strong"]) == ()
 
 
-def test_end_of_follow_up_is_named_and_a_good_column_that_explains_as_little_is_not():
-    """Follow-up ends early for the dead and late for most others; with a good column beside it, it explains as much but is not all."""
+def test_column_named_like_the_end_of_follow_up_is_named_and_another_that_explains_as_much_is_not():
+    """Follow-up ends early for the dead and late for most others."""
     rng = np.random.default_rng(5)
     dead = rng.random(900) < 0.3
     follow_up = np.where(dead, rng.uniform(0, 12, 900), rng.uniform(8, 14, 900))
-    age, good = dead + rng.normal(0, 1.5, 900), dead + rng.normal(0, 0.6, 900)
-    names = ["follow_up", "age", "b"]
-    noise = rng.normal(size=900)
-    logged = ob.LoggedData(np.column_stack([follow_up, age, noise]), dead, 0.5)
-    found = find_leaks(logged, names, names)
-    assert [leak.columns for leak in found] == [("follow_up",)]
+    logged = ob.LoggedData(
+        np.column_stack([follow_up, dead + rng.normal(0, 1.5, 900), rng.normal(size=900)]), dead, 0.5
+    )
+    found = find_leaks(logged, *[["futime", "age", "b"]] * 2, label="death")
+    assert [leak.columns for leak in found] == [("futime",)]
     assert found[0].explains < STRONG
-    honest = ob.LoggedData(np.column_stack([follow_up, good, noise]), dead, 0.5)
-    assert find_leaks(honest, names, names) == ()
+    assert "'futime', which sounds like the end of follow-up, explains" in leak_sentence(found, "death")
+    assert find_leaks(logged, *[["distance", "age", "b"]] * 2, label="death") == ()
+    assert find_leaks(logged, *[["futime", "age", "b"]] * 2, label="death", known_before=["futime"]) == ()
 
 
 def test_two_columns_are_excluded_together():

@@ -28,7 +28,6 @@ from observal.problem.words import listed, option_words, percent
 # What a column or a model explains is 1 − (its log loss on rows it has not seen) / (the log loss of one chance for all rows).
 # The thresholds were set on public tables with and without planted leaks; observal_research.leaks measures them.
 STRONG = 0.45  # of the label: what a column must explain before anything is fitted
-FAIRLY_STRONG = 0.4  # the same, if without the column hardly anything is explained: the end of follow-up beside a death
 STRONG_PAIR = 0.75  # the same for two columns together, of which there are many to choose from
 PERFECT = 0.95  # of the label: a column that explains so much is named whatever the others explain
 # Of the label, and times as much as any other: a column that explains so much is named likewise.
@@ -36,7 +35,6 @@ STANDS_OUT = ((0.6, 2.0), (0.5, 3.0))
 NEARLY_ALL = 0.75  # of what the model explains, by one column
 NEARLY_ALL_PAIR = 0.85
 FAR_WORSE = 0.75  # of what the model explains: without the column, a model explains less than this
-HARDLY_ANYTHING = 0.35  # of what the model explains
 TELLING = 0.1  # of the label: what a column with a name like the label's must explain
 TELLING_DATE = 0.3  # of the label: what the order of two dates must explain
 MOST_ROWS = 2000  # labelled rows that are looked at
@@ -53,7 +51,7 @@ FOLDS = 3
 HEAVIEST = 10.0  # times the median weight: larger ones are cut
 FOREST_ROWS = 20.0  # with how many rows' weight a forest's chances count against one row of the class shares
 
-Kind = Literal["value", "missing", "pair", "name", "date"]
+Kind = Literal["value", "missing", "pair", "name", "follow-up", "date"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,9 @@ class Leak:
     ----------
     columns : tuple of str
         The columns of the table to leave out.
-    kind : {"value", "missing", "pair", "name", "date"}
-        What shows it: the column's value, whether it is missing, both columns together, a name like the label's, or the order of
-        two dates.
+    kind : {"value", "missing", "pair", "name", "follow-up", "date"}
+        What shows it: the column's value, whether it is missing, both columns together, a name like the label's, a name that
+        stands for the end of follow-up, or the order of two dates.
     explains, all_explain, others_explain : float
         The share of the label that it explains, that all columns explain, and that all columns without leaks explain.
     beside : str
@@ -95,6 +93,7 @@ class Leak:
             "missing": f"whether {name} is missing explains",
             "pair": f"{name} together explain",
             "name": f"{name} has a name like the label's and explains",
+            "follow-up": f"{name}, which sounds like the end of follow-up, explains",
             "date": f"by how much {name} is later than {self.beside!r} explains",
         }[self.kind]
         return f"{words} {percent(self.explains)}"
@@ -134,7 +133,7 @@ def find_leaks(
     """Return columns that may leak the label.
 
     A column is named if it explains nearly all that a model explains, by its value or by whether it is missing, and a model without it
-    is far worse; likewise two columns together, or several that each explain nearly all. A column with a name like the label's, and a date
+    is far worse; likewise two columns together, or several that each explain nearly all. A column with a name like the label's or like the end of follow-up, and a date
     whose order with another date goes with the label, need to explain less.
 
     Parameters
@@ -177,7 +176,7 @@ def find_leaks(
 
 def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
     """Return the fewest suspects that each explain nearly all, and without which a model is far worse."""
-    strong = [column for column in suspects if evidence.single(column) >= FAIRLY_STRONG]
+    strong = [column for column in suspects if evidence.single(column) >= STRONG]
     if not strong:
         return []
     strong.sort(key=evidence.single, reverse=True)
@@ -187,8 +186,7 @@ def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[st
         out = strong[:n_out]
         others = [column for column in left if column not in out]
         rest = evidence.model(others)
-        far_worse = FAR_WORSE if evidence.single(out[-1]) >= STRONG else HARDLY_ANYTHING
-        if rest <= far_worse * full or _stand_out(evidence, out, others):
+        if rest <= FAR_WORSE * full or _stand_out(evidence, out, others):
             return [Leak((c,), evidence.kind(c), evidence.single(c), full, rest, evidence.later_than(c)) for c in out]
     return []
 
@@ -217,8 +215,12 @@ def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str])
 def _find_telling(
     evidence: Evidence, left: Sequence[str], suspects: Sequence[str], label: str, found: Sequence[Leak]
 ) -> list[Leak]:
-    """Return suspects named like the label, and dates whose order with another date tells much about it."""
-    named = [column for column in suspects if resembles(column, label) and evidence.single(column) >= TELLING]
+    """Return suspects named like the label or like the end of follow-up, and dates whose order with another date tells much about it."""
+
+    def name_kind(column: str) -> Kind | None:
+        return "name" if resembles(column, label) else "follow-up" if ends_follow_up(column) else None
+
+    named = {c: kind for c in suspects if (kind := name_kind(c)) and evidence.single(c) >= TELLING}
     dated = [
         column
         for column in suspects
@@ -228,7 +230,7 @@ def _find_telling(
         return []
     full = found[0].all_explain if found else evidence.model(left)
     rest = evidence.model([column for column in left if column not in (*named, *dated)])
-    return [Leak((c,), "name", evidence.single(c), full, rest) for c in named] + [
+    return [Leak((c,), kind, evidence.single(c), full, rest) for c, kind in named.items()] + [
         Leak((c,), "date", evidence.single(c), full, rest, evidence.later_than(c)) for c in dated
     ]
 
@@ -453,6 +455,22 @@ def resembles(column: str, label: str) -> bool:
     """
     ours, theirs = _stems(column), _stems(label)
     return bool(ours) and bool(theirs) and (ours <= theirs or theirs <= ours)
+
+
+_FOLLOW_UP = re.compile(
+    r"follow[\W_]*up|^fu[\W_]*(time|days|months|years)|surviv\w*[\W_]*(time|days|months|years)|time[\W_]*to[\W_]|days[\W_]*to[\W_]|censor"
+)
+
+
+def ends_follow_up(column: str) -> bool:
+    """Return whether a column is named like the end of follow-up, which comes early for those with the outcome.
+
+    Examples
+    --------
+    >>> [ends_follow_up(name) for name in ("futime", "Follow-up (days)", "time_to_event", "survival time", "age", "time", "fuel")]
+    [True, True, True, True, False, False, False]
+    """
+    return _FOLLOW_UP.search(column.lower()) is not None
 
 
 def _stems(name: str) -> frozenset[str]:
