@@ -9,6 +9,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import beta
 
 import observal as ob
@@ -17,8 +19,19 @@ from observal.diagnosis.rare_class import rare_class_notes
 from observal.errors import InvalidInput
 from observal.intervals import error as error_module
 from observal.intervals.cells import Cells
-from observal.intervals.flagging import CURVE_SHARES, FLAGGED, Flagging, flagging_intervals, in_whole_rows, recall_key
-from observal.intervals.recalibration import match_scores
+from observal.intervals.flagging import (
+    CURVE_SHARES,
+    DRAWN_WIDER,
+    FLAGGED,
+    Flagging,
+    combine_estimates,
+    expected_measures,
+    flagging_intervals,
+    in_whole_rows,
+    recall_key,
+)
+from observal.intervals.recalibration import Recalibration, match_scores
+from observal.intervals.thresholds import ScoredRows, Threshold
 from observal.methods import auto, newton
 from observal.problem.interval import Interval
 from observal.report.campaign_report import write_campaign_report
@@ -128,11 +141,48 @@ def test_rows_that_most_likely_are_positive_are_taken_while_the_class_is_rare():
     assert (chances[taken] >= likeliest).all()
 
 
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 40))
+def test_measures_by_chances_equal_the_slow_twin(seed, n):
+    rng = np.random.default_rng(seed)
+    rows = ScoredRows(
+        rng.normal(size=n), np.append(rng.integers(-1, 2, size=n - 1), -1)
+    )  # not all are known to be negative
+    fit = Recalibration(-1.0, 1.2, np.column_stack([rng.normal(-1.0, 0.3, 8), rng.normal(1.2, 0.1, 8)]))
+    cut = float(np.median(rows.scores))
+    expected = expected_measures(Threshold(cut, fit, rows))
+    draws = [(-1.0 + DRAWN_WIDER * (a + 1.0), 1.2 + DRAWN_WIDER * (b - 1.2)) for a, b in fit.draws]
+    for name, values in measures.expected_measures(rows.scores, rows.codes, draws, cut).items():
+        np.testing.assert_allclose(expected[name], values, err_msg=name)
+    curve = np.array([expected[recall_key(share)] for share in CURVE_SHARES])
+    assert (np.diff(curve, axis=0) >= 0.0).all()  # more flagged rows never find less
+
+
+@given(
+    ends=st.lists(st.floats(0.01, 0.99), min_size=3, max_size=3),
+    unknown=st.floats(0.0, 0.9),
+    seed=st.integers(0, 1000),
+)
+def test_combined_estimates_equal_the_slow_twin(ends, unknown, seed):
+    low, estimate, high = sorted(ends)
+    drawn = np.random.default_rng(seed).uniform(0.0, 1.0, 50)
+    by_labels = {"recall": Interval(estimate, low, high, 0.95, "cells", unknown)}
+    stated = combine_estimates(by_labels, Flagging(0.1, 0.0, (), {"recall": drawn}))["recall"]
+    expected = measures.combined_ends((estimate, low, high), unknown, drawn.tolist())
+    np.testing.assert_allclose((stated.estimate, stated.low, stated.high), expected)
+
+
+def test_recall_without_a_positive_label_stays_unknown():
+    """Chances alone could be anything where no label supports them."""
+    nothing = {"recall": Interval(0.5, 0.0, 1.0, 0.95, "no labelled row to judge by")}
+    flagging = Flagging(0.1, 0.0, (), {"recall": np.full(10, 0.8)})
+    assert combine_estimates(nothing, flagging) == nothing
+
+
 def test_recall_of_a_small_share_finds_no_more_rows_than_are_flagged():
     """A quarter of the rows are positive, so the 2 % with the highest scores hold at most 8 % of them, whatever few labels say."""
     is_positive, scores = np.arange(40) % 4 == 0, np.where(np.arange(40) % 4 == 0, 1.0, 0.0)
     cells = Cells(np.array([1.0]), np.zeros(40, dtype=int), np.ones(40), 0.0, 1000)
-    stated = flagging_intervals(Flagging(0.2, 0.0, (0.5,) * len(CURVE_SHARES)), cells, is_positive, scores)
+    stated = flagging_intervals(Flagging(0.2, 0.0, (0.5,) * len(CURVE_SHARES), {}), cells, is_positive, scores)
     for share in CURVE_SHARES:
         recall = stated[recall_key(share)]
         assert recall.estimate == pytest.approx(min(1.0, share / 0.25))
@@ -145,7 +195,7 @@ def test_interval_of_the_flagged_share_allows_for_rows_and_for_fits(moved):
     n, share = 1000, 0.2
     codes, scores = np.arange(40) % 4 == 0, np.linspace(-1, 1, 40)
     cells = Cells(np.array([1.0]), np.zeros(40, dtype=int), np.ones(40), 0.0, n)
-    stated = flagging_intervals(Flagging(share, moved, (0.5,) * len(CURVE_SHARES)), cells, codes, scores)[FLAGGED]
+    stated = flagging_intervals(Flagging(share, moved, (0.5,) * len(CURVE_SHARES), {}), cells, codes, scores)[FLAGGED]
 
     def quantile(mean, variance):
         size = mean * (1 - mean) / variance - 1

@@ -153,15 +153,14 @@ def flagged_at_target(scores: Floats, rare: RareWorld) -> float:
 
 
 def our_campaign(rare: RareWorld) -> Outcome:
-    """Run a campaign of AutoVC."""
+    """Run a campaign of AutoVC. A session chooses a threshold only for its last round, a run for each."""
     from observal.methods.auto import AutoVC
-    from observal.session import run
+    from observal.session import Session
 
-    world = rare.world
-    result = run(
+    world, found = rare.world, 0
+    session = Session(
         world.logged,
         world.pool,
-        world.oracle,
         AutoVC(batch=BATCH),
         LABELS,
         world.seed,
@@ -169,11 +168,16 @@ def our_campaign(rare: RareWorld) -> Outcome:
         tolerance=None,
         objective=OBJECTIVE,
     )
-    scores = result.estimator.predict_proba(world.X_test)[:, 1]
-    threshold = getattr(result.estimator, "threshold", 0.5)  # a constant model has none
-    stated = {name: result.intervals[name] for name in MEASURES if name in result.intervals}
+    while (query := session.ask()) is not None:
+        answers = world.oracle(query.ids)
+        found += int(np.count_nonzero(answers == 1.0))
+        session.tell(query.ids, answers)
+    estimator, intervals = session.estimator, session.intervals()
+    scores = estimator.predict_proba(world.X_test)[:, 1]
+    threshold = getattr(estimator, "threshold", 0.5)  # a constant model has none
+    stated = {name: intervals[name] for name in MEASURES if name in intervals}
     return Outcome(
-        int((result.queries["label"] == 1.0).sum()),
+        found,
         flagged_at_target(scores, rare),
         true_measures(scores, rare, threshold),
         {name: (one.estimate, one.low, one.high) for name, one in stated.items()},

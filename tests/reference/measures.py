@@ -124,3 +124,35 @@ def recalibrate(scores, codes, shares):
         return total
 
     return minimize(loss, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 5000}).x
+
+
+def expected_measures(scores, codes, draws, cut):
+    """Recall, precision and prevalence of rows flagged from a cut on, by each (shift, slope); codes are −1 where there is no label."""
+    found = {"recall": [], "precision": [], "prevalence": []}
+    for shift, slope in draws:
+        hits = positives = flagged = 0.0
+        for score, code in zip(scores, codes, strict=True):
+            chance = code if code >= 0 else 1.0 / (1.0 + np.exp(-(shift + slope * score)))
+            positives += chance
+            if score >= cut:
+                flagged, hits = flagged + 1, hits + chance
+        found["recall"].append(hits / positives)
+        found["precision"].append(hits / flagged)
+        found["prevalence"].append(positives / len(scores))
+    return found
+
+
+def combined_ends(by_labels, unknown, drawn):
+    """Estimate, low and high from those of labels alone and from values of which each is as likely as the next."""
+    estimate, low, high = by_labels
+    values = sorted(drawn)
+
+    def quantile(level):
+        place = level * (len(values) - 1)
+        k = min(int(place), len(values) - 2)
+        return values[k] + (place - k) * (values[k + 1] - values[k])
+
+    middle = (estimate + sum(values) / len(values)) / 2.0
+    lower = (low + (1.0 - unknown) * quantile(0.025)) / 2.0
+    upper = max(high, (1.0 - unknown) * quantile(0.975) + unknown)
+    return middle, min(lower, middle), min(1.0, max(upper, middle))

@@ -48,10 +48,17 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import METHOD, Cells, correlation_factor, make_cells
 from observal.intervals.contradiction import COMPARED, random_minus_log
-from observal.intervals.flagging import Flagging, flagging_intervals, flagging_of, in_whole_rows
+from observal.intervals.flagging import (
+    Flagging,
+    combine_estimates,
+    flagging_intervals,
+    flagging_of,
+    in_whole_rows,
+)
 from observal.intervals.measures import BASELINE, measure_all
 from observal.intervals.related import effective_number
 from observal.intervals.state import FREE, GATED, PoolState, rows_for_cells, taken_rows
+from observal.intervals.thresholds import Threshold
 from observal.learners.folds import FINE_FOLDS, dealt_folds
 from observal.problem.interval import CONFIDENCE, Interval
 from observal.problem.judged_rows import JudgedRows
@@ -124,7 +131,7 @@ class JudgedLabels:
     better : float
         How much lower the classifier's error may be than that of the out-of-fold fits, which have fewer labels.
     flagging : Flagging, optional
-        How many rows are predicted to be positive, where an objective is about these.
+        How many rows are predicted to be positive, where an objective decides that, and what is found among them.
     """
 
     rows: Ints
@@ -160,6 +167,7 @@ def judge_labels(
     folds: int = FINE_FOLDS,
     on_record: bool = False,
     toss_ups: float = 0.0,
+    threshold: Threshold | None = None,
 ) -> JudgedLabels | None:
     """Return the labelled rows as fits that have not seen them judge them, sorted into cells; None if there are too few.
 
@@ -184,6 +192,8 @@ def judge_labels(
         of it than of the rows around it that it stands for, and would put it among the uncertain ones.
     toss_ups : float
         The mean chance that another sample would flip the prediction of a labelled row, where it is known.
+    threshold : Threshold, optional
+        From which score on rows are of the last class, where an objective decides that.
     """
     rows, codes = state.labelled(problem)
     groups = problem.groups_of(rows)
@@ -207,9 +217,10 @@ def judge_labels(
     n_rows = effective_number(problem.groups_of(frame[counted & target]), cells.n_rows)
     cells = replace(cells, correlated=correlation_factor(changed, toss_ups), groups=groups, n_rows=n_rows)
     cells = cells.borrowing((predicted != codes).astype(np.float64))
-    objective, n_classes = problem.goals.objective, problem.logged.classes.size
-    flags = objective != "error" and is_about_last(objective, n_classes)
-    flagging = flagging_of(scores, called == n_classes - 1, by_classifier, counted & target) if flags else None
+    is_flagged = called == problem.logged.classes.size - 1
+    flagging = (
+        None if threshold is None else flagging_of(threshold, scores, is_flagged, by_classifier, counted & target)
+    )
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], flagging=flagging)
 
 
@@ -234,6 +245,7 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
     )
     if judged.flagging is not None:
         intervals |= flagging_intervals(judged.flagging, cells, codes == last, judged.scores)
+        intervals |= combine_estimates(intervals, judged.flagging)
         intervals["precision"] = in_whole_rows(intervals["precision"], judged.flagging.share * cells.n_rows)
     intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random

@@ -6,10 +6,16 @@ standard error of its own.
 
 **Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the
 highest scores were flagged.
+
+**Two estimates.** By the labels alone, recall is usually too high: positive rows that nobody has seen yet are those that a classifier misses, and a single one of them
+that is labelled moves the estimate a lot. The recalibrated chances of the rows without a label say how many such rows to expect, but only as far as scores follow a logistic curve.
+So recall, precision and prevalence are the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
+where the curve is wrong, it has too few positive rows among the highest scores.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,19 +23,26 @@ import numpy as np
 
 from observal.checks import Bools, Floats
 from observal.intervals.cells import METHOD, Cells, beta_ends
+from observal.intervals.thresholds import Threshold, drawn_positives
 from observal.problem.interval import CONFIDENCE, Interval
 
 FLAGGED = "flagged"
+DRAWN_WIDER = 2.0**0.5
+"""Factor by which draws of the recalibration are spread out for intervals: scores do not quite follow a logistic curve, so their variance is doubled."""
 CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Shares of all rows for which recall is estimated as if they were flagged."""
 
 
 class Flagging(NamedTuple):
-    """The share of rows that are flagged, how far it is from the classifier's own, and the score from which on each of `CURVE_SHARES` would be."""
+    """The share of rows that are flagged, how far it is from the classifier's own, and the score from which on each of `CURVE_SHARES` would be.
+
+    `expected` has recall, precision, prevalence and the recall of each of these shares by the chances of all rows, a value for each draw.
+    """
 
     share: float
     moved: float
     cuts: tuple[float, ...]
+    expected: dict[str, Floats]
 
 
 def recall_key(share: float) -> str:
@@ -43,30 +56,82 @@ def recall_key(share: float) -> str:
     return f"recall if {100 * share:g}% are flagged"
 
 
-def flagging_of(scores: Floats, is_flagged: Bools, by_classifier: Bools, about: Bools) -> Flagging:
-    """Return what is flagged of rows, and what other shares need.
+def flagging_of(
+    threshold: Threshold, scores: Floats, is_flagged: Bools, by_classifier: Bools, about: Bools
+) -> Flagging:
+    """Return what is flagged of rows, what other shares need, and what is found by the chances of all rows.
 
     Parameters
     ----------
+    threshold : Threshold
+        What is flagged, and the chances.
     scores : array
         How far each row is on the side of the positive class.
     is_flagged, by_classifier : bool arrays
         Which rows are flagged, labelled ones by fits that have not seen them; and by the classifier itself.
     about : bool array
         The rows that count.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.arange(200)
-    >>> found = flagging_of(1.0 * rows, rows >= 150, rows >= 148, rows >= 0)
-    >>> found.share, round(found.moved, 4), found.cuts[:3]
-    (0.25, 0.01, (198.0, 196.0, 190.0))
     """
     counted = np.sort(scores[about])[::-1]
     places = [min(counted.size, max(1, round(share * counted.size))) - 1 for share in CURVE_SHARES]
     share, own = (float(np.mean(part[about])) for part in (is_flagged, by_classifier))
-    return Flagging(share, abs(share - own), tuple(counted[places].tolist()))
+    return Flagging(share, abs(share - own), tuple(counted[places].tolist()), expected_measures(threshold))
+
+
+def expected_measures(threshold: Threshold) -> dict[str, Floats]:
+    """Return recall, precision, prevalence, and the recall of each of `CURVE_SHARES`, by each draw of the rows' chances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from observal.intervals.recalibration import Recalibration
+    >>> from observal.intervals.thresholds import ScoredRows
+    >>> rows = ScoredRows(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0, -1, 1, 1]))
+    >>> expected = expected_measures(Threshold(0.5, Recalibration(0.0, 1.0, np.array([[0.0, 1.0]])), rows))
+    >>> {name: expected[name].tolist() for name in ("recall", "precision", "prevalence")}
+    {'recall': [0.8], 'precision': [1.0], 'prevalence': [0.625]}
+    """
+    rows = threshold.rows
+    order = np.argsort(-rows.scores, kind="stable")
+    drawn = drawn_positives(rows, threshold.recalibration.widened(DRAWN_WIDER))[:, order]
+    hits = np.concatenate([np.zeros((len(drawn), 1)), np.cumsum(drawn, axis=1)], axis=1)
+    positives, n = np.maximum(hits[:, -1], 1e-300), rows.scores.size
+    n_flagged = int(np.count_nonzero(rows.scores >= threshold.cut))
+    by_share = {recall_key(share): hits[:, min(n, max(1, round(share * n)))] / positives for share in CURVE_SHARES}
+    found = hits[:, n_flagged]
+    return {
+        "recall": found / positives,
+        "precision": found / max(1, n_flagged),
+        "prevalence": hits[:, -1] / n,
+    } | by_share
+
+
+def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> dict[str, Interval]:
+    """Return intervals from labels alone, combined with what the chances of all rows say: see above.
+
+    One from 0 to 1 stays, because labels say nothing there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> by_labels = {"recall": Interval(0.9, 0.7, 1.0, 0.95, "cells")}
+    >>> flagging = Flagging(0.1, 0.0, (), {"recall": np.linspace(0.7, 0.9, 101)})
+    >>> recall = combine_estimates(by_labels, flagging)["recall"]
+    >>> round(recall.estimate, 2), round(recall.low, 3), recall.high
+    (0.85, 0.703, 1.0)
+    """
+    tail = 0.5 - CONFIDENCE / 2
+
+    def combine(by_labels: Interval, drawn: Floats) -> Interval:
+        if by_labels.low <= 0.0 and by_labels.high >= 1.0:
+            return by_labels
+        unknown = by_labels.unknown
+        low, high = (1.0 - unknown) * np.quantile(drawn, [tail, 1.0 - tail])
+        estimate = (by_labels.estimate + float(drawn.mean())) / 2.0
+        low, high = (by_labels.low + float(low)) / 2.0, max(by_labels.high, float(high) + unknown)
+        return replace(by_labels, estimate=estimate, low=min(low, estimate), high=min(1.0, max(high, estimate)))
+
+    return {name: combine(intervals[name], drawn) for name, drawn in flagging.expected.items() if name in intervals}
 
 
 def in_whole_rows(interval: Interval, rows: float) -> Interval:

@@ -16,7 +16,7 @@ classifier's scale: a score becomes the one that the classifier gives to as larg
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -59,6 +59,20 @@ class Recalibration:
     def drawn_chances(self, scores: Floats) -> Floats:
         """Return the chances of each row by each draw, draws × rows."""
         return sigmoid(self.draws[:, :1] + self.draws[:, 1:] * clip_scores(scores))
+
+    def widened(self, factor: float) -> Recalibration:
+        """Return the recalibration with draws that are `factor` times as far away from the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Recalibration(0.0, 1.0, np.array([[0.1, 1.2]])).widened(2.0).draws.round(2).tolist()
+        [[0.2, 1.4]]
+        """
+        fit = np.array([self.shift, self.slope])
+        draws = fit + factor * (self.draws - fit)
+        draws[:, 1] = np.maximum(draws[:, 1], LEAST_SLOPE)
+        return replace(self, draws=draws)
 
 
 def recalibrate(scores: Floats, codes: Ints, shares: Floats, worth: float = 1.0) -> Recalibration:

@@ -25,7 +25,7 @@ from observal.intervals.cells import Cells, make_cells
 from observal.intervals.recalibration import Recalibration, log_odds, recalibrate, sigmoid
 from observal.intervals.related import effective_number
 from observal.intervals.state import PoolState, rows_for_cells, taken_rows
-from observal.problem.objectives import BALANCED, costs_of, is_about_last, is_cautious, measure_of, target_of
+from observal.problem.objectives import BALANCED, costs_of, is_cautious, measure_of, target_of
 from observal.problem.problem import Problem
 from observal.problem.rows import Features
 
@@ -47,10 +47,11 @@ class ScoredRows(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """From which score on rows are positive, in log odds, and what scores say about the population."""
+    """From which score on rows are positive, in log odds; what scores say about the population; and the rows that it was chosen for."""
 
     cut: float
     recalibration: Recalibration
+    rows: ScoredRows
 
     @property
     def chance(self) -> float:
@@ -76,13 +77,13 @@ def find_threshold(
     cells, rows = sort_labels(problem, state, scores_of, out_of_fold)
     worth = effective_number(problem.groups_of(labelled), codes.size) / codes.size
     recalibration = recalibrate(out_of_fold, codes, cells.row_weight, worth)
-    return Threshold(choose_threshold(rows, recalibration, problem.goals.objective), recalibration)
+    return Threshold(choose_threshold(rows, recalibration, problem.goals.objective), recalibration, rows)
 
 
 def find_factors(
     problem: Problem, state: PoolState, chances_of: Callable[[Ints], Floats], out_of_fold: Floats
 ) -> Floats:
-    """Return by what to multiply the chance of each of several classes for a problem's objective, so that the largest decides.
+    """Return by what to multiply the chance of each of several classes for costs or the balanced error, so that the largest decides.
 
     Parameters
     ----------
@@ -93,12 +94,7 @@ def find_factors(
     out_of_fold : array of shape (labelled rows, classes)
         The chances of the labelled rows by fits that have not seen them.
     """
-    objective, n_classes = problem.goals.objective, problem.logged.classes.size
-    if is_about_last(objective, n_classes):
-        threshold = find_threshold(
-            problem, state, lambda rows: score_of_last(chances_of(rows)), score_of_last(out_of_fold)
-        )
-        return np.append(np.ones(n_classes - 1), np.exp(-threshold.cut))
+    objective = problem.goals.objective
     if measure_of(objective) != BALANCED:
         return np.array(costs_of(objective))
     rows = state.labelled(problem)[0]
@@ -186,15 +182,21 @@ def choose_threshold(rows: ScoredRows, recalibration: Recalibration, objective: 
     [0.35, 0.15, 0.15]
     """
     values, place = np.unique(-rows.scores, return_inverse=True)  # the highest score first
-    labelled = rows.codes != UNLABELLED
-    drawn = recalibration.drawn_chances(rows.scores)
-    drawn[:, labelled] = rows.codes[labelled]
+    drawn = drawn_positives(rows, recalibration)
     sizes = np.bincount(place, minlength=values.size)
     # Entry k: so many rows, and so many positive ones by each draw, are among those with the k highest values.
     flagged = np.append(0, np.cumsum(sizes))
     hits = np.stack([np.append(0.0, np.cumsum(np.bincount(place, weights=d, minlength=values.size))) for d in drawn])
     k = _count_flagged(flagged, hits, objective)
     return -_between(values, k)
+
+
+def drawn_positives(rows: ScoredRows, recalibration: Recalibration) -> Floats:
+    """Return how positive each row is by each draw, draws × rows: 0 or 1 where the label is known, and otherwise the chance."""
+    labelled = rows.codes != UNLABELLED
+    drawn = recalibration.drawn_chances(rows.scores)
+    drawn[:, labelled] = rows.codes[labelled]
+    return drawn
 
 
 def _count_flagged(flagged: Ints, hits: Floats, objective: str) -> int:

@@ -526,7 +526,7 @@ class AutoModel:
 
     @cached_property
     def threshold(self) -> Threshold:
-        """From which score on a row is positive, where an objective decides that."""
+        """From which score on a row is of the last class, where an objective decides that."""
 
         def scores_of(rows: Ints) -> Floats:
             return score_of_last(self._chances_of(rows))
@@ -538,9 +538,10 @@ class AutoModel:
         """The factor of the odds that moves the threshold to ½; with several classes, one for each."""
         if not self.follows:
             return 1.0
-        if self.blend.classes_.size == 2:
-            return float(np.exp(-self.threshold.cut))
-        return find_factors(self.problem, self.state, self._chances_of, self.refitted)
+        if not self.finds_last:
+            return find_factors(self.problem, self.state, self._chances_of, self.refitted)
+        factor, n_others = float(np.exp(-self.threshold.cut)), self.blend.classes_.size - 1
+        return factor if n_others == 1 else np.append(np.ones(n_others), factor)
 
     @property
     def estimator(self) -> Any:
@@ -589,8 +590,10 @@ class AutoModel:
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_leads(rows, before.labelled(problem)[0]))
 
-        out_of_fold = self._scores(self.refitted)
-        labels = judge_labels(problem, self.state, gaps, self.scores_of, out_of_fold, on_record=True)
+        out_of_fold, threshold = self._scores(self.refitted), self.threshold if self.finds_last else None
+        labels = judge_labels(
+            problem, self.state, gaps, self.scores_of, out_of_fold, on_record=True, threshold=threshold
+        )
         return None if labels is None else labels.allowing_for(self.gains)
 
     @property

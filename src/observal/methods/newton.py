@@ -496,8 +496,18 @@ class NewtonModel:
         source = self.returned
         with one_thread():  # many small products, as in the fit
             judged = self.judged if source is self.state else earlier_scores(self.problem, source, self.state)
-            toss_ups = 0.0 if self.follows else source.model.toss_ups(self.labels.rows)
-            return judge_labels(self.problem, self.state, gaps, source.model.scores_of, judged, toss_ups=toss_ups)
+            toss_ups, threshold = (
+                (0.0, self.threshold) if self.follows else (source.model.toss_ups(self.labels.rows), None)
+            )
+            return judge_labels(
+                self.problem,
+                self.state,
+                gaps,
+                source.model.scores_of,
+                judged,
+                toss_ups=toss_ups,
+                threshold=threshold,
+            )
 
     @property
     def left_out_classes(self) -> Ints:
