@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import asdict, fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from observal.journal.archive import Damaged, open_archive, seal
 from observal.journal.codec import Arrays, ArraysBeside, Json, build, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
-from observal.journal.settings import Settings, make_settings
+from observal.journal.settings import GivenGoals, Settings, make_settings
 from observal.methods import Method
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Goals
@@ -113,10 +113,14 @@ def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
     """Return the settings of a session: those in its file, and the others as they follow from log and pool."""
     if not isinstance(record["goals"], Goals):
         raise TypeError("it has no goals")
-    budget, goals = record["label_budget"], asdict(record["goals"])
-    money = record.get("budget_cost")  # files from before there were prices have none
     derived = make_settings(
-        problem, record["method"], budget, record["random_state"], record["overlap"], **goals, budget_cost=money
+        problem,
+        record["method"],
+        GivenGoals(*astuple(record["goals"])),
+        record["label_budget"],
+        record["random_state"],
+        record["overlap"],
+        record.get("budget_cost"),  # files from before there were prices have none
     )
     entries = {item.name: getattr(derived, item.name) for item in fields(derived)}
     # A budget may have been raised, and rows added, since the session was made: later events say so.
