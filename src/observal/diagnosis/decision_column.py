@@ -72,12 +72,7 @@ def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[s
 
     A number above a threshold is not looked for: a policy may well follow a score, and then the score must stay among the features.
 
-    Parameters
-    ----------
-    logged : LoggedData
-        The log.
-    names, sources : sequences of str
-        The names of the features, and the columns of the table that they come from.
+    `sources` are the columns of the table that the features `names` come from.
 
     Examples
     --------

@@ -121,16 +121,8 @@ def action_propensity(taken: Bools, pscore: Floats, available: Bools, n_availabl
     It is the logged chance where the action was taken; 0 where it was not on offer; 1 − p where the other of two actions
     was taken with chance p; and 1/k everywhere under a policy that took each of k actions equally often.
 
-    Parameters
-    ----------
-    taken : bool array
-        Where the chosen action was taken.
-    pscore : float array
-        The logged chance of the action that was taken.
-    available : bool array
-        Where the chosen action could be taken.
-    n_available : int array
-        How many actions could be taken at each row.
+    `pscore` is the logged chance of the action that was taken. `available` says where the chosen one could be taken, and `n_available` how
+    many could be.
 
     Examples
     --------

@@ -162,14 +162,7 @@ def _check_values(name: str, array: NDArray[Any]) -> None:
 def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
     """Open a zip for reading; whatever is wrong with it becomes one sentence.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str
-        What it should be, such as "a file that observal saved"; for messages.
-    remedy : str
-        What to do if it is not; for messages.
+    Its sentence says that the file is not `kind`, such as "a file that observal saved", and what to do: `remedy`.
     """
     path = Path(path)
     if not path.is_file():

@@ -143,14 +143,8 @@ def encode(value: object, arrays: Arrays | None = None, where: str = "value") ->
 
     What cannot be stored becomes ``{"unsaved": …}``, which ``unsaved`` finds.
 
-    Parameters
-    ----------
-    value : object
-        What to store.
-    arrays : list, optional
-        Arrays are added to this list, and the JSON has their number in it; without it the JSON has their values.
-    where : str
-        What `value` is called in messages.
+    Arrays are added to the list `arrays`, and the JSON has their number in it; without a list it has their values. `where` names the value
+    in messages.
 
     Examples
     --------
@@ -254,14 +248,8 @@ def unsaved(encoded: Json) -> str:
 def decode(encoded: Json, arrays: ArraysBeside | None = None, where: str = "value") -> Any:
     """Return the value that ``encode`` was given.
 
-    Parameters
-    ----------
-    encoded : object
-        From JSON, and not trusted: if anything is wrong with it, ``InvalidInput`` is raised.
-    arrays : ArraysBeside, optional
-        The arrays, if they were stored beside the JSON.
-    where : str
-        What the value is called in messages.
+    It is not trusted: if anything is wrong with it, ``InvalidInput`` is raised, and names it as `where`. `arrays` are those that were
+    stored beside the JSON.
 
     Examples
     --------

@@ -503,17 +503,8 @@ class Engine(Generic[T]):
     ) -> None:
         """Add rows to the pool in transactions of its own, and raise the budgets that are given.
 
-        Parameters
-        ----------
-        read_rows : callable
-            Takes a transaction for reading, and returns a function that stores the rows in one for writing and returns what the event
-            says of them.
-        label_budget : int, optional
-            How many labels may be bought in total.
-        actor : str
-            Who does it.
-        budget_cost : float, optional
-            What all labels together may cost.
+        `read_rows` takes a transaction for reading, and returns a function that stores the rows in one for writing and returns what the
+        event says of them.
         """
         while True:
             # Reading the rows and fitting takes time, so it is done while others can write, and again if the models changed meanwhile.

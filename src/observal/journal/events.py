@@ -57,14 +57,7 @@ class Event:
 def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | None) -> None:
     """Raise ValueError if a journal entry contains something that observal never writes.
 
-    Parameters
-    ----------
-    kind : str
-        The kind of entry.
-    payload : mapping
-        Its content.
-    settings : Settings, optional
-        Those of the entries before; None if this is the first.
+    `settings` are those of the entries before; None if this is the first.
 
     Examples
     --------

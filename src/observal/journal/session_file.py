@@ -77,12 +77,7 @@ def _payload(event: Event) -> list[Any]:
 def read_session(path: str | Path, method: Method | None = None) -> MemoryJournal:
     """Return the journal of a saved session.
 
-    Parameters
-    ----------
-    path : path
-        Of the file.
-    method : Method, optional
-        Needed only if the method could not be saved, for example because it has callables.
+    `method` is needed only if it could not be saved, for example because it has callables.
     """
     record = _read_record(path, method)
     try:

@@ -66,16 +66,7 @@ def write_problem(
 ) -> dict[str, StoredArray]:
     """Store log and pool, and return how their arrays are stored.
 
-    Parameters
-    ----------
-    connection : StoreConnection
-        One that may write.
-    problem : Problem
-        With dense features, or in Parquet.
-    rows : pyarrow.Table, optional
-        The pool as it is in the table, for people; None if the tables stay in Parquet.
-    progress : callable, optional
-        Called with (done, total, what).
+    `rows` is the pool as people see it; None if the tables stay in Parquet. `progress` is called with (done, total, what).
     """
     import pyarrow as pa
 
