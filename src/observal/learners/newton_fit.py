@@ -44,60 +44,30 @@ _SIZES = tuple(0.5**k for k in range(60))  # a step of 2^-60 is a step of nothin
 
 @dataclass(frozen=True, eq=False)
 class NewtonFit:
-    """A linear classifier and the curvature of the objective it minimises.
+    """A linear classifier and the curvature of the objective it minimises."""
 
-    Parameters
-    ----------
-    coef : array of shape (features,)
-        w.
-    intercept : float
-        b; 0 where none was fitted.
-    objective : float
-        F(w, b).
-    hessian : array of shape (features + 1, features + 1), or (features, features) without an intercept
-        ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser. Empty where it
-        was not asked for.
-    converged : bool
-        Whether the last step promised a decrease of at most `tol`, or less than floats can tell.
-    n_iter : int
-        Steps taken.
-    history : array
-        F before the first step and after each; it never rises.
-    """
-
-    coef: Floats
-    intercept: float
-    objective: float
+    coef: Floats  # w
+    intercept: float  # b; 0 where none was fitted
+    objective: float  # F(w, b)
+    # ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser; empty if it was not asked for.
     hessian: Floats
-    converged: bool
-    n_iter: int
-    history: Floats
+    converged: bool  # whether the last step promised a decrease of at most `tol`, or less than floats can tell
+    n_iter: int  # steps taken
+    history: Floats  # F before the first step and after each; it never rises
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """F of the module's docstring on the rows that count, as a function of θ = (w, b), or of w alone.
+    """F of the module's docstring on the rows that count, as a function of θ = (w, b), or of w alone."""
 
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (rows, features)
-        The rows with a weight above 0; with an intercept a dense X ends in a column of ones.
-    signs, weights, counts : array of shape (rows,)
-        y_i in {−1, +1}; a_i; how often each row occurs in the data.
-    n_rows : float
-        N.
-    loss, regulariser, penalty, ridge, fit_intercept
-        As in ``make_objective``; `penalty` is λ.
-    """
-
-    X: Matrix
-    signs: Floats
-    weights: Floats
-    counts: Floats
-    n_rows: float
-    loss: Loss = "logistic"
+    X: Matrix  # rows with a weight above 0; with an intercept a dense X ends in a column of ones
+    signs: Floats  # y_i in {−1, +1}
+    weights: Floats  # a_i
+    counts: Floats  # how often each row occurs in the data
+    n_rows: float  # N
+    loss: Loss = "logistic"  # from here on as in ``make_objective``
     regulariser: Regulariser | None = "second_moment"
-    penalty: float = 0.0
+    penalty: float = 0.0  # λ
     ridge: float = 0.0
     fit_intercept: bool = True
 

@@ -320,15 +320,9 @@ class NewtonChoices(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
-    """Fits NewtonVC's model.
+    """Fits NewtonVC's model."""
 
-    Parameters
-    ----------
-    maps : dict
-        The feature maps to choose from, by name.
-    """
-
-    maps: dict[str, FeatureMap] = field(repr=False)
+    maps: dict[str, FeatureMap] = field(repr=False)  # to choose from, by name
 
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:

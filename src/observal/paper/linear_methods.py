@@ -46,15 +46,6 @@ LABELS_BEFORE_TEST = 3
 class LinearClassifier(TwoClassPredictions):
     """A linear separator as a classifier, with scikit-learn's names; made without fitting anything.
 
-    Parameters
-    ----------
-    coef_ : array of shape (1, features)
-        The weights w.
-    intercept_ : array of shape (1,)
-        What is added to w·x.
-    classes_ : array of shape (2,)
-        The classes; the second is predicted where the sum is positive.
-
     Examples
     --------
     >>> import numpy as np
@@ -63,9 +54,9 @@ class LinearClassifier(TwoClassPredictions):
     (['yes', 'no'], 1.0)
     """
 
-    coef_: Floats
-    intercept_: Floats
-    classes_: NDArray[Any]
+    coef_: Floats  # w, of shape (1, features)
+    intercept_: Floats  # what is added to w·x
+    classes_: NDArray[Any]  # the second is predicted where the sum is positive
 
     def decision_function(self, X: Features) -> Floats:
         """Return w·x plus the intercept for each row."""

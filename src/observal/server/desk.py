@@ -53,18 +53,8 @@ class Refused(ObservalError):
 class Desk:
     """A campaign as the server sees it.
 
-    Parameters
-    ----------
-    where : str
-        The campaign, as a path or address.
-    title : str
-        Title of the page.
-    lease : float
-        Minutes after which an annotator who has left loses the rows they hold.
-    images : Path, optional
-        The folder of images, if it is no longer where it was when the campaign was made.
-    instructions, columns_help : Path, optional
-        Instructions in Markdown and a table of what columns mean, in place of those that the campaign was made with.
+    An annotator who has left loses the rows they hold after `lease` minutes. `images` is the folder of images, if it is no longer where it
+    was when the campaign was made; `instructions` and `columns_help` are in place of those that it was made with.
     """
 
     def __init__(

@@ -34,18 +34,8 @@ Submit = Callable[[Callable[[], T], bool], Future[T]]
 class Studio:
     """The Label Studio that a served campaign is labelled in.
 
-    Parameters
-    ----------
-    api : LabelStudioApi
-        How to reach it.
-    desk : Desk
-        The campaign.
-    project : int, optional
-        The project to use; by default the one that was made for this campaign, or a new one.
-    url : str
-        Our own address, as Label Studio reaches it.
-    say : callable
-        Called with a sentence when something goes wrong that the user should know about.
+    `project` is the one to use; by default the one that was made for this campaign, or a new one. `url` is our own address, as Label Studio
+    reaches it. `say` is called with a sentence when something goes wrong that the user should know about.
     """
 
     def __init__(
