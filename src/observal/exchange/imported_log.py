@@ -146,11 +146,12 @@ def action_propensity(taken: Bools, pscore: Floats, available: Bools, n_availabl
     return values, taken | ~available | of_two, reason
 
 
-def check_known(is_known: Bools, action: int) -> None:
-    """Refuse a log from which the chosen action's chance does not follow everywhere."""
+def check_known(is_known: Bools, action: int, reason: str) -> list[str]:
+    """Refuse a log from which the chosen action's chance does not follow everywhere; return a note on why it does."""
     if not is_known.all():
         raise InvalidPropensity(
             f"The chance of action {action!r} is not known at {int((~is_known).sum())} of {is_known.size} rows, where another action "
             "was taken; give it with propensity= (numbers, or a policy), or propensity='estimate'; it is the chance that a "
             "row's label, the reward of that action, was revealed."
         )
+    return [f"The propensity is known at every row, because {reason}."] if reason else []

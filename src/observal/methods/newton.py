@@ -477,8 +477,7 @@ class NewtonModel:
         """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
         if not self.follows:
             return self.out_of_fold
-        scores = self.left_out_scores - self.threshold.cut
-        return scores, (scores > 0.0).astype(np.int64)
+        return with_classes(self.left_out_scores - self.threshold.cut)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
@@ -496,7 +495,7 @@ class NewtonModel:
     @property
     def left_out_classes(self) -> Ints:
         """The class of each labelled row by a fit that has not seen it."""
-        return np.asarray(self.judged[1] if self.follows else (self.left_out_scores > 0.0).astype(np.int64))
+        return np.asarray(self.judged[1] if self.follows else with_classes(self.left_out_scores)[1])
 
     @cached_property
     def returned(self) -> PoolState:
@@ -548,11 +547,9 @@ class NewtonModel:
     def scores_of(self, rows: Ints) -> Scores:
         """Return the moderated margin and the predicted class of rows of log and pool."""
         if self.follows:
-            scores = self._margins_of(rows) - self.threshold.cut
-            return scores, (scores > 0.0).astype(np.int64)
+            return with_classes(self._margins_of(rows) - self.threshold.cut)
         X, fit = self.problem.take(rows), self.output_fit
-        scores = self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X)
-        return scores, (scores > 0.0).astype(np.int64)
+        return with_classes(self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X))
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
         """Return the gap of rows of log and pool, each as if its own label were unknown.
@@ -590,12 +587,9 @@ class NewtonModel:
         start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
         fit = fit_logistic(X, signs, weights, self.choices.ridge, self.method.fixed.penalty, start)
         output = self._refit(WeightedFit(fit, weights), X, signs)
-        scores = (
-            self.labelled[test] @ output.fit.coef + output.fit.intercept
-            if self.follows
-            else shrink_margins(self.labelled[test], output.fit, output.total)
-        )
-        return scores, (scores > 0.0).astype(np.int64)
+        if self.follows:
+            return with_classes(margins_of(self.labelled[test], output.fit))
+        return with_classes(shrink_margins(self.labelled[test], output.fit, output.total))
 
     @cached_property
     def labelled(self) -> Matrix:
@@ -652,6 +646,11 @@ def flip_chances(gaps: Floats) -> Floats:
     return np.asarray(ndtr(-np.sqrt(2.0 * gaps)))
 
 
+def with_classes(scores: Floats) -> Scores:
+    """Return scores, and the class that each predicts."""
+    return scores, (scores > 0.0).astype(np.int64)
+
+
 def margins_of(Z: Matrix, fit: NewtonFit) -> Floats:
     """Return the margin of each row, in log odds."""
     return np.asarray(Z @ fit.coef + fit.intercept)
@@ -673,8 +672,7 @@ def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
 
     A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.
     """
-    margins = Z @ fit.coef + fit.intercept
-    return np.asarray(margins / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
+    return np.asarray(margins_of(Z, fit) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
 
 
 # -- the classifier of the log alone ------------------------------------------------------------------------------
@@ -734,4 +732,4 @@ def earlier_scores(problem: Problem, earlier: PoolState, state: PoolState) -> Sc
     order = np.argsort(rows)
     earlier_places = order[np.searchsorted(rows, earlier.labelled(problem)[0], sorter=order)]
     scores[earlier_places] = earlier.model.left_out_scores
-    return scores, (scores > 0.0).astype(np.int64)
+    return with_classes(scores)

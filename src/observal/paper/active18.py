@@ -138,8 +138,7 @@ class Active18(Method["_State"]):
             with np.errstate(divide="ignore"):  # a row that neither the log nor an epoch can show is never labelled
                 weights = (1.0 + alpha) / (alpha * propensity + self._gate(problem, state, propensity))
         else:
-            weights = np.ones(propensity.size)
-            weights[:m] = plain_importance(propensity[:m])
+            weights = core.rows.plain_importance()
         fit = self._learn(core, share, weights, rng)
         t = n_dealt - state.n_dealt + core.epochs[-1]
         next_state = _State(core, state.start, n_dealt, state.least, fit["coef"])

@@ -21,7 +21,6 @@ from observal.paper.weights import (
     importance,
     online_mass,
     passive_clip_threshold,
-    plain_importance,
     practical_clip_threshold,
     query_policy,
 )
@@ -185,9 +184,7 @@ class ActiveVC(Method[State]):
     def _importance(self, state: State) -> Floats:
         rows = state.rows
         if not self.multiple_importance:
-            out = np.ones(rows.propensity.size)
-            out[: rows.n_logged] = plain_importance(rows.propensity[: rows.n_logged])
-            return out
+            return rows.plain_importance()
         mass: Floats | float = float(state.counted)
         if self.bias_correction:
             mass = online_mass(rows.propensity, rows.n_logged, state.epochs, state.gates)

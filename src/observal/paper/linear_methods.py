@@ -103,6 +103,12 @@ class Stack:
 
         return squared_norms(self.X)
 
+    def plain_importance(self) -> Floats:
+        """Return 1/Q0 for each logged row, and 1 for each row of the pool."""
+        return np.append(
+            plain_importance(self.propensity[: self.n_logged]), np.ones(self.propensity.size - self.n_logged)
+        )
+
     def in_use(self, importance: Floats, signs: Signs, clip: float = inf) -> Floats:
         """Return the weights to train and count with: infinite (left out by the kernels) without label or above `clip`."""
         use = (signs != 0) & (importance <= clip) & (importance < inf)
