@@ -494,7 +494,7 @@ def test_appended_events_are_not_read_back(backend, monkeypatch):
         follow(ledger, events)
 
     monkeypatch.setattr("observal.journal.ledger.Ledger.follow", spy)
-    monkeypatch.setattr("observal.journal.sql.journal.decode_plan", None)  # would raise if a plan were decoded
+    monkeypatch.setattr("observal.journal.sql.journal.decode_entry", None)  # would raise if a plan were decoded
     now.ask(3)
     kinds = [some for some in kinds if some]  # storing what was fitted finds nothing to follow
     assert kinds[-2:] == [["round"], ["asked"]]

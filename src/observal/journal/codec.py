@@ -64,6 +64,13 @@ _RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_SETTINGS, *_TABLES, *_RECORDS, *_OTHERS)}
 
+# Values of an event's payload that are not plain: their name in the payload, their type, and what messages call them.
+ENTRIES: dict[str, tuple[type[Any], str]] = {
+    "settings": (Settings, "settings"),
+    "plan": (Plan, "plan"),
+    "recorded": (Recorded, "record of a round"),
+    "arrays": (dict, "list of arrays"),
+}
 _PLAIN = (bool, int, float, str)
 _TEXT: dict[str, Callable[[str], object]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
 _DATES: dict[str, Callable[[str], object]] = {
@@ -101,31 +108,9 @@ def encode_entry(value: object) -> Json:
     return encoded
 
 
-def decode_settings(encoded: Json) -> Settings:
-    """Return recorded settings, which a database must be able to hold."""
-    settings: Settings = _decode_entry(encoded, Settings, "settings")
-    return settings
-
-
-def decode_arrays(encoded: Json) -> dict[str, StoredArray]:
-    """Return how a database holds its arrays."""
-    arrays: dict[str, StoredArray] = _decode_entry(encoded, dict, "list of arrays")
-    return arrays
-
-
-def decode_plan(encoded: Json) -> Plan:
-    """Return a recorded plan."""
-    plan: Plan = _decode_entry(encoded, Plan, "plan")
-    return plan
-
-
-def decode_recorded(encoded: Json) -> Recorded | None:
-    """Return what was known when a round was opened; None if it was not recorded."""
-    record: Recorded | None = None if encoded is None else _decode_entry(encoded, Recorded, "record of a round")
-    return record
-
-
-def _decode_entry(encoded: Json, kind: type[Any], what: str) -> Any:
+def decode_entry(name: str, encoded: Json) -> Any:
+    """Return what ``encode_entry`` was given, as an event's payload has it under a name of `ENTRIES`."""
+    kind, what = ENTRIES[name]
     try:
         value = decode(encoded, where=what)
     except ObservalError as error:
