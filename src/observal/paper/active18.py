@@ -31,7 +31,7 @@ START_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Active18(Method["_State"]):
-    r"""Active learning with logged data, each epoch on its own share of the log (Yan et al., ICML 2018).
+    """Active learning with logged data, each epoch on its own share of the log (Yan et al., ICML 2018).
 
     Parameters
     ----------
@@ -65,8 +65,7 @@ class Active18(Method["_State"]):
        online rows), L the weighted count of mistakes on them and ξ_k the one that weighted them (before the first
        epoch, the least Q0 of all rows),
 
-       ``\frac{1}{t}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{c\,L}{t^2}} + \frac{c\log t}{t}``,
-                 \quad c = C\,\frac{1+\alpha}{\alpha\,\xi_k+1}, \quad a = \sqrt{\eta/(\eta+T)}.
+       ``|2w·x| / (t·a·x·x) ≤ sqrt(c·L/t²) + c·log(t)/t`` with c = C·(1+α)/(α·ξ_k+1) and a = sqrt(η/(η+T)).
 
        As in ActiveVC, all rows are in it while fewer than 3 labels are bought.
 

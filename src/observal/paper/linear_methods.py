@@ -251,13 +251,12 @@ def growing_epochs() -> Iterator[int]:
 
 
 def linear_error_interval(problem: Problem, rows: Stack, coef: Floats) -> Interval:
-    r"""Return an interval for the population error that holds for every linear classifier at once, on the log alone.
+    """Return an interval for the population error that holds for every linear classifier at once, on the log alone.
 
     With F = {z·w·1{w ≤ M}·1{h(x) ≠ y}/M}, w = 1/Q0, over all linear h, the empirical Bernstein bound of Maurer and
     Pontil (2009, theorem 6) for F and 1 − F says, with probability 1 − 2δ' for all h at once,
 
-    ``|\hat l_M(h) - l_M(h)| \le M\left(\sqrt{18\,\hat v\,L/m} + 15\,L/(m-1)\right)``,
-              \qquad L = \log(10\,\Pi(2m)/\delta'),
+    ``|l̂_M(h) − l_M(h)| ≤ M·(sqrt(18·v̂·L/m) + 15·L/(m − 1))`` with L = log(10·Π(2m)/δ'),
 
     v̂ being the sample variance of F's member and Π(N) ≤ (eN/D)^D the Sauer-Shelah count of the dichotomies of N rows in
     D columns. M and the hidden mass P(w > M) come from the pool's propensities, which do not depend on the log; the
