@@ -328,9 +328,7 @@ class Evidence:
         best = int(np.argmax(explained))
         if explained[best] < CLOSER_LOOK:
             return explained[best], pairs[best]
-        order = np.argsort(explained)[::-1][
-            :LOOKED_CLOSELY
-        ]  # a forest, a sum and a difference see finer than groups do
+        order = np.argsort(explained)[::-1][:LOOKED_CLOSELY]  # a forest, a sum and a difference see finer than groups
         finer = [max(explained[k], self._by_forest(pairs[k]), self._by_sums(*pairs[k])) for k in order.tolist()]
         return max(finer), pairs[int(order[int(np.argmax(finer))])]
 

@@ -55,6 +55,15 @@ class NewtonFit:
     n_iter: int  # steps taken
     history: Floats  # F before the first step and after each; it never rises
 
+    @property
+    def theta(self) -> Floats:
+        """(w, b)."""
+        return np.append(self.coef, self.intercept)
+
+    def margins(self, X: Matrix) -> Floats:
+        """Return w·x + b of each row: with the logistic loss, its log odds."""
+        return np.asarray(X @ self.coef + self.intercept)
+
 
 @dataclass(frozen=True, eq=False)
 class Objective:
@@ -271,7 +280,7 @@ def solve(
     if start is None and objective.regulariser == "variance":
         # Where all losses are equal, as at 0, the root of the variance has a kink; the convex problem leads away.
         near = solve(replace(objective, regulariser="second_moment"), max_iter=max_iter, tol=tol)
-        start = np.append(near.coef, near.intercept)[:n_theta]
+        start = near.theta[:n_theta]
     theta = np.zeros(n_theta) if start is None else np.array(start, dtype=np.float64)
     if theta.shape != (n_theta,) or not np.isfinite(theta).all():
         raise InvalidInput(f"start must be {n_theta} finite numbers, but has shape {theta.shape} or a NaN.")

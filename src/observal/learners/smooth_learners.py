@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import (
     BENDS,
@@ -218,7 +218,7 @@ def fit_linear(population: Population, labelled: LabelledRows, tuned: tuple[floa
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
         without = _fit_near_boundary(population, labelled.taken(~out), ridge, LOOSE)
-        margins[out] = _margins(labelled, out, without)
+        margins[out] = without.margins(labelled.rows[out])
     slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
     chance = expit(slope * margins)
     coef = np.column_stack([np.zeros(fit.coef.size), slope * fit.coef])
@@ -246,7 +246,7 @@ def _best_ridge(labelled: LabelledRows) -> float:
         out = labelled.folds == fold
         inside = labelled.taken(~out)
         for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=LOOSE):
-            margins = (2 * labelled.codes[out] - 1) * _margins(labelled, out, fit)
+            margins = (2 * labelled.codes[out] - 1) * fit.margins(labelled.rows[out])
             losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
     return LOGISTIC_RIDGES[int(np.argmin(losses))]
 
@@ -257,10 +257,6 @@ def _fit_near_boundary(population: Population, labelled: LabelledRows, ridge: fl
     fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol, with_hessian=False)
     settings = labelled.rows, signs, labelled.weights, ridge, 0.0
     return near_boundary(fit, *settings, population=population.typical, with_hessian=False)[0]
-
-
-def _margins(labelled: LabelledRows, rows: Bools, fit: NewtonFit) -> Floats:
-    return np.asarray(labelled.rows[rows] @ fit.coef + fit.intercept)
 
 
 def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:

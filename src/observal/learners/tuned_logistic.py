@@ -67,7 +67,7 @@ def fit_ridges(
     objective, start = _objective(X, signs, weights, 0.0, penalty), None
     for i in np.argsort(ridges)[::-1].tolist():
         fit = solve(replace(objective, ridge=ridges[i]), start, max_iter=STEPS, tol=tol, with_hessian=False)
-        start = np.append(fit.coef, fit.intercept)
+        start = fit.theta
         yield i, fit
 
 
@@ -121,10 +121,9 @@ def near_boundary(
     """
     near = weights
     for more in reversed(range(NEAR_FITS)):
-        typical = float(np.sqrt(np.mean(np.square(population @ fit.coef + fit.intercept))))
-        near = weights * nearness(X @ fit.coef + fit.intercept, typical)
-        start = np.append(fit.coef, fit.intercept)
-        fit = fit_logistic(X, signs, near, ridge, penalty, start, with_hessian=with_hessian and not more)
+        typical = float(np.sqrt(np.mean(np.square(fit.margins(population)))))
+        near = weights * nearness(fit.margins(X), typical)
+        fit = fit_logistic(X, signs, near, ridge, penalty, fit.theta, with_hessian=with_hessian and not more)
     return fit, near
 
 
@@ -158,7 +157,7 @@ def tune(
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
         for i, fit in fit_ridges(X[inside], signs[inside], weights[inside], ridges, penalty, tol=1e-5):
-            margins[i, outside] = signs[outside] * (X[outside] @ fit.coef + fit.intercept)
+            margins[i, outside] = signs[outside] * fit.margins(X[outside])
     losses = np.logaddexp(0.0, -margins)
     least = min(order, key=lambda i: float(losses[i] @ weights))
     flat = [i for i in order if about_equal(losses[i] - losses[least], weights)]

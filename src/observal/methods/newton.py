@@ -429,7 +429,7 @@ def is_moderate(values: Floats) -> bool:
 
 def _is_sound(fit: NewtonFit) -> bool:
     """Return whether gaps and margins of a stored fit are numbers."""
-    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_moderate(np.append(fit.coef, fit.intercept)):
+    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_moderate(fit.theta):
         return False
     try:
         return is_moderate(fit.hessian) and is_moderate(leverages(np.zeros((1, fit.coef.size)), fit.hessian))
@@ -517,8 +517,7 @@ class NewtonModel:
         return label_cells(self.problem, self.state, self._margins_of, self.left_out_scores)
 
     def _margins_of(self, rows: Ints) -> Floats:
-        fit = self.output_fit.fit
-        return self.feature_map.mapped(partial(margins_of, fit=fit), self.problem.take(rows))
+        return self.feature_map.mapped(self.output_fit.fit.margins, self.problem.take(rows))
 
     @cached_property
     def output_fit(self) -> WeightedFit:
@@ -570,7 +569,7 @@ class NewtonModel:
         fit, weights = self.query_fit
         share = weights[place] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
         h = leverages(self.labelled[place], fit.hessian)
-        m = self.labels.signs[place] * (self.labelled[place] @ fit.coef + fit.intercept)
+        m = self.labels.signs[place] * fit.margins(self.labelled[place])
         tail = expit(-m)
         remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
         away = m - share * tail * h / remainder
@@ -584,11 +583,11 @@ class NewtonModel:
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
         """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
-        start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
+        start = self.query_fit.fit.theta
         fit = fit_logistic(X, signs, weights, self.choices.ridge, self.method.fixed.penalty, start)
         output = self._refit(WeightedFit(fit, weights), X, signs)
         if self.follows:
-            return with_classes(margins_of(self.labelled[test], output.fit))
+            return with_classes(output.fit.margins(self.labelled[test]))
         return with_classes(shrink_margins(self.labelled[test], output.fit, output.total))
 
     @cached_property
@@ -651,20 +650,14 @@ def with_classes(scores: Floats) -> Scores:
     return scores, (scores > 0.0).astype(np.int64)
 
 
-def margins_of(Z: Matrix, fit: NewtonFit) -> Floats:
-    """Return the margin of each row, in log odds."""
-    return np.asarray(Z @ fit.coef + fit.intercept)
-
-
 def flip_gaps(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
     """Return how much worse a fit must get before the sign of a row's margin m flips: A·m²/(2·xᵀH⁻¹x)."""
-    margins = margins_of(Z, fit)
-    return np.asarray(0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
+    return np.asarray(0.5 * total * fit.margins(Z) ** 2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
 
 
 def boundary_distances(Z: Matrix, fit: NewtonFit) -> Floats:
     """Return the distance of each row from the boundary, in log odds."""
-    return np.abs(margins_of(Z, fit))
+    return np.abs(fit.margins(Z))
 
 
 def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
@@ -672,7 +665,7 @@ def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
 
     A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.
     """
-    return np.asarray(margins_of(Z, fit) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
+    return np.asarray(fit.margins(Z) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
 
 
 # -- the classifier of the log alone ------------------------------------------------------------------------------
