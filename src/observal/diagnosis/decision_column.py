@@ -127,11 +127,7 @@ def _splits(values: Floats) -> list[tuple[float, Bools]]:
 def _condition(name: str, value: float, holds: bool) -> str:
     """Return in words which rows of a table have a value, or do not have it."""
     if name.endswith(" is missing"):
-        return (
-            f"a missing {name.removesuffix(' is missing')!r}"
-            if holds
-            else f"a known {name.removesuffix(' is missing')!r}"
-        )
+        return f"a {'missing' if holds else 'known'} {name.removesuffix(' is missing')!r}"
     column, equals, category = name.partition("=")
     shown = category if equals else exact(value)
     return f"{column}{'=' if holds else ' ≠ '}{shown}"

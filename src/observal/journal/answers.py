@@ -18,9 +18,8 @@ from observal.tables.spreadsheets import COMPUTE, cell_text, csv_rows, read_work
 from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 
 SKIP = "skip"
-_Columns = tuple[
-    tuple[str, str], tuple[str, str]
-]  # of ids and labels: the name in the settings, and one that always works
+# The columns of ids and of labels: for each the name in the settings, and one that always works.
+_Columns = tuple[tuple[str, str], tuple[str, str]]
 _NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
 _EXCEL_DIGITS = 15  # that a spreadsheet keeps of a number
 

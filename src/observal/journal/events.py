@@ -96,13 +96,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
-    elif kind in (
-        "answered",
-        "corrected",
-        "late",
-        "decided",
-        "undone",
-    ):  # the ledger refuses kinds that it does not know
+    elif kind in ("answered", "corrected", "late", "decided", "undone"):  # the ledger refuses kinds it does not know
         _check_rows([answer[0] for answer in payload["answers"]], settings)
         _check_codes([code for answer in payload["answers"] for code in answer[1:]], settings)
 

@@ -29,14 +29,8 @@ from observal.problem.method import check_method
 from observal.problem.problem import Problem
 
 _FORMAT = 4  # raise it with every change, because files of another format are refused
-_SETTINGS = (
-    "label_budget",
-    "random_state",
-    "overlap",
-    "pool_rows",
-    "goals",
-    "notes",
-)  # others follow from log and pool
+# The others follow from log and pool.
+_SETTINGS = ("label_budget", "random_state", "overlap", "pool_rows", "goals", "notes")
 _COLUMNS = ("time", "actor", "kind", "payload")
 
 

@@ -409,11 +409,8 @@ def _codes_left(
     numbers: Callable[[str, DTypeLike], NDArray[Any]], of_tree: Ints, of_category: Bools, n_codes: int
 ) -> Bools:
     """Return which codes go left at each split of a category: LightGBM has a set of bits for each, in words of 32."""
-    sets, ends, words = (
-        numbers("num_cat", np.int64),
-        numbers("cat_boundaries", np.int64),
-        numbers("cat_threshold", "<u4"),
-    )
+    sets, ends = numbers("num_cat", np.int64), numbers("cat_boundaries", np.int64)
+    words = numbers("cat_threshold", "<u4")
     n_ends = np.where(sets > 0, sets + 1, 0)  # a tree without categories has none
     first_end = np.cumsum(n_ends) - n_ends
     n_words = np.where(sets > 0, ends[np.minimum(first_end + sets, ends.size - 1)], 0) if ends.size else sets

@@ -52,12 +52,8 @@ def write_campaign_report(
     whether or not the model uses them; `logs` are the log's tables, needed if one of these columns is not a feature.
     """
     check_target(path, force)
-    status, settings, result, problem = (
-        campaign.status(),
-        campaign.settings,
-        campaign.recorded_result(),
-        campaign.problem,
-    )
+    status, settings = campaign.status(), campaign.settings
+    result, problem = campaign.recorded_result(), campaign.problem
     encoder, names = settings.encoder, settings.features
     dates, percents, sources = ((), (), None) if encoder is None else (encoder.dates, encoder.percents, encoder.sources)
     judged, to_gain = campaign.judged(), campaign.may_gain(MORE_LABELS)

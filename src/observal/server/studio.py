@@ -42,9 +42,8 @@ class Studio:
         self, api: LabelStudioApi, desk: Desk, project: int | None, url: str, say: Callable[[str], None] = print
     ) -> None:
         self.api, self._desk, self._url, self._say = api, desk, url, say
-        self.token = secrets.token_urlsafe(
-            32
-        )  # a new one each time: Label Studio is told it, and nothing stores it here
+        # A new one each time: Label Studio is told it, and nothing stores it here.
+        self.token = secrets.token_urlsafe(32)
         self._tasks: set[str] | None = None  # rows that are tasks; None if they must be read first
         self._touched: set[str] = set()  # rows about which Label Studio called while its tasks were being read
         self._stale = True  # whether tasks must be read now
