@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, InvalidInput, NotACampaign
-from observal.journal.codec import decode, decode_plan, decode_settings, encode_entry
+from observal.journal.codec import decode, decode_entry, encode_entry
 from observal.journal.ledger import Ledger
 from observal.journal.sql.chunks import read_array, read_rows, read_whole_table, write_array, write_table
 from observal.journal.sql.store import create_store, open_store
@@ -270,7 +270,7 @@ def test_plan_survives_json():
         ("one", "zwölf"),
         True,
     )
-    copy = decode_plan(json.loads(json.dumps(encode_entry(plan))))
+    copy = decode_entry("plan", json.loads(json.dumps(encode_entry(plan))))
     for name, value in vars(plan).items():
         assert np.array_equal(value, getattr(copy, name)), name
         assert getattr(value, "dtype", None) == getattr(copy.__dict__[name], "dtype", None)
@@ -285,9 +285,9 @@ def test_method_with_unknown_class_or_setting_is_refused():
     with pytest.raises(InvalidInput, match=r"setting 'magic' of NewtonVC.*use the version that wrote it"):
         decode(recorded)
     with pytest.raises(NotACampaign, match="use the version that wrote it"):
-        decode_settings({"type": "observal.methods:Levitation", "fields": {}})
+        decode_entry("settings", {"type": "observal.methods:Levitation", "fields": {}})
     with pytest.raises(NotACampaign, match="does not have"):
-        decode_settings({"type": "os:system", "fields": {}})
+        decode_entry("settings", {"type": "os:system", "fields": {}})
     with pytest.raises(InvalidInput, match="can store numbers, text"):
         encode_entry(ob.ExactDBAL(ob.FiniteClass.from_callables([len, len]), gamma=0.1))
 

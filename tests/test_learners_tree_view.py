@@ -11,7 +11,7 @@ import pytest
 
 import observal as ob
 from observal.errors import InvalidInput, NotACampaign
-from observal.journal.codec import decode_settings, encode_entry
+from observal.journal.codec import decode_entry, encode_entry
 from observal.journal.sql.stored_problem import add_rows
 from observal.learners.blend import fit_blend
 from observal.learners.blend_settings import BOOSTED, CATEGORIES
@@ -157,8 +157,8 @@ def test_impossible_groups_raise():
     with pytest.raises(InvalidInput, match="A group names a column that does not exist"):
         replace(settings, column_groups=beyond)
     encoded = encode_entry(settings)
-    assert decode_settings(encoded) == settings
+    assert decode_entry("settings", encoded) == settings
     for gaps in ([[0, 5]], [[0, 0]], [[-1, 1]], 7):
         groups = {"type": "ColumnGroups", "fields": {"categories": {"tuple": []}, "gaps": gaps}}
         with pytest.raises(NotACampaign, match="settings cannot be read"):
-            decode_settings({**encoded, "fields": {**encoded["fields"], "column_groups": groups}})
+            decode_entry("settings", {**encoded, "fields": {**encoded["fields"], "column_groups": groups}})

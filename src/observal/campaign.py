@@ -25,7 +25,7 @@ from observal.journal.ledger import Ledger, Sample
 from observal.journal.memory import MemoryJournal
 from observal.journal.receipts import Batch, Check, Receipt
 from observal.journal.replay import start_replay
-from observal.journal.settings import ANYONE, Settings, check_annotator, make_settings, versions
+from observal.journal.settings import ANYONE, GivenGoals, Settings, check_annotator, make_settings, versions
 from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.store import Store, create_store, open_store, refuse_existing
@@ -179,19 +179,9 @@ class Campaign(Labelling[SqlTransaction]):
                 f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
                 "name it with --positive (positive=)."
             )
+        goals = GivenGoals(population, looks, tolerance, width, objective)
         settings = make_settings(
-            loaded.problem,
-            method,
-            label_budget,
-            random_state,
-            overlap,
-            loaded,
-            population=population,
-            looks=looks,
-            tolerance=tolerance,
-            width=width,
-            objective=objective,
-            budget_cost=budget_cost,
+            loaded.problem, method, goals, label_budget, random_state, overlap, budget_cost, loaded
         )
         return cls._make(where, loaded.problem, loaded.rows, settings, options.progress, options.executor, replace)
 
@@ -240,19 +230,8 @@ class Campaign(Labelling[SqlTransaction]):
                 "A campaign from arrays copies its rows, but these stay in Parquet; use Campaign.create(..., tables=TableOptions(in_place=True))."
             )
         problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
-        settings = make_settings(
-            problem,
-            method,
-            label_budget,
-            random_state,
-            overlap,
-            population=population,
-            looks=looks,
-            tolerance=tolerance,
-            width=width,
-            objective=objective,
-            budget_cost=budget_cost,
-        )
+        goals = GivenGoals(population, looks, tolerance, width, objective)
+        settings = make_settings(problem, method, goals, label_budget, random_state, overlap, budget_cost)
         columns = {} if pool.rows.is_sparse else dict(zip(settings.features, pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
 
@@ -482,8 +461,6 @@ class Campaign(Labelling[SqlTransaction]):
         if propensity is not None:
             raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")
         return pool, pa.table(dict(zip(settings.features, pool.X.T, strict=False)))
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     # -- after the campaign -------------------------------------------------------------------------------------
 

@@ -69,24 +69,8 @@ def check_number(
 ) -> Any:
     """Return a number in [low, high] as a Python number; True, NaN and text are refused.
 
-    Parameters
-    ----------
-    value : object
-        What was given.
-    what : str
-        What it is called in the message.
-    low, high : float
-        The ends of the range.
-    open_low, open_high : bool
-        Whether the range is without that end.
-    infinite : bool
-        Whether infinity is allowed where the range has no end.
-    word : str, optional
-        A word that may be given instead of a number, such as "auto".
-    fix : str
-        The end of the message: what to do.
-    error : type
-        What is raised.
+    `what` is its name in the message, and `fix` ends that. A `word` such as "auto" may be given instead of a number; `infinite` allows
+    infinity where the range has no end.
 
     Examples
     --------

@@ -27,12 +27,7 @@ _LONGEST = 200  # a longer name is shortened in the temporary name; file systems
 def check_target(path: str | Path, force: bool = False) -> Path:
     """Return a path if it may be written to, or refuse it. Call it before a long computation; ``writing`` checks again.
 
-    Parameters
-    ----------
-    path : path
-        The file to write.
-    force : bool
-        Whether an existing file may be replaced. A database, such as a campaign, and its companion files are never replaced.
+    A database, such as a campaign, and its companion files are never replaced, even with `force`.
 
     Examples
     --------
@@ -67,12 +62,7 @@ def writing(path: str | Path, force: bool = False) -> Iterator[BinaryIO]:
     If the block raises, the disk is full or the process is interrupted, an existing file is unchanged and no other file is left.
     A temporary file of a killed process is removed by the next process that writes the same file.
 
-    Parameters
-    ----------
-    path : path
-        The file to write; its folder must exist.
-    force : bool
-        Whether an existing file may be replaced; see ``check_target``.
+    The folder must exist. `force` is as for ``check_target``.
 
     Examples
     --------

@@ -25,7 +25,7 @@ from observal.journal.memory import MemoryJournal
 from observal.journal.receipts import Receipt, Undone
 from observal.journal.replay import Replay
 from observal.journal.session_file import read_session, write_session
-from observal.journal.settings import ANYONE, Settings, check_annotator, make_settings
+from observal.journal.settings import ANYONE, GivenGoals, Settings, check_annotator, make_settings
 from observal.journal.status import Status, status_of
 from observal.methods import Method, MethodLike, as_method
 from observal.parquet import ExecutorLike
@@ -368,19 +368,8 @@ class Session(Labelling[MemoryJournal]):
         method = as_method(method)
         problem = Problem(logged, pool).for_method(method).using(executor)
         journal = MemoryJournal(problem)
-        settings = make_settings(
-            problem,
-            method,
-            label_budget,
-            random_state,
-            overlap,
-            population=population,
-            looks=looks,
-            tolerance=tolerance,
-            width=width,
-            objective=objective,
-            budget_cost=budget_cost,
-        )
+        goals = GivenGoals(population, looks, tolerance, width, objective)
+        settings = make_settings(problem, method, goals, label_budget, random_state, overlap, budget_cost)
         journal.append(OBSERVAL, "created", {"settings": settings})
         super().__init__(Engine(journal))
         with self._replaying():  # raises now if the method does not accept the data

@@ -40,12 +40,7 @@ class GroupedCommand(TyperCommand):
 def make_app(help_: str, groups: Mapping[str, Mapping[str, Command]]) -> typer.Typer:
     """Return a command line whose help lists its commands in groups.
 
-    Parameters
-    ----------
-    help_ : str
-        What the program is for.
-    groups : mapping
-        The heading of each group, and its commands by name.
+    `groups` has each group's heading, and its commands by name.
     """
 
     class Commands(TyperGroup):

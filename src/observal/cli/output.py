@@ -25,12 +25,7 @@ _UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800
 def printable(text: object, lines: bool = False) -> str:
     r"""Return text that is safe to show on a terminal: control characters are spelled out.
 
-    Parameters
-    ----------
-    text : object
-        What to show.
-    lines : bool
-        Whether the text may have several lines.
+    With `lines` the text may have several.
 
     Examples
     --------
@@ -83,17 +78,7 @@ def print_table(header: list[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 class ProgressBar:
-    """A progress bar on standard error, with the time left; call it with (done, total).
-
-    Parameters
-    ----------
-    bar : rich.progress.Progress
-        The bars on the screen.
-    task : rich.progress.TaskID
-        This one among them.
-    description : str
-        What is going on.
-    """
+    """A progress bar on standard error, with the time left; call it with (done, total)."""
 
     def __init__(self, bar: Progress, task: TaskID, description: str) -> None:
         self._bar, self._task, self._description = bar, task, description

@@ -152,16 +152,13 @@ def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[s
     lines = [("in short", counts)] if aims else [("error", error_words(intervals["error"]))]
     if contradiction(intervals) is not None:
         lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
-    lines.append(
-        ("", advice(intervals, classes, objective) if aims else baseline_sentence(intervals, classes, objective))
-    )
+    first, last = (advice, baseline_sentence) if aims else (baseline_sentence, advice)
+    lines.append(("", first(intervals, classes, objective)))
     others = [m for m in measures_of(intervals, classes, objective) if aims or m.name != "error"]
     lines += [(measure.name, f"{measure.words()}: {measure.about}") for measure in others]
     matrix = confusion_lines(intervals, classes)
     lines += zip(["confusion", *[""] * len(matrix)], matrix, strict=False)
-    lines.append(
-        ("", baseline_sentence(intervals, classes, objective) if aims else advice(intervals, classes, objective))
-    )
+    lines.append(("", last(intervals, classes, objective)))
     lines.append(("threshold", threshold_sentence(measures.estimator, classes)))
     lines.append(("", returned_sentence(measures.returned_round)))
     return [(name, text) for name, text in lines if text]

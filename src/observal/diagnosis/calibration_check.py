@@ -181,20 +181,8 @@ def check_calibration(
       their mean. This finds propensities that are right on average but leave out what the policy looked at. Šidák's
       correction allows for the number of features.
 
-    Parameters
-    ----------
-    propensity : array
-        Q0 of the logged rows.
-    revealed : bool array
-        Whether each of their labels was revealed.
-    labelled_only : bool
-        Whether the log kept only its labelled rows, so that nothing can be checked.
-    X : array, optional
-        The rows' features; without them nothing is tested by feature.
-    names : sequence of str
-        Of the features.
-    rng : Generator, optional
-        Draws the rows that are looked at if the log has more than 20,000.
+    If the log kept only its labelled rows (`labelled_only`), nothing can be checked; without `X`, nothing is tested by feature. `rng` draws
+    the rows that are looked at if the log has more than 20,000.
 
     Examples
     --------
@@ -242,10 +230,7 @@ def least_factor(q: Floats) -> float | None:
     off by more than ``z·√V``, with z the normal quantile of a third of `SUSPICIOUS`. c is Q0/f or, up to 1, f·Q0. If propensities are so close to 1
     that chances above them cannot be found, only those below count.
 
-    Parameters
-    ----------
-    q : array
-        Propensities above 0 and below 1; of many, some stand for all.
+    `q` are propensities above 0 and below 1; of many, some stand for all.
 
     Examples
     --------
@@ -312,12 +297,7 @@ def _test_features(
 def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
     """Return the score statistic of each feature, about standard normal if the residuals have mean 0; NaN if it has no spread.
 
-    Parameters
-    ----------
-    X : array or sparse matrix
-        Features.
-    residual, variance : arrays
-        Z − Q0 and Q0·(1 − Q0) of each row.
+    `residual` and `variance` are Z − Q0 and Q0·(1 − Q0) of each row.
 
     Examples
     --------

@@ -21,14 +21,8 @@ def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float
     an outcome above some threshold has its largest weight and every other row its smallest, so that one sort and
     cumulative sums find it.
 
-    Parameters
-    ----------
-    outcomes : array
-        v: for instance 1 for a mistake and 0 otherwise.
-    propensity : array
-        The stated chance, above 0, of each of these rows.
-    strength : float
-        Γ ≥ 1; 1 means no hidden confounding.
+    `outcomes` are v, for instance 1 for a mistake and 0 otherwise; `propensity` is e > 0; and `strength` is Γ ≥ 1, where 1 means no hidden
+    confounding.
 
     Examples
     --------

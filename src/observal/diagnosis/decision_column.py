@@ -72,12 +72,7 @@ def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[s
 
     A number above a threshold is not looked for: a policy may well follow a score, and then the score must stay among the features.
 
-    Parameters
-    ----------
-    logged : LoggedData
-        The log.
-    names, sources : sequences of str
-        The names of the features, and the columns of the table that they come from.
+    `sources` are the columns of the table that the features `names` come from.
 
     Examples
     --------
@@ -132,11 +127,7 @@ def _splits(values: Floats) -> list[tuple[float, Bools]]:
 def _condition(name: str, value: float, holds: bool) -> str:
     """Return in words which rows of a table have a value, or do not have it."""
     if name.endswith(" is missing"):
-        return (
-            f"a missing {name.removesuffix(' is missing')!r}"
-            if holds
-            else f"a known {name.removesuffix(' is missing')!r}"
-        )
+        return f"a {'missing' if holds else 'known'} {name.removesuffix(' is missing')!r}"
     column, equals, category = name.partition("=")
     shown = category if equals else exact(value)
     return f"{column}{'=' if holds else ' ≠ '}{shown}"

@@ -147,11 +147,15 @@ class Diagnosis:
         ] * of_drift
         return f"There are too few rows to check {' and '.join(what)}."
 
+    def _about_columns(self) -> list[str]:
+        """Return which columns tell what was revealed, and which may leak the label."""
+        sentences = [decision_sentence(self.decisions)] if self.decisions else []
+        return [*sentences, leak_sentence(self.leaks, self.label)] if self.leaks else sentences
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before relying on the log, most serious first."""
-        sentences = [decision_sentence(self.decisions)] if self.decisions else []
-        sentences += [leak_sentence(self.leaks, self.label)] if self.leaks else []
+        sentences = self._about_columns()
         if self.repeats_decision:
             return tuple(sentences)
         if self.calibration.suspicious:
@@ -213,9 +217,7 @@ class Diagnosis:
     @property
     def serious(self) -> tuple[str, ...]:
         """Those of the warnings that make labels a waste of money as long as nothing is changed."""
-        sentences = [decision_sentence(self.decisions)] if self.decisions else []
-        sentences += [leak_sentence(self.leaks, self.label)] if self.leaks else []
-        return (*sentences, *(self.calibration.sentences() if self.calibration.cannot_be_right else ()))
+        return (*self._about_columns(), *(self.calibration.sentences() if self.calibration.cannot_be_right else ()))
 
     def text(self, more_warnings: Sequence[str] = (), all_warnings: bool = False) -> str:
         """Return the diagnosis as a page of plain text, with the first warnings or with all of them."""

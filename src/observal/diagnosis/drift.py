@@ -123,17 +123,6 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
     the trees.
     If the log kept only labelled rows, the pool is thinned to rows that the same policy would have revealed.
 
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool, which are compared.
-    names : sequence of str
-        Of the features.
-    rng : Generator
-        Draws rows and halves.
-    labelled_only : bool
-        Whether the log kept only its labelled rows.
-
     Examples
     --------
     >>> import numpy as np, observal as ob
@@ -188,13 +177,6 @@ def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:
     A shift by δ puts a pool row above a logged one with chance Φ(δ/√2), so mean ranks, in their standard deviations, differ by
     ``√12·(Φ(δ/√2) − ½)``. The test of all features finds ``z·√(1/n + 1/m)`` with z as Šidák's correction of half of `DRIFT_LEVEL` asks for.
 
-    Parameters
-    ----------
-    n_log, n_pool : int
-        Rows that are compared.
-    n_features : int
-        Features that are tested.
-
     Examples
     --------
     >>> [round(least_shift(n, n, 6), 2) for n in (300, 1000, 5000)]
@@ -246,13 +228,6 @@ def shift_p_value(rank_difference: Floats, group: Bools) -> float:
     """Return the p-value of the feature whose ranks differ most between the group and the rest, with Šidák's correction.
 
     The spread within the two is nearly that of all ranks, so this is Mann and Whitney's test of each feature, ties allowed for.
-
-    Parameters
-    ----------
-    rank_difference : array
-        The standardised difference of each feature's ranks.
-    group : bool array
-        Which rows are in the group.
 
     Examples
     --------

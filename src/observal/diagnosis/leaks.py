@@ -136,18 +136,8 @@ def find_leaks(
     is far worse; likewise two columns together, or several that each explain nearly all. A column with a name like the label's or like the end of follow-up, and a date
     whose order with another date goes with the label, need to explain less.
 
-    Parameters
-    ----------
-    logged : LoggedData
-        The log; at most 2,000 of its labels are looked at.
-    names, sources : sequences of str
-        The names of the features, and the columns of the table that they come from.
-    dates : collection of str
-        The names of features that are dates.
-    label : str
-        The name of the label.
-    known_before : collection of str
-        Columns that are known before the label is, whatever they explain: they are never named.
+    At most 2,000 labels are looked at. `sources` are the columns of the table that the features `names` come from, and `dates` those
+    features that are dates. `known_before` are columns that are known before the label is: they are never named.
 
     Examples
     --------
@@ -338,9 +328,7 @@ class Evidence:
         best = int(np.argmax(explained))
         if explained[best] < CLOSER_LOOK:
             return explained[best], pairs[best]
-        order = np.argsort(explained)[::-1][
-            :LOOKED_CLOSELY
-        ]  # a forest, a sum and a difference see finer than groups do
+        order = np.argsort(explained)[::-1][:LOOKED_CLOSELY]  # a forest, a sum and a difference see finer than groups
         finer = [max(explained[k], self._by_forest(pairs[k]), self._by_sums(*pairs[k])) for k in order.tolist()]
         return max(finer), pairs[int(order[int(np.argmax(finer))])]
 

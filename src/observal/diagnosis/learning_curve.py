@@ -35,20 +35,7 @@ def mistakes_out_of_fold(
 ) -> tuple[Bools, int]:
     """Return which rows a weighted logistic regression gets wrong when it has not seen them, and how many it was fitted on.
 
-    Parameters
-    ----------
-    X : array or sparse matrix
-        Standardised features of labelled rows.
-    codes : int array
-        Their classes; any number of them.
-    weights : array
-        Above 0.
-    rng : Generator
-        Draws the folds.
-    train_share : float
-        The share of the rows outside a fold that is trained on.
-    groups : int array, optional
-        The group of each row, where rows are related: those of a group share a fold.
+    `X` is standardised, and `weights` are above 0. Of the rows outside a fold, `train_share` is trained on. Rows of a group share a fold.
 
     Examples
     --------
@@ -164,16 +151,7 @@ def labels_needed(
     The error out of fold is measured with an eighth to all of the labels, and ``a + b·n^(−c)`` with a, b ≥ 0 and c in
     [¼, 1] is fitted by least squares. Resampling the labels that judge gives the range.
 
-    Parameters
-    ----------
-    X, codes, weights
-        Standardised features, classes and clipped weights of the labels at hand.
-    target : float or None
-        The error wanted.
-    rng : Generator
-        Draws folds and resamples.
-    groups : int array, optional
-        The group of each row, where rows are related.
+    `X` is standardised, and `weights` are clipped.
 
     Examples
     --------

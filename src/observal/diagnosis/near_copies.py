@@ -146,14 +146,8 @@ def finest_step(Z: Floats) -> float:
 def copied_share(distances: Floats, step: float, labels: Ints) -> float:
     """Return the share of rows that have a near-copy; 0 where chance, or labels that differ, speak against copies.
 
-    Parameters
-    ----------
-    distances : array of shape (rows, neighbours)
-        To the nearest rows, the nearest first.
-    step : float
-        No distance counts as less than half of it.
-    labels : int array of shape (rows, 2)
-        The class of each row and of its nearest row; −1 where it is not known.
+    `distances` are to the nearest rows, the nearest first; none counts as less than half of `step`. `labels` are the class of each row and
+    of its nearest row, −1 where it is not known.
     """
     first, middle, last = (np.maximum(distances[:, k], step / 2.0) for k in (0, NEIGHBOURS // 2 - 1, NEIGHBOURS - 1))
     is_copied: Bools = first <= NEAR * last

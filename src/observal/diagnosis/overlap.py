@@ -172,22 +172,8 @@ def find_overlap(
     Shares are of all pool rows. The tree that finds the regions is grown on at most 20,000 of them, and its thresholds
     are rounded if that changes nothing; the regions' own shares are counted on the whole pool again.
 
-    Parameters
-    ----------
-    pool : Pool
-        The rows that can be asked about.
-    n_rows : float
-        m: logged rows, revealed or not.
-    logged, expected : arrays
-        The propensity of each logged row, and the labels expected of it: as many, or 1 if only labelled rows were kept.
-    names : sequence of str
-        Of the features.
-    rng : Generator
-        Draws the rows for the tree.
-    dates : collection of str
-        The names of features that are dates, in days since 1970-01-01.
-    percents : collection of str
-        The names of features that are shown in percent.
+    `n_rows` counts logged rows, revealed or not. `logged` has the propensity of each, and `expected` the labels expected of it: as many, or
+    1 if only labelled rows were kept. `dates` are features in days since 1970-01-01, `percents` those shown in percent.
 
     Examples
     --------

@@ -32,20 +32,8 @@ def quick_warnings(
 ) -> list[str]:
     """Return sentences on what is likely to be wrong with the data, most serious first.
 
-    Parameters
-    ----------
-    logged, pool : LoggedData, Pool
-        What the old policy showed, and the rows that can be asked about.
-    names : sequence of str
-        Of the features.
-    sources : sequence of str, optional
-        The column of the table that each comes from; by default its name.
-    dates : sequence of str
-        Those of them that are dates: a different one in every row is not unusual.
-    label : str
-        The name of the label.
-    known_before : sequence of str
-        Columns that are known before the label is.
+    `sources` are the columns of the table that the features `names` come from, by default the same, and `dates` those features that are
+    dates: a different one in every row is not unusual. `known_before` are columns that are known before the label is.
 
     Examples
     --------

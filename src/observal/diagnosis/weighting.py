@@ -81,14 +81,7 @@ class Weighting:
 def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> Weighting:
     """Return what the revealed labels are worth.
 
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool. If the log kept only its labelled rows, the pool alone stands for the population.
-    n_rows : float
-        m: logged rows, revealed or not.
-    labelled_only : bool
-        Whether the log kept only its labelled rows.
+    `n_rows` counts logged rows, revealed or not. If the log kept only its labelled rows, the pool alone stands for the population.
 
     Examples
     --------

@@ -85,13 +85,6 @@ class CampaignClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def make_model(classifier: Any, encoder: TableEncoder | None) -> Pipeline:
     """Return a scikit-learn pipeline from raw rows to classes; without an encoder, from arrays.
 
-    Parameters
-    ----------
-    classifier : classifier
-        What a method returned.
-    encoder : TableEncoder, optional
-        From raw rows to features.
-
     Examples
     --------
     >>> from sklearn.dummy import DummyClassifier

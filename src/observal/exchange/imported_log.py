@@ -121,16 +121,8 @@ def action_propensity(taken: Bools, pscore: Floats, available: Bools, n_availabl
     It is the logged chance where the action was taken; 0 where it was not on offer; 1 − p where the other of two actions
     was taken with chance p; and 1/k everywhere under a policy that took each of k actions equally often.
 
-    Parameters
-    ----------
-    taken : bool array
-        Where the chosen action was taken.
-    pscore : float array
-        The logged chance of the action that was taken.
-    available : bool array
-        Where the chosen action could be taken.
-    n_available : int array
-        How many actions could be taken at each row.
+    `pscore` is the logged chance of the action that was taken. `available` says where the chosen one could be taken, and `n_available` how
+    many could be.
 
     Examples
     --------
@@ -154,11 +146,12 @@ def action_propensity(taken: Bools, pscore: Floats, available: Bools, n_availabl
     return values, taken | ~available | of_two, reason
 
 
-def check_known(is_known: Bools, action: int) -> None:
-    """Refuse a log from which the chosen action's chance does not follow everywhere."""
+def check_known(is_known: Bools, action: int, reason: str) -> list[str]:
+    """Refuse a log from which the chosen action's chance does not follow everywhere; return a note on why it does."""
     if not is_known.all():
         raise InvalidPropensity(
             f"The chance of action {action!r} is not known at {int((~is_known).sum())} of {is_known.size} rows, where another action "
             "was taken; give it with propensity= (numbers, or a policy), or propensity='estimate'; it is the chance that a "
             "row's label, the reward of that action, was revealed."
         )
+    return [f"The propensity is known at every row, because {reason}."] if reason else []

@@ -47,14 +47,7 @@ def send(method: str, address: str, headers: Mapping[str, str], body: bytes | No
 class LabelStudioApi:
     """A Label Studio that we may change.
 
-    Parameters
-    ----------
-    address : str
-        Its address, such as ``http://localhost:8080``.
-    token : str
-        The key of a user: a personal access token, or a legacy token.
-    transport : callable
-        How requests are sent; tests replace it.
+    `token` is the key of a user: a personal access token, or a legacy token. Tests replace `transport`, which sends requests.
     """
 
     def __init__(self, address: str, token: str, transport: Transport = send) -> None:

@@ -139,12 +139,7 @@ def argilla_records(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
 def read_exchange(source: str | Path, text: str | bytes | None = None) -> dict[str, list[WrittenAnswer]] | None:
     """Return the answers of each annotator in a file of Label Studio or Argilla; None for any other file.
 
-    Parameters
-    ----------
-    source : path
-        A ``.json`` file.
-    text : str or bytes, optional
-        The content, if it has already been read.
+    `text` is the content, if it has already been read.
     """
     if not str(source).endswith(".json"):
         return None

@@ -43,17 +43,6 @@ def write_onnx(path: str | Path, classifier: Any, encoder: TableEncoder | None, 
     Each column of the table is an input of shape (rows, 1): numbers as doubles, NaN where missing; dates as days since 1970-01-01 and durations in days;
     text as strings, empty where missing. Without an encoder there is one input, X, of shape (rows, features). The outputs are ``prediction`` and
     ``probabilities``, one for each class; the threshold of an objective has decided the prediction.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    classifier : classifier
-        What AutoVC or NewtonVC returned.
-    encoder : TableEncoder, optional
-        From raw rows to features.
-    force : bool
-        Whether to replace a file.
     """
     check_target(path, force)
     content = make_onnx(classifier, encoder).SerializeToString()

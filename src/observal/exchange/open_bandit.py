@@ -97,8 +97,7 @@ def from_obp(
         values = np.where(taken, pscore, elsewhere)
         notes += propensity_notes
     else:
-        check_known(is_known, action)
-        notes += [f"The propensity is known at every row, because {reason}."] if reason else []
+        notes += check_known(is_known, action, reason)
     names = tuple(f"context {column}" for column in range(context.shape[1]))
     return ImportedLog(LoggedData(context, labels, values, classes=label_values), None, names, tuple(notes))
 

@@ -106,8 +106,7 @@ def from_vw_cb(
         values = np.where(taken, pscore, np.where(on_offer, elsewhere, 0.0))
         notes += propensity_notes
     else:
-        check_known(is_known, action)
-        notes += [f"The propensity is known at every row, because {reason}."] if reason else []
+        notes += check_known(is_known, action, reason)
         if X_pool is not None and reason == UNIFORM_POLICY:
             pool_chances = np.array([_uniform_chance(row, action, actions) for row in rest])
     if X_pool is not None and pool_chances is None:

@@ -118,7 +118,7 @@ def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> 
     >>> flagging = Flagging(0.1, 0.0, (), {"recall": np.linspace(0.7, 0.9, 101)})
     >>> recall = combine_estimates(by_labels, flagging)["recall"]
     >>> round(recall.estimate, 2), round(recall.low, 3), recall.high
-    (0.85, 0.703, 1.0)
+    (0.85, 0.702, 1.0)
     """
     tail = 0.5 - CONFIDENCE / 2
 

@@ -18,9 +18,8 @@ from observal.tables.spreadsheets import COMPUTE, cell_text, csv_rows, read_work
 from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 
 SKIP = "skip"
-_Columns = tuple[
-    tuple[str, str], tuple[str, str]
-]  # of ids and labels: the name in the settings, and one that always works
+# The columns of ids and of labels: for each the name in the settings, and one that always works.
+_Columns = tuple[tuple[str, str], tuple[str, str]]
 _NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
 _EXCEL_DIGITS = 15  # that a spreadsheet keeps of a number
 
@@ -67,11 +66,6 @@ class LabelReader:
 
 class ChangedIds:
     """Finds rows by an id that a spreadsheet changed: 000820 became 820, 12E4 became 1.20E+05.
-
-    Parameters
-    ----------
-    ids : sequence
-        All ids of the pool.
 
     Examples
     --------
@@ -143,17 +137,9 @@ def read_answers(
 ) -> tuple[list[WrittenAnswer], int]:
     r"""Return the answers in a CSV, Excel or JSON file, each with its line, and the number of rows that are blank.
 
-    Parameters
-    ----------
-    source : path
-        A ``.json`` file is a list of objects; ``.xlsx`` is an Excel workbook; any other is CSV with a header, separated by commas,
-        semicolons or tabs.
-    id_name, label_name : str
-        The two columns; if a file has no column of that name, "id" or "label" is used.
-    text : str or bytes, optional
-        The content, if it has already been read.
-    options : TableFormat, optional
-        What the user said about the separator, the encoding and words that mean "not yet".
+    JSON is a list of objects; CSV has a header, and is separated by commas, semicolons or tabs. If a file has no column `id_name` or
+    `label_name`, "id" or "label" is used. `text` is the content, if it has already been read; `options` has what the user said about the
+    separator, the encoding and words that mean "not yet".
 
     Examples
     --------

@@ -121,16 +121,13 @@ class Archive:
         self.budget.take(size, name)
         return self._archive.read(info)
 
-    def array(self, name: str, *, records: tuple[np.dtype[Any], ...] = ()) -> NDArray[Any]:
-        """Return an array; its header is checked against its size before memory is allocated.
-
-        `records` are further dtypes that are allowed.
-        """
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array; its header is checked against its size before memory is allocated."""
         info = self._member(name)
         with self._archive.open(info) as member:
             shape, by_column, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
             size = math.prod(shape)
-            if dtype.hasobject or (dtype.kind not in _KINDS and dtype not in records):
+            if dtype.hasobject or dtype.kind not in _KINDS:
                 raise Damaged(f"{name} contains values of type {dtype!s:.40}")
             if any(n < 0 for n in shape) or (size and not dtype.itemsize):
                 raise Damaged(f"{name} has the shape {shape}")
@@ -162,14 +159,7 @@ def _check_values(name: str, array: NDArray[Any]) -> None:
 def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
     """Open a zip for reading; whatever is wrong with it becomes one sentence.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str
-        What it should be, such as "a file that observal saved"; for messages.
-    remedy : str
-        What to do if it is not; for messages.
+    Its sentence says that the file is not `kind`, such as "a file that observal saved", and what to do: `remedy`.
     """
     path = Path(path)
     if not path.is_file():

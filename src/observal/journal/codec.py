@@ -64,6 +64,13 @@ _RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_SETTINGS, *_TABLES, *_RECORDS, *_OTHERS)}
 
+# Values of an event's payload that are not plain: their name in the payload, their type, and what messages call them.
+ENTRIES: dict[str, tuple[type[Any], str]] = {
+    "settings": (Settings, "settings"),
+    "plan": (Plan, "plan"),
+    "recorded": (Recorded, "record of a round"),
+    "arrays": (dict, "list of arrays"),
+}
 _PLAIN = (bool, int, float, str)
 _TEXT: dict[str, Callable[[str], object]] = {"UUID": uuid.UUID, "Decimal": decimal.Decimal}
 _DATES: dict[str, Callable[[str], object]] = {
@@ -101,31 +108,9 @@ def encode_entry(value: object) -> Json:
     return encoded
 
 
-def decode_settings(encoded: Json) -> Settings:
-    """Return recorded settings, which a database must be able to hold."""
-    settings: Settings = _decode_entry(encoded, Settings, "settings")
-    return settings
-
-
-def decode_arrays(encoded: Json) -> dict[str, StoredArray]:
-    """Return how a database holds its arrays."""
-    arrays: dict[str, StoredArray] = _decode_entry(encoded, dict, "list of arrays")
-    return arrays
-
-
-def decode_plan(encoded: Json) -> Plan:
-    """Return a recorded plan."""
-    plan: Plan = _decode_entry(encoded, Plan, "plan")
-    return plan
-
-
-def decode_recorded(encoded: Json) -> Recorded | None:
-    """Return what was known when a round was opened; None if it was not recorded."""
-    record: Recorded | None = None if encoded is None else _decode_entry(encoded, Recorded, "record of a round")
-    return record
-
-
-def _decode_entry(encoded: Json, kind: type[Any], what: str) -> Any:
+def decode_entry(name: str, encoded: Json) -> Any:
+    """Return what ``encode_entry`` was given, as an event's payload has it under a name of `ENTRIES`."""
+    kind, what = ENTRIES[name]
     try:
         value = decode(encoded, where=what)
     except ObservalError as error:
@@ -143,14 +128,8 @@ def encode(value: object, arrays: Arrays | None = None, where: str = "value") ->
 
     What cannot be stored becomes ``{"unsaved": …}``, which ``unsaved`` finds.
 
-    Parameters
-    ----------
-    value : object
-        What to store.
-    arrays : list, optional
-        Arrays are added to this list, and the JSON has their number in it; without it the JSON has their values.
-    where : str
-        What `value` is called in messages.
+    Arrays are added to the list `arrays`, and the JSON has their number in it; without a list it has their values. `where` names the value
+    in messages.
 
     Examples
     --------
@@ -254,14 +233,8 @@ def unsaved(encoded: Json) -> str:
 def decode(encoded: Json, arrays: ArraysBeside | None = None, where: str = "value") -> Any:
     """Return the value that ``encode`` was given.
 
-    Parameters
-    ----------
-    encoded : object
-        From JSON, and not trusted: if anything is wrong with it, ``InvalidInput`` is raised.
-    arrays : ArraysBeside, optional
-        The arrays, if they were stored beside the JSON.
-    where : str
-        What the value is called in messages.
+    It is not trusted: if anything is wrong with it, ``InvalidInput`` is raised, and names it as `where`. `arrays` are those that were
+    stored beside the JSON.
 
     Examples
     --------

@@ -503,17 +503,8 @@ class Engine(Generic[T]):
     ) -> None:
         """Add rows to the pool in transactions of its own, and raise the budgets that are given.
 
-        Parameters
-        ----------
-        read_rows : callable
-            Takes a transaction for reading, and returns a function that stores the rows in one for writing and returns what the event
-            says of them.
-        label_budget : int, optional
-            How many labels may be bought in total.
-        actor : str
-            Who does it.
-        budget_cost : float, optional
-            What all labels together may cost.
+        `read_rows` takes a transaction for reading, and returns a function that stores the rows in one for writing and returns what the
+        event says of them.
         """
         while True:
             # Reading the rows and fitting takes time, so it is done while others can write, and again if the models changed meanwhile.
@@ -530,32 +521,16 @@ class Engine(Generic[T]):
 
     def _raised(self, label_budget: int | None, budget_cost: float | None) -> dict[str, int | float]:
         """Return what an event says of higher budgets; refuse one that is not higher than the current one."""
-        raised: dict[str, int | float] = {}
+        settings, raised = self.ledger.settings, dict[str, int | float]()
         if label_budget is not None:
-            self._check_budget(label_budget)
-            raised["label_budget"] = int(label_budget)
+            raised["label_budget"] = check_whole(label_budget, "label_budget", 0)
+            none = "There is no label budget, so it cannot be raised; just keep asking."
+            _require_higher(settings.label_budget, label_budget, none, "The label budget is {} and")
         if budget_cost is not None:
-            budget_cost = check_number(budget_cost, "budget_cost", 0.0)
-            before = self.ledger.settings.budget_cost
-            if before is None:
-                raise InvalidInput("Nothing limits what labels may cost, so it cannot be raised; just go on asking.")
-            if budget_cost <= before:
-                raise InvalidInput(
-                    f"Labels may cost {money(before)} and this can only be raised, but {money(budget_cost)} was given; give the new total."
-                )
-            raised["budget_cost"] = budget_cost
+            raised["budget_cost"] = check_number(budget_cost, "budget_cost", 0.0)
+            none = "Nothing limits what labels may cost, so it cannot be raised; just go on asking."
+            _require_higher(settings.budget_cost, raised["budget_cost"], none, "Labels may cost {} and this", money)
         return raised
-
-    def _check_budget(self, label_budget: int) -> None:
-        """Refuse a label budget that is not higher than the current one."""
-        check_whole(label_budget, "label_budget", 0)
-        before = self.ledger.settings.label_budget
-        if before is None:
-            raise InvalidInput("There is no label budget, so it cannot be raised; just keep asking.")
-        if label_budget <= before:
-            raise InvalidInput(
-                f"The label budget is {before} and can only be raised, but {label_budget} was given; give the new total."
-            )
 
     # -- readings -----------------------------------------------------------------------------------------------
 
@@ -664,6 +639,18 @@ def count_payable(prices: Floats, left: float) -> int:
     (3, 0)
     """
     return int(np.searchsorted(np.cumsum(np.sort(prices)[::-1]), left, side="right"))
+
+
+def _require_higher(
+    before: float | None, given: float, none: str, now: str, write: Callable[[float], str] = str
+) -> None:
+    """Refuse a budget that is not higher than the current one; `none` is said if there is none, `now` says what it is."""
+    if before is None:
+        raise InvalidInput(none)
+    if given <= before:
+        raise InvalidInput(
+            f"{now.format(write(before))} can only be raised, but {write(given)} was given; give the new total."
+        )
 
 
 def _too_little(left: float, price: float) -> str:

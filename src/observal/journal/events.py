@@ -57,14 +57,7 @@ class Event:
 def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | None) -> None:
     """Raise ValueError if a journal entry contains something that observal never writes.
 
-    Parameters
-    ----------
-    kind : str
-        The kind of entry.
-    payload : mapping
-        Its content.
-    settings : Settings, optional
-        Those of the entries before; None if this is the first.
+    `settings` are those of the entries before; None if this is the first.
 
     Examples
     --------
@@ -103,13 +96,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
-    elif kind in (
-        "answered",
-        "corrected",
-        "late",
-        "decided",
-        "undone",
-    ):  # the ledger refuses kinds that it does not know
+    elif kind in ("answered", "corrected", "late", "decided", "undone"):  # the ledger refuses kinds it does not know
         _check_rows([answer[0] for answer in payload["answers"]], settings)
         _check_codes([code for answer in payload["answers"] for code in answer[1:]], settings)
 

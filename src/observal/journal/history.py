@@ -15,6 +15,7 @@ from observal.problem.goals import Goals
 from observal.problem.words import count, money
 from observal.tables.more_rows import PropensityOrigin
 
+MOST_LISTED = 5  # rows or answers of one event
 _LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
 
 
@@ -143,6 +144,6 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 
-def _list_some(items: list[Any], most: int = 5) -> str:
-    first = ", ".join(str(item) for item in items[:most])
-    return first + (f", and {len(items) - most} more" if len(items) > most else "")
+def _list_some(items: list[Any]) -> str:
+    first = ", ".join(str(item) for item in items[:MOST_LISTED])
+    return first + (f", and {len(items) - MOST_LISTED} more" if len(items) > MOST_LISTED else "")

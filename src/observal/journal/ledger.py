@@ -68,37 +68,6 @@ class Sample:
 class Ledger:
     """The state of a session or campaign after some of its events.
 
-    Attributes
-    ----------
-    settings : Settings
-        What the session or campaign was made with, with the current label budget and pool.
-    plans : list of Plan
-        One per round, as recorded when it was opened.
-    bases : list of int
-        After which closed round each was planned: the one before it, or an earlier one if it was chosen ahead.
-    responses : dict
-        Pool position → annotator → class code, or None for a skip.
-    labels : dict
-        Pool position → class code, or None for a skipped row; only rows that are no longer open.
-    holders : dict
-        Pool position → the annotators who hold the row and have not answered.
-    recipients : dict
-        Pool position → all annotators who were ever given the row.
-    round_of : dict
-        Pool position → the number of the round that asked about it.
-    times : dict
-        Pool position → annotator → when they answered.
-    answer_times : list of str
-        When each answer was given, in order.
-    decisions : dict
-        Pool position → the class code that an owner decided, whatever others answered.
-    flags : dict
-        Pool position → who flagged the row, when, and with which comment, in order.
-    prices : dict
-        Pool position → what its label costs, for the rows that were asked about; empty if the pool has no prices.
-    samples : list of Sample
-        Rows of new tables that were drawn to check the error, in order.
-
     Examples
     --------
     >>> import numpy as np, observal as ob
@@ -121,21 +90,23 @@ class Ledger:
         # Of the entry with which all is known that the model of each round depends on, besides labels.
         self.model_digests: list[str] = []
         self._settings: Settings | None = None
-        self.plans: list[Plan] = []
+        self.plans: list[Plan] = []  # one per round, as recorded when it was opened
+        # After which closed round each was planned: the one before it, or an earlier one if it was chosen ahead.
         self.bases: list[int] = []
-        self.ids: dict[int, Any] = {}
         self._position_of: dict[Any, int] = {}  # by id, and by its text unless that is another row's id
-        self.responses: dict[int, dict[str, int | None]] = {}
-        self.labels: dict[int, int | None] = {}
-        self.holders: dict[int, list[str]] = {}
-        self.recipients: dict[int, set[str]] = {}
-        self.round_of: dict[int, int] = {}
-        self.times: dict[int, dict[str, str]] = {}
-        self.answer_times: list[str] = []
-        self.decisions: dict[int, int | None] = {}
-        self.flags: dict[int, list[tuple[str, str, str]]] = {}
-        self.prices: dict[int, float] = {}
-        self.samples: list[Sample] = []
+        # By pool position, of rows that were asked about:
+        self.ids: dict[int, Any] = {}
+        self.round_of: dict[int, int] = {}  # the number of the round that asked about it
+        self.recipients: dict[int, set[str]] = {}  # all annotators who were ever given it
+        self.holders: dict[int, list[str]] = {}  # the annotators who hold it and have not answered
+        self.responses: dict[int, dict[str, int | None]] = {}  # annotator → class code, or None for a skip
+        self.times: dict[int, dict[str, str]] = {}  # annotator → when they answered
+        self.labels: dict[int, int | None] = {}  # class code, or None if it was skipped; only rows that are not open
+        self.decisions: dict[int, int | None] = {}  # the class code that an owner decided, whatever others answered
+        self.flags: dict[int, list[tuple[str, str, str]]] = {}  # who flagged it, when, and with which comment, in order
+        self.prices: dict[int, float] = {}  # what its label costs; empty if the pool has no prices
+        self.answer_times: list[str] = []  # when each answer was given, in order
+        self.samples: list[Sample] = []  # rows of new tables that were drawn to check the error, in order
         self.bought = 0  # rows that have a label
         self.corrections = 0
         self.stop_reason = ""

@@ -18,15 +18,7 @@ from observal.problem.problem import Problem
 
 
 class MemoryJournal:
-    """Events in a list, and the problem they are about; it is its own transaction, because nothing else can write to it.
-
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool.
-    events : iterable of Event
-        What happened so far.
-    """
+    """Events in a list, and the problem they are about; it is its own transaction, because nothing else can write to it."""
 
     name = "the session"
     durable = False

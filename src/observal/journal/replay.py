@@ -71,18 +71,7 @@ class LazyIntervals(Mapping[str, Interval]):
 class Replay:
     """A method's states after each closed round; state 0 is the log alone.
 
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool.
-    method : Method
-        The method whose states are computed.
-    random_state : int
-        Seed of all random numbers.
-    goals : Goals
-        What intervals are about.
-    label_budget : int, optional
-        How many labels may be bought; without it, as many as the pool has rows.
+    Without a `label_budget`, as many labels may be bought as the pool has rows.
 
     Examples
     --------
@@ -142,17 +131,9 @@ class Replay:
     ) -> None:
         """Close every round whose rows all have a label or were skipped; recompute from the first round whose answers changed.
 
-        Parameters
-        ----------
-        plans : sequence of Plan
-            One per round, in order.
-        labels : mapping
-            Pool position → class code, or None for a skipped row.
-        bases : sequence of int, optional
-            After which closed round each was planned; after the one before it by default. Rounds close in order all the same: the rows
-            that a plan takes are those that the open plans before it left.
-        stored : sequence of StoredFit
-            What was fitted after some of these rounds, with the same labels.
+        `labels` goes from pool positions to class codes, None for a skipped row. `bases` says after which closed round each was planned, by
+        default the one before it. Rounds close in order all the same: the rows that a plan takes are those that the open plans before it
+        left. `stored` is what was fitted after some of these rounds, with the same labels.
         """
         self._recall(stored)
         for k, plan in enumerate(plans):

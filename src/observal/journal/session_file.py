@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import asdict, fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from observal.journal.archive import Damaged, open_archive, seal
 from observal.journal.codec import Arrays, ArraysBeside, Json, build, decode, encode, unsaved
 from observal.journal.events import OBSERVAL, Event, check_payload
 from observal.journal.memory import MemoryJournal
-from observal.journal.settings import Settings, make_settings
+from observal.journal.settings import GivenGoals, Settings, make_settings
 from observal.methods import Method
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Goals
@@ -29,14 +29,8 @@ from observal.problem.method import check_method
 from observal.problem.problem import Problem
 
 _FORMAT = 4  # raise it with every change, because files of another format are refused
-_SETTINGS = (
-    "label_budget",
-    "random_state",
-    "overlap",
-    "pool_rows",
-    "goals",
-    "notes",
-)  # others follow from log and pool
+# The others follow from log and pool.
+_SETTINGS = ("label_budget", "random_state", "overlap", "pool_rows", "goals", "notes")
 _COLUMNS = ("time", "actor", "kind", "payload")
 
 
@@ -77,12 +71,7 @@ def _payload(event: Event) -> list[Any]:
 def read_session(path: str | Path, method: Method | None = None) -> MemoryJournal:
     """Return the journal of a saved session.
 
-    Parameters
-    ----------
-    path : path
-        Of the file.
-    method : Method, optional
-        Needed only if the method could not be saved, for example because it has callables.
+    `method` is needed only if it could not be saved, for example because it has callables.
     """
     record = _read_record(path, method)
     try:
@@ -113,10 +102,14 @@ def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
     """Return the settings of a session: those in its file, and the others as they follow from log and pool."""
     if not isinstance(record["goals"], Goals):
         raise TypeError("it has no goals")
-    budget, goals = record["label_budget"], asdict(record["goals"])
-    money = record.get("budget_cost")  # files from before there were prices have none
     derived = make_settings(
-        problem, record["method"], budget, record["random_state"], record["overlap"], **goals, budget_cost=money
+        problem,
+        record["method"],
+        GivenGoals(*astuple(record["goals"])),
+        record["label_budget"],
+        record["random_state"],
+        record["overlap"],
+        record.get("budget_cost"),  # files from before there were prices have none
     )
     entries = {item.name: getattr(derived, item.name) for item in fields(derived)}
     # A budget may have been raised, and rows added, since the session was made: later events say so.

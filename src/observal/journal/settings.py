@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from observal.checks import check_number, check_whole, keep
 from observal.diagnosis.drift import strong_shift
@@ -224,36 +224,31 @@ class Settings:
         )
 
 
+class GivenGoals(NamedTuple):
+    """Goals as ``observal.Session`` takes them: the data may decide on the population, and an objective may be costs by class."""
+
+    population: str | None
+    looks: Looks
+    tolerance: float | None
+    width: float | None
+    objective: str | Mapping[Any, float | str]
+
+
 def make_settings(
     problem: Problem,
     method: MethodLike,
+    given: GivenGoals,
     label_budget: int | None,
     random_state: int,
-    overlap: int = 1,
+    overlap: int,
+    budget_cost: float | None,
     tables: CampaignTables | None = None,
-    *,
-    population: str | None = None,
-    looks: Looks = "planned",
-    tolerance: float | None = None,
-    width: float | None = None,
-    objective: str | Mapping[Any, float | str] = "error",
-    budget_cost: float | None = None,
 ) -> Settings:
-    """Return the settings of a new session or campaign.
-
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool.
-    method, label_budget, random_state, overlap, population, looks, tolerance, width, objective, budget_cost
-        As for ``observal.Session``.
-    tables : CampaignTables, optional
-        The tables that log and pool were read from.
-    """
+    """Return the settings of a new session or campaign; `tables` are those that log and pool were read from, if any."""
     method = as_method(method)
     logged, pool = problem.logged, problem.pool
     classes = logged.classes.tolist()
-    objective = canonical(objective or "error", classes)
+    objective = canonical(given.objective or "error", classes)
     if objective != "error" and not method.follows_objective:
         raise InvalidInput(
             f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {objective!r}; "
@@ -266,12 +261,13 @@ def make_settings(
         )
     features = _feature_names(pool) if tables is None else tables.encoder.names
     notes = () if tables is None else tables.notes
+    population = given.population
     if population is None:
         population, note = _choose_population(problem, features)
         notes = (*notes, *note)
     if objective == "error" and method.follows_objective:
         notes = (*rare_class_notes(logged), *notes)  # first, because only a few warnings are shown
-    goals = Goals(population, looks, tolerance, width, objective)
+    goals = Goals(population, given.looks, given.tolerance, given.width, objective)
     settings = Settings(
         method,
         goals.for_all_rounds() if label_budget is None else goals,

@@ -45,24 +45,12 @@ class RoundChances(NamedTuple):
 
 
 class StoredFit(NamedTuple):
-    """What is known after a closed round.
-
-    Parameters
-    ----------
-    round : int
-        The round.
-    model : optional
-        The record that the method's ``recall`` takes.
-    intervals : tuple of NamedInterval
-        For a single look; none if they were not computed.
-    chances : tuple of RoundChances
-        Of this round and of earlier ones that forecasts still need.
-    """
+    """What is known after a closed round."""
 
     round: int
-    model: Any
-    intervals: tuple[NamedInterval, ...]
-    chances: tuple[RoundChances, ...]
+    model: Any  # the record that the method's ``recall`` takes
+    intervals: tuple[NamedInterval, ...]  # for a single look; none if they were not computed
+    chances: tuple[RoundChances, ...]  # of this round and of earlier ones that forecasts still need
 
     def adds_to(self, other: StoredFit | None) -> bool:
         """Return whether it has something that another one of the same round has not."""

@@ -73,26 +73,12 @@ class BlendPredictions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """A fitted blend: the chance of a class is the weighted mean of its learners' chances.
-
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        Standardises rows.
-    names : tuple of str
-        Of the learners.
-    members : tuple
-        The learners: from standardised rows to chances.
-    theta : array
-        Their weights, which add up to 1.
-    classes_ : array
-        The label values.
-    """
+    """A fitted blend: the chance of a class is the weighted mean of its learners' chances."""
 
     feature_map: FeatureMap = field(repr=False)
     names: tuple[str, ...]
-    members: tuple[Any, ...] = field(repr=False)
-    theta: Floats
+    members: tuple[Any, ...] = field(repr=False)  # the learners: from standardised rows to chances
+    theta: Floats  # their weights, which add up to 1
     classes_: NDArray[Any] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -216,12 +202,7 @@ def mixture(likelihoods: Floats, weights: Floats) -> Floats:
     K is the number of learners. The second term counts as much as a labels that speak for all learners alike: with few
     labels none of them is dropped for what may be chance.
 
-    Parameters
-    ----------
-    likelihoods : array of shape (rows, learners)
-        The chance p that each learner gave to each row's label, not having seen it.
-    weights : array of shape (rows,)
-        What each row counts.
+    `likelihoods` are p, the chance that each learner gave to each row's label, not having seen it; `weights` are what each row counts.
 
     Examples
     --------
@@ -330,24 +311,10 @@ def fit_blend(
 ) -> BlendFit:
     """Fit the learners and blend them.
 
-    Parameters
-    ----------
-    population : Population
-        What learners read from all rows.
-    X : array or CSR matrix of shape (rows, features)
-        The labelled rows, as they came.
-    codes : int array
-        Positions in `classes`.
-    weights : array
-        At least 0; rows that weigh nothing are left out. Only their ratios count.
-    classes : array
-        The label values; some may have no label yet.
-    learners : sequence
-        Names, or pairs of a name and a scikit-learn classifier, with "slow" as a third if it is slow to predict. On sparse rows only the linear learner is used.
-    choices : BlendChoices, optional
-        Weights and settings to keep; without them they are chosen.
-    groups : int array, optional
-        The group of each row, where rows are related: those of a group share a fold.
+    `X` are the labelled rows as they came, and `codes` positions in `classes`, some of which may have no label yet. Of `weights` only the
+    ratios count; rows that weigh nothing are left out. `learners` are names, or pairs of a name and a scikit-learn classifier, with "slow"
+    as a third if it is slow to predict; on sparse rows only the linear learner is used. `choices` are weights and settings to keep; without
+    them they are chosen. Rows of a group share a fold.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
     out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)

@@ -72,14 +72,8 @@ def from_catboost(content: dict[str, Any], classes: Ints, n_classes: int, n_feat
     All nodes of a level ask the same question, and the answers are the bits of the leaf's number, the first question being the lowest bit. Asking the last
     question first puts the leaves in their order.
 
-    Parameters
-    ----------
-    content : dict
-        The model as JSON; features are numeric.
-    classes : int array
-        The codes of the classes that it has seen; a model of two has one value at each leaf.
-    n_classes, n_features : int
-        How many there are.
+    `content` is the model as JSON, with numeric features. `classes` are the codes that it has seen; a model of two has one value at each
+    leaf.
     """
     trees = content["oblivious_trees"]
     width = 1 if classes.size == 2 else n_classes

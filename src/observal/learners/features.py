@@ -32,22 +32,13 @@ class FeatureMap:
 
     Outliers are cut: values further outside the middle 99.8 % of a feature than three times its width. A few sensor glitches would
     otherwise set the scale for all rows, and be asked about first.
-
-    Parameters
-    ----------
-    mean, scale : arrays
-        Of the features, outliers cut, on the rows it was made for.
-    low, high : arrays
-        Where a feature is cut.
-    transformers : tuple
-        scikit-learn transformers of the standardised features.
     """
 
-    mean: Floats
+    mean: Floats  # mean and scale are of the features, outliers cut, on the rows it was made for
     scale: Floats
-    low: Floats
+    low: Floats  # where a feature is cut
     high: Floats
-    transformers: tuple[Any, ...] = ()
+    transformers: tuple[Any, ...] = ()  # scikit-learn transformers of the standardised features
 
     @classmethod
     def of(cls, *parts: Matrix | Rows, expansion: Expansion = "linear", random_state: int = 0) -> Self:

@@ -53,15 +53,6 @@ def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
 def keep_together(codes: Ints, groups: Ints, folds_of: Callable[[Ints], Ints]) -> Ints:
     """Return a fold for each row, the same for the rows of a group; a group counts as of the class of its first row.
 
-    Parameters
-    ----------
-    codes : int array
-        The class of each row.
-    groups : int array
-        The group of each row.
-    folds_of : callable
-        From classes to folds.
-
     Examples
     --------
     >>> import numpy as np

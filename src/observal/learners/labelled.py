@@ -103,14 +103,7 @@ def sharpen(chances: Floats, sharpness: float) -> Floats:
 def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
     """Return the sharpness with the least weighted log loss plus log(sharpness)²: few labels hardly move it from 1.
 
-    Parameters
-    ----------
-    chances : array of shape (rows, classes)
-        Out of fold.
-    codes : int array
-        The classes.
-    weights : array
-        With mean 1.
+    `chances` are out of fold, and `weights` have mean 1.
 
     Examples
     --------

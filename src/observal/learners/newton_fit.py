@@ -44,60 +44,39 @@ _SIZES = tuple(0.5**k for k in range(60))  # a step of 2^-60 is a step of nothin
 
 @dataclass(frozen=True, eq=False)
 class NewtonFit:
-    """A linear classifier and the curvature of the objective it minimises.
+    """A linear classifier and the curvature of the objective it minimises."""
 
-    Parameters
-    ----------
-    coef : array of shape (features,)
-        w.
-    intercept : float
-        b; 0 where none was fitted.
-    objective : float
-        F(w, b).
-    hessian : array of shape (features + 1, features + 1), or (features, features) without an intercept
-        ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser. Empty where it
-        was not asked for.
-    converged : bool
-        Whether the last step promised a decrease of at most `tol`, or less than floats can tell.
-    n_iter : int
-        Steps taken.
-    history : array
-        F before the first step and after each; it never rises.
-    """
-
-    coef: Floats
-    intercept: float
-    objective: float
+    coef: Floats  # w
+    intercept: float  # b; 0 where none was fitted
+    objective: float  # F(w, b)
+    # ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser; empty if it was not asked for.
     hessian: Floats
-    converged: bool
-    n_iter: int
-    history: Floats
+    converged: bool  # whether the last step promised a decrease of at most `tol`, or less than floats can tell
+    n_iter: int  # steps taken
+    history: Floats  # F before the first step and after each; it never rises
+
+    @property
+    def theta(self) -> Floats:
+        """(w, b)."""
+        return np.append(self.coef, self.intercept)
+
+    def margins(self, X: Matrix) -> Floats:
+        """Return w·x + b of each row: with the logistic loss, its log odds."""
+        return np.asarray(X @ self.coef + self.intercept)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """F of the module's docstring on the rows that count, as a function of θ = (w, b), or of w alone.
+    """F of the module's docstring on the rows that count, as a function of θ = (w, b), or of w alone."""
 
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (rows, features)
-        The rows with a weight above 0; with an intercept a dense X ends in a column of ones.
-    signs, weights, counts : array of shape (rows,)
-        y_i in {−1, +1}; a_i; how often each row occurs in the data.
-    n_rows : float
-        N.
-    loss, regulariser, penalty, ridge, fit_intercept
-        As in ``make_objective``; `penalty` is λ.
-    """
-
-    X: Matrix
-    signs: Floats
-    weights: Floats
-    counts: Floats
-    n_rows: float
-    loss: Loss = "logistic"
+    X: Matrix  # rows with a weight above 0; with an intercept a dense X ends in a column of ones
+    signs: Floats  # y_i in {−1, +1}
+    weights: Floats  # a_i
+    counts: Floats  # how often each row occurs in the data
+    n_rows: float  # N
+    loss: Loss = "logistic"  # from here on as in ``make_objective``
     regulariser: Regulariser | None = "second_moment"
-    penalty: float = 0.0
+    penalty: float = 0.0  # λ
     ridge: float = 0.0
     fit_intercept: bool = True
 
@@ -301,7 +280,7 @@ def solve(
     if start is None and objective.regulariser == "variance":
         # Where all losses are equal, as at 0, the root of the variance has a kink; the convex problem leads away.
         near = solve(replace(objective, regulariser="second_moment"), max_iter=max_iter, tol=tol)
-        start = np.append(near.coef, near.intercept)[:n_theta]
+        start = near.theta[:n_theta]
     theta = np.zeros(n_theta) if start is None else np.array(start, dtype=np.float64)
     if theta.shape != (n_theta,) or not np.isfinite(theta).all():
         raise InvalidInput(f"start must be {n_theta} finite numbers, but has shape {theta.shape} or a NaN.")

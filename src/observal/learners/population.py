@@ -34,15 +34,9 @@ FLAT = 1e-9  # a standardised feature with a smaller standard deviation is const
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where the kernel measures distances: standardised features, outliers cut, or their ranks as normal scores.
+    """Where the kernel measures distances: standardised features, outliers cut, or their ranks as normal scores."""
 
-    Parameters
-    ----------
-    knots, scores : arrays of shape (any, features)
-        A standardised feature's values and their scores, increasing, and straight in between. None of them where the
-        features stay as they are.
-    """
-
+    # A standardised feature's values and their scores, increasing, straight in between; none where features stay as they are.
     knots: Floats
     scores: Floats
 
@@ -97,24 +91,12 @@ def _rank_scores(ordered: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class KernelMap:
-    """Features whose products are a Gaussian kernel as some landmarks see it (Nystroem), and a constant.
+    """Features whose products are a Gaussian kernel as some landmarks see it (Nystroem), and a constant."""
 
-    Parameters
-    ----------
-    space : Space
-        Where distances are measured.
-    landmarks : array of shape (landmarks, features)
-        Points of that space.
-    gamma : float
-        The kernel is exp(−γ·distance²).
-    whiten : array of shape (landmarks, directions)
-        From kernel values to features.
-    """
-
-    space: Space
-    landmarks: Floats
-    gamma: float
-    whiten: Floats
+    space: Space  # where distances are measured
+    landmarks: Floats  # shape (landmarks, features): points of that space
+    gamma: float  # the kernel is exp(−γ·distance²)
+    whiten: Floats  # shape (landmarks, directions): from kernel values to features
 
     @classmethod
     def of(cls, space: Space, landmarks: Floats, width: float, n_varying: int) -> Self:
@@ -151,21 +133,12 @@ def gaussian(A: Floats, B: Floats, gamma: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Bends:
-    """Where the line of each curved feature may bend: at quantiles of the population.
+    """Where the line of each curved feature may bend: at quantiles of the population."""
 
-    Parameters
-    ----------
-    features : int array of shape (curved,)
-        The features that are curved: those with more than a few values.
-    knots : array of shape (bends, curved)
-        Increasing. Where a feature has fewer quantiles, further knots lie one apart beyond the last.
-    count : int array of shape (curved,)
-        Knots of each feature that are quantiles.
-    """
-
-    features: Ints
+    features: Ints  # shape (curved,): the features that are curved: those with more than a few values
+    # Shape (bends, curved): increasing. Where a feature has fewer quantiles, further knots lie one apart beyond the last.
     knots: Floats
-    count: Ints
+    count: Ints  # shape (curved,): knots of each feature that are quantiles
 
     @classmethod
     def of(cls, Z: Floats) -> Self:
@@ -190,24 +163,12 @@ class Bends:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Scales, and a sample of the standardised rows from which ranks and landmarks are read.
+    """Scales, and a sample of the standardised rows from which ranks and landmarks are read."""
 
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        Standardises; a feature that is constant on the sample becomes 0 everywhere.
-    sample : array or CSR matrix of shape (any, features)
-        Standardised rows.
-    landmarks : array
-        Of them.
-    groups : ColumnGroups, optional
-        Columns that belong together, for trees.
-    """
-
-    feature_map: FeatureMap
-    sample: Matrix
-    landmarks: Matrix
-    groups: ColumnGroups | None = None
+    feature_map: FeatureMap  # standardises; a feature that is constant on the sample becomes 0 everywhere
+    sample: Matrix  # standardised rows
+    landmarks: Matrix  # some of them
+    groups: ColumnGroups | None = None  # columns that belong together, for trees
 
     @classmethod
     def of(cls, *parts: Matrix | Rows, seed: int = 0, groups: ColumnGroups | None = None) -> Self:

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import (
     BENDS,
@@ -41,18 +41,10 @@ LOOSE = 1e-4  # the decrease of the objective that is not worth another step of 
 
 @dataclass(frozen=True, eq=False)
 class LinearChances:
-    """softmax(x·C + b): the chances of a linear learner.
+    """softmax(x·C + b): the chances of a linear learner."""
 
-    Parameters
-    ----------
-    coef : array of shape (features, classes)
-        C.
-    shift : array of shape (classes,)
-        b.
-    """
-
-    coef: Floats
-    shift: Floats
+    coef: Floats  # C, of shape (features, classes)
+    shift: Floats  # b
 
     def __post_init__(self) -> None:
         if self.coef.ndim != 2 or self.shift.shape != self.coef.shape[1:]:
@@ -70,27 +62,13 @@ class LinearChances:
 
 @dataclass(frozen=True, eq=False)
 class AdditiveChances:
-    """softmax(x·C + Σ_j f_j(x_j) + b), each f_j a line that bends at some knots.
+    """softmax(x·C + Σ_j f_j(x_j) + b), each f_j a line that bends at some knots."""
 
-    Parameters
-    ----------
-    features : int array of shape (curved,)
-        The features that are curved.
-    knots : array of shape (bends, curved)
-        Increasing.
-    values : array of shape (bends, curved, classes)
-        f_j at the knots.
-    coef : array of shape (features, classes)
-        C.
-    shift : array of shape (classes,)
-        b.
-    """
-
-    features: Ints
-    knots: Floats
-    values: Floats
-    coef: Floats
-    shift: Floats
+    features: Ints  # shape (curved,): the features that are curved
+    knots: Floats  # shape (bends, curved): increasing
+    values: Floats  # shape (bends, curved, classes): f_j at the knots
+    coef: Floats  # C, of shape (features, classes)
+    shift: Floats  # b
 
     def __post_init__(self) -> None:
         fits = (
@@ -121,27 +99,13 @@ class AdditiveChances:
 
 @dataclass(frozen=True, eq=False)
 class KernelChances:
-    """softmax(k(x)·C + b), k(x) being the kernel between a row and the landmarks.
+    """softmax(k(x)·C + b), k(x) being the kernel between a row and the landmarks."""
 
-    Parameters
-    ----------
-    space : Space
-        Where distances are measured.
-    landmarks : array of shape (landmarks, features)
-        Points of that space.
-    gamma : float
-        Of the kernel exp(−γ·distance²).
-    coef : array of shape (landmarks, classes)
-        C.
-    shift : array of shape (classes,)
-        b.
-    """
-
-    space: Space
-    landmarks: Floats
-    gamma: float
-    coef: Floats
-    shift: Floats
+    space: Space  # where distances are measured
+    landmarks: Floats  # shape (landmarks, features): points of that space
+    gamma: float  # of the kernel exp(−γ·distance²)
+    coef: Floats  # C, of shape (landmarks, classes)
+    shift: Floats  # b
 
     def __post_init__(self) -> None:
         knots, scores = self.space.knots, self.space.scores
@@ -171,27 +135,13 @@ class KernelChances:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Rows in the eigenvectors of FᵀWF, in which ridge regression is a division.
+    """Rows in the eigenvectors of FᵀWF, in which ridge regression is a division."""
 
-    Parameters
-    ----------
-    rows : array of shape (rows, directions)
-        F·V.
-    values : array of shape (directions,)
-        The eigenvalues.
-    directions : array of shape (features, directions)
-        V.
-    weights : array of shape (rows,)
-        w.
-    targets : array of shape (rows, classes)
-        Y.
-    """
-
-    rows: Floats
-    values: Floats
-    directions: Floats
-    weights: Floats
-    targets: Floats
+    rows: Floats  # F·V, of shape (rows, directions)
+    values: Floats  # the eigenvalues
+    directions: Floats  # V, of shape (features, directions)
+    weights: Floats  # w
+    targets: Floats  # Y, of shape (rows, classes)
 
     @classmethod
     def of(cls, F: Matrix, weights: Floats, targets: Floats) -> Self:
@@ -268,7 +218,7 @@ def fit_linear(population: Population, labelled: LabelledRows, tuned: tuple[floa
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
         without = _fit_near_boundary(population, labelled.taken(~out), ridge, LOOSE)
-        margins[out] = _margins(labelled, out, without)
+        margins[out] = without.margins(labelled.rows[out])
     slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
     chance = expit(slope * margins)
     coef = np.column_stack([np.zeros(fit.coef.size), slope * fit.coef])
@@ -296,7 +246,7 @@ def _best_ridge(labelled: LabelledRows) -> float:
         out = labelled.folds == fold
         inside = labelled.taken(~out)
         for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=LOOSE):
-            margins = (2 * labelled.codes[out] - 1) * _margins(labelled, out, fit)
+            margins = (2 * labelled.codes[out] - 1) * fit.margins(labelled.rows[out])
             losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
     return LOGISTIC_RIDGES[int(np.argmin(losses))]
 
@@ -307,10 +257,6 @@ def _fit_near_boundary(population: Population, labelled: LabelledRows, ridge: fl
     fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol, with_hessian=False)
     settings = labelled.rows, signs, labelled.weights, ridge, 0.0
     return near_boundary(fit, *settings, population=population.typical, with_hessian=False)[0]
-
-
-def _margins(labelled: LabelledRows, rows: Bools, fit: NewtonFit) -> Floats:
-    return np.asarray(labelled.rows[rows] @ fit.coef + fit.intercept)
 
 
 def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:

@@ -39,22 +39,8 @@ NEVER = -1e9  # the log odds of a class that a fit has not seen
 class TreeChances:
     """Chances from trees: the sum of a row's leaves, or the mean over groups of softmax of such sums.
 
-    Parameters
-    ----------
-    roots, column : int arrays of shape (trees,)
-        The first node of each tree, and the first of the sums that its leaves add to.
-    feature, threshold, left, right : arrays of shape (nodes,)
-        A row goes left where its feature, rounded to 32 bits, is at most the threshold; a leaf has feature −1.
-    value : array of shape (nodes, width)
-        Of the leaves.
-    start : array of shape (groups, classes)
-        Where the sums begin.
-    as_log_odds : bool
-        Whether the sums are log odds; else they are chances.
-    n_features : int
-        Of the rows.
-    sharpness : float
-        The power of the chances: above 1 makes them more confident, below 1 less.
+    `roots` and `column` have the first node of each tree, and the first of the sums that its leaves add to. `feature`, `threshold`, `left`,
+    `right` and `value` are by node: a row goes left where its feature, rounded to 32 bits, is at most the threshold; a leaf has feature −1.
     """
 
     roots: NDArray[np.signedinteger[Any]]
@@ -63,11 +49,11 @@ class TreeChances:
     threshold: Floats
     left: NDArray[np.signedinteger[Any]]
     right: NDArray[np.signedinteger[Any]]
-    value: Floats
-    start: Floats
-    as_log_odds: bool
+    value: Floats  # shape (nodes, width)
+    start: Floats  # shape (groups, classes): where the sums begin
+    as_log_odds: bool  # whether the sums are log odds; else they are chances
     n_features: int
-    sharpness: float = 1.0
+    sharpness: float = 1.0  # the power of the chances: above 1 makes them more confident, below 1 less
 
     def __post_init__(self) -> None:
         for name in ("roots", "column", "feature", "left", "right"):
@@ -234,24 +220,12 @@ def join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> Lear
 
 @dataclass(frozen=True, eq=False)
 class TreeView:
-    """From standardised rows to rows with categories and missing values.
+    """From standardised rows to rows with categories and missing values."""
 
-    Parameters
-    ----------
-    number : int array of shape (view columns,)
-        The column that a number is read from; −1 for a category.
-    gap : int array of shape (view columns,)
-        The column that marks where the number is missing; −1 without one.
-    levels : int array of shape (view columns, levels)
-        The columns of a category's levels, padded with −1.
-    marked : array of shape (columns,)
-        A level or a missing value is marked where its column is above this.
-    """
-
-    number: Ints
-    gap: Ints
-    levels: Ints
-    marked: Floats = field(repr=False)
+    number: Ints  # the column that a number is read from; −1 for a category
+    gap: Ints  # the column that marks where the number is missing; −1 without one
+    levels: Ints  # the columns of a category's levels, padded with −1
+    marked: Floats = field(repr=False)  # a level or a missing value is marked where its column is above this
 
     @classmethod
     def of(cls, groups: ColumnGroups | None, sample: Matrix) -> Self | None:
@@ -381,16 +355,9 @@ def from_lightgbm(
 ) -> TreeChances:
     """Return what LightGBM wrote about its trees as arrays.
 
-    Parameters
-    ----------
-    text : str
-        From ``model_to_string``. Without a view features are numeric, and no value is missing.
-    classes : int array
-        The codes of the classes that it has seen: two for a binary model, which has one tree in each round.
-    n_classes, n_features : int
-        How many there are.
-    view : TreeView, optional
-        How the rows were shown to LightGBM; the arrays are about the rows themselves.
+    `text` is from ``model_to_string``. `classes` are the codes that it has seen: two for a binary model, which has one tree in each round.
+    `view` is how the rows were shown to LightGBM; the arrays are about the rows themselves. Without it features are numeric, and no value
+    is missing.
     """
     text = text.split("\nend of trees", maxsplit=1)[0]
     own = classes[1:] if classes.size == 2 else classes
@@ -442,11 +409,8 @@ def _codes_left(
     numbers: Callable[[str, DTypeLike], NDArray[Any]], of_tree: Ints, of_category: Bools, n_codes: int
 ) -> Bools:
     """Return which codes go left at each split of a category: LightGBM has a set of bits for each, in words of 32."""
-    sets, ends, words = (
-        numbers("num_cat", np.int64),
-        numbers("cat_boundaries", np.int64),
-        numbers("cat_threshold", "<u4"),
-    )
+    sets, ends = numbers("num_cat", np.int64), numbers("cat_boundaries", np.int64)
+    words = numbers("cat_threshold", "<u4")
     n_ends = np.where(sets > 0, sets + 1, 0)  # a tree without categories has none
     first_end = np.cumsum(n_ends) - n_ends
     n_words = np.where(sets > 0, ends[np.minimum(first_end + sets, ends.size - 1)], 0) if ends.size else sets
@@ -464,22 +428,12 @@ def _codes_left(
 
 @dataclass(frozen=True, eq=False)
 class FoldMean:
-    """The mean of scikit-learn classifiers that were fitted on class codes, each without a fold.
-
-    Parameters
-    ----------
-    fits : tuple
-        The classifiers.
-    n_features, n_classes : int
-        How many there are.
-    slow : bool
-        Whether they are slow to predict, so that not all rows of a pool are shown to them.
-    """
+    """The mean of scikit-learn classifiers that were fitted on class codes, each without a fold."""
 
     fits: tuple[Any, ...]
     n_features: int
     n_classes: int
-    slow: bool = False
+    slow: bool = False  # to predict, so that not all rows of a pool are shown to them
 
     @property
     def shape(self) -> tuple[int, int]:

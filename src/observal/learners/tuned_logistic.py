@@ -38,22 +38,8 @@ def fit_logistic(
 ) -> NewtonFit:
     """Fit logistic regression with half a row of each class added at the origin, so one class is enough.
 
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (rows, features)
-        Standardised features.
-    signs : array of −1 and +1
-        The labels.
-    weights : array
-        At least 0; only their ratios matter.
-    ridge, penalty : float
-        As in ``make_objective``; the penalty is that of the second moment.
-    start : array, optional
-        (w, b) to start from.
-    tol : float
-        Stop when another step would lower the objective by less than this.
-    with_hessian : bool
-        Whether the fit has its Hessian; without it the fit takes less time.
+    `X` is standardised. Of `weights` only the ratios count. `ridge` and `penalty`, that of the second moment, are as in ``make_objective``;
+    `start` is (w, b). It stops when another step would lower the objective by less than `tol`. Without the Hessian it takes less time.
 
     Examples
     --------
@@ -71,13 +57,6 @@ def fit_ridges(
 ) -> Iterator[tuple[int, NewtonFit]]:
     """Yield a fit without its Hessian for the place of each ridge, the largest first; each starts from the one before.
 
-    Parameters
-    ----------
-    X, signs, weights, penalty, tol
-        As for ``fit_logistic``.
-    ridges : sequence of float
-        In any order.
-
     Examples
     --------
     >>> import numpy as np
@@ -88,19 +67,14 @@ def fit_ridges(
     objective, start = _objective(X, signs, weights, 0.0, penalty), None
     for i in np.argsort(ridges)[::-1].tolist():
         fit = solve(replace(objective, ridge=ridges[i]), start, max_iter=STEPS, tol=tol, with_hessian=False)
-        start = np.append(fit.coef, fit.intercept)
+        start = fit.theta
         yield i, fit
 
 
 def nearness(margins: Floats, typical: float) -> Floats:
     """Return the weight of a row by its distance from the boundary: 1 on it, ½ at a typical distance, ``1/(1 + (m/h)²)``.
 
-    Parameters
-    ----------
-    margins : array
-        m: the log odds of each row.
-    typical : float
-        h, the typical distance; if it is 0 every row has weight 1.
+    m are the log odds of each row, `margins`, and h is the typical distance; if that is 0, every row has weight 1.
 
     Examples
     --------
@@ -130,16 +104,7 @@ def near_boundary(
     probability of a class is not quite logistic, for example because some labels are wrong, such rows pull the boundary away
     from where it would make the fewest mistakes.
 
-    Parameters
-    ----------
-    fit : NewtonFit
-        The fit on `weights`.
-    X, signs, weights, ridge, penalty
-        As for ``fit_logistic``.
-    population : array or CSR matrix of shape (any, features)
-        Rows that represent the population; the typical distance is the root mean square of theirs.
-    with_hessian : bool
-        Whether the last fit has its Hessian.
+    `fit` is the fit on `weights`. The typical distance is the root mean square of that of `population`, rows that represent it.
 
     Examples
     --------
@@ -156,10 +121,9 @@ def near_boundary(
     """
     near = weights
     for more in reversed(range(NEAR_FITS)):
-        typical = float(np.sqrt(np.mean(np.square(population @ fit.coef + fit.intercept))))
-        near = weights * nearness(X @ fit.coef + fit.intercept, typical)
-        start = np.append(fit.coef, fit.intercept)
-        fit = fit_logistic(X, signs, near, ridge, penalty, start, with_hessian=with_hessian and not more)
+        typical = float(np.sqrt(np.mean(np.square(fit.margins(population)))))
+        near = weights * nearness(fit.margins(X), typical)
+        fit = fit_logistic(X, signs, near, ridge, penalty, fit.theta, with_hessian=with_hessian and not more)
     return fit, near
 
 
@@ -176,14 +140,7 @@ def tune(
     Mistakes are what counts, but they are few and jump. So they decide only between ridges whose log loss exceeds the least
     one by no more than a standard error of the difference.
 
-    Parameters
-    ----------
-    X, signs, weights, penalty
-        As for ``fit_logistic``.
-    ridges : tuple of float
-        To choose from; each fit starts from that of the next larger ridge.
-    groups : int array, optional
-        The group of each row, where rows are related: those of a group share a fold.
+    Each fit starts from that of the next larger ridge. Rows of a group share a fold.
 
     Examples
     --------
@@ -200,7 +157,7 @@ def tune(
     for fold in np.unique(folds):
         inside, outside = folds != fold, folds == fold
         for i, fit in fit_ridges(X[inside], signs[inside], weights[inside], ridges, penalty, tol=1e-5):
-            margins[i, outside] = signs[outside] * (X[outside] @ fit.coef + fit.intercept)
+            margins[i, outside] = signs[outside] * fit.margins(X[outside])
     losses = np.logaddexp(0.0, -margins)
     least = min(order, key=lambda i: float(losses[i] @ weights))
     flat = [i for i in order if about_equal(losses[i] - losses[least], weights)]

@@ -489,12 +489,7 @@ def average(own: Classifier, members: list[Any], X: Rows) -> Classifier:
 def margins_of(shares: Floats, judges: Bools | bool = True) -> Floats:
     """Return, for each member and row, the chance of the committee's class minus that of its strongest rival.
 
-    Parameters
-    ----------
-    shares : array of shape (members, rows, classes)
-        The chance that each member gives each class.
-    judges : bool array of shape (members, rows), optional
-        The members that make up each row's committee; all by default.
+    `shares` has shape (members, rows, classes); `judges`, of shape (members, rows), says which members make up each row's committee.
     """
     _, n_rows, n_classes = shares.shape
     best = shares.mean(axis=0, where=np.asarray(judges)[..., None]).argmax(axis=1)

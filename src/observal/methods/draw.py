@@ -39,24 +39,13 @@ EVENLY = 0.2  # share of these random picks that is spread evenly over all rows
 
 @dataclass(frozen=True)
 class Choice:
-    """How a round chooses rows: the settings that all pool methods share.
+    """How a round chooses rows: the settings that all pool methods share."""
 
-    Parameters
-    ----------
-    batch : int
-        Labels per round.
-    explore_share : float
-        f: the share of each batch that is picked at random from the rows that pass the gate.
-    gate_share : float
-        The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate
-        off.
-    most_blind : float
-        The largest share of a batch that is picked at random where the log is blind: see ``find_blind_rows``.
-    """
-
-    batch: int = 10
-    explore_share: float = 0.1
+    batch: int = 10  # labels per round
+    explore_share: float = 0.1  # f: the share of each batch that is picked at random from the rows that pass the gate
+    # The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate off.
     gate_share: float = 0.5
+    # The largest share of a batch that is picked at random where the log is blind: see ``find_blind_rows``.
     most_blind: float = 0.5
 
     def __post_init__(self) -> None:
@@ -115,18 +104,10 @@ def draw(
 ) -> Draw:
     """Return each pool row's chance in the next round.
 
-    Parameters
-    ----------
-    problem, state, choice
-        What to choose from, and how.
-    gaps : array
-        How certain each pool row's prediction is; rows with the smallest gaps are taken.
-    uncertain : bool array, optional
-        The rows that the gate's share may go to; every row by default. If there are too few, the rest of the share goes to
-        any row.
-    chances : array, optional
-        The chance that each pool row is of the class that an objective is about. Rows picked at random are then rather picked where it is likely and the log has few labels,
-        instead of being spread evenly: see ``measuring_weights``.
+    Rows with the smallest `gaps` are taken: those whose predictions are least certain. The gate's share goes to `uncertain` rows, by
+    default to any; if there are too few, the rest goes to any row. `chances` are those of being of the class that an objective is about:
+    rows picked at random are then rather picked where it is likely and the log has few labels, instead of being spread evenly
+    (``measuring_weights``).
     """
     open_, passing = open_and_passing(problem, state, choice)
     n_open, n_passing = int(open_.sum()), int(passing.sum())
@@ -210,14 +191,7 @@ def measuring_weights(chance: Floats, log_rate: Floats, n_random: float) -> Floa
     already has labels, at a rate λ for each pool row, so ``max(c·√(p·(1 − p)) − λ, 0)`` are wanted from the pool, with c such that
     their sum is what the campaign picks at random up to now. A fifth of the weight is spread evenly, because p may be wrong.
 
-    Parameters
-    ----------
-    chance : array
-        p of each row.
-    log_rate : array
-        λ = m·Q0/N of each row.
-    n_random : float
-        Labels picked at random so far, with this round's.
+    `log_rate` is λ = m·Q0/N of each row, and `n_random` counts the labels picked at random so far, with this round's.
 
     Examples
     --------
@@ -310,14 +284,7 @@ def systematic(chance: Floats | Chances, rng: np.random.Generator, rows: NDArray
     The rows are laid out in random order on a line, each as long as its chance. A random starting point and every whole step
     after it pick the rows they fall on. The line is gone through in pieces, because a pool may have many rows.
 
-    Parameters
-    ----------
-    chance : array
-        Of each row.
-    rng : Generator
-        Draws the order and the starting point.
-    rows : int array, optional
-        The rows to draw from, which are put into a random order; all rows by default.
+    `rows` are those to draw from, all by default.
 
     Examples
     --------

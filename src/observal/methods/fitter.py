@@ -69,26 +69,15 @@ def remember_latest(judge_pool: Callable[[ModelT], PoolT]) -> Callable[[ModelT],
 
 @dataclass(frozen=True, eq=False)
 class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
-    """Fits a method's model; the same labels, bought in the same rounds, always give the same model.
-
-    Parameters
-    ----------
-    method : Method
-        The settings.
-    problem : Problem
-        Log and pool.
-    judge_pool : callable
-        From a model to its predictions for the pool; see ``remember_latest``.
-    anchor : PoolState, optional
-        The earlier state whose choice of settings still holds; without one they are chosen again.
-    kept : optional
-        What the anchor chose, where that is known without fitting it.
-    """
+    """Fits a method's model; the same labels, bought in the same rounds, always give the same model."""
 
     method: MethodT
     problem: Problem
+    # From a model to its predictions for the pool; see ``remember_latest``.
     judge_pool: Callable[[ModelT], PoolT] = field(repr=False)
+    # The earlier state whose choice of settings still holds; without one they are chosen again.
     anchor: PoolState | None = field(default=None, kw_only=True)
+    # What the anchor chose, where that is known without fitting it.
     kept: Any = field(default=None, kw_only=True, repr=False)
 
     @abstractmethod

@@ -320,15 +320,9 @@ class NewtonChoices(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
-    """Fits NewtonVC's model.
+    """Fits NewtonVC's model."""
 
-    Parameters
-    ----------
-    maps : dict
-        The feature maps to choose from, by name.
-    """
-
-    maps: dict[str, FeatureMap] = field(repr=False)
+    maps: dict[str, FeatureMap] = field(repr=False)  # to choose from, by name
 
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
@@ -435,7 +429,7 @@ def is_moderate(values: Floats) -> bool:
 
 def _is_sound(fit: NewtonFit) -> bool:
     """Return whether gaps and margins of a stored fit are numbers."""
-    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_moderate(np.append(fit.coef, fit.intercept)):
+    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_moderate(fit.theta):
         return False
     try:
         return is_moderate(fit.hessian) and is_moderate(leverages(np.zeros((1, fit.coef.size)), fit.hessian))
@@ -483,8 +477,7 @@ class NewtonModel:
         """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
         if not self.follows:
             return self.out_of_fold
-        scores = self.left_out_scores - self.threshold.cut
-        return scores, (scores > 0.0).astype(np.int64)
+        return with_classes(self.left_out_scores - self.threshold.cut)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
@@ -512,7 +505,7 @@ class NewtonModel:
     @property
     def left_out_classes(self) -> Ints:
         """The class of each labelled row by a fit that has not seen it."""
-        return np.asarray(self.judged[1] if self.follows else (self.left_out_scores > 0.0).astype(np.int64))
+        return np.asarray(self.judged[1] if self.follows else with_classes(self.left_out_scores)[1])
 
     @cached_property
     def returned(self) -> PoolState:
@@ -534,8 +527,7 @@ class NewtonModel:
         return label_cells(self.problem, self.state, self._margins_of, self.left_out_scores)
 
     def _margins_of(self, rows: Ints) -> Floats:
-        fit = self.output_fit.fit
-        return self.feature_map.mapped(partial(margins_of, fit=fit), self.problem.take(rows))
+        return self.feature_map.mapped(self.output_fit.fit.margins, self.problem.take(rows))
 
     @cached_property
     def output_fit(self) -> WeightedFit:
@@ -564,11 +556,9 @@ class NewtonModel:
     def scores_of(self, rows: Ints) -> Scores:
         """Return the moderated margin and the predicted class of rows of log and pool."""
         if self.follows:
-            scores = self._margins_of(rows) - self.threshold.cut
-            return scores, (scores > 0.0).astype(np.int64)
+            return with_classes(self._margins_of(rows) - self.threshold.cut)
         X, fit = self.problem.take(rows), self.output_fit
-        scores = self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X)
-        return scores, (scores > 0.0).astype(np.int64)
+        return with_classes(self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X))
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
         """Return the gap of rows of log and pool, each as if its own label were unknown.
@@ -589,7 +579,7 @@ class NewtonModel:
         fit, weights = self.query_fit
         share = weights[place] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
         h = leverages(self.labelled[place], fit.hessian)
-        m = self.labels.signs[place] * (self.labelled[place] @ fit.coef + fit.intercept)
+        m = self.labels.signs[place] * fit.margins(self.labelled[place])
         tail = expit(-m)
         remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
         away = m - share * tail * h / remainder
@@ -603,15 +593,12 @@ class NewtonModel:
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
         """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
-        start = np.append(self.query_fit.fit.coef, self.query_fit.fit.intercept)
+        start = self.query_fit.fit.theta
         fit = fit_logistic(X, signs, weights, self.choices.ridge, self.method.fixed.penalty, start)
         output = self._refit(WeightedFit(fit, weights), X, signs)
-        scores = (
-            self.labelled[test] @ output.fit.coef + output.fit.intercept
-            if self.follows
-            else shrink_margins(self.labelled[test], output.fit, output.total)
-        )
-        return scores, (scores > 0.0).astype(np.int64)
+        if self.follows:
+            return with_classes(output.fit.margins(self.labelled[test]))
+        return with_classes(shrink_margins(self.labelled[test], output.fit, output.total))
 
     @cached_property
     def labelled(self) -> Matrix:
@@ -668,20 +655,19 @@ def flip_chances(gaps: Floats) -> Floats:
     return np.asarray(ndtr(-np.sqrt(2.0 * gaps)))
 
 
-def margins_of(Z: Matrix, fit: NewtonFit) -> Floats:
-    """Return the margin of each row, in log odds."""
-    return np.asarray(Z @ fit.coef + fit.intercept)
+def with_classes(scores: Floats) -> Scores:
+    """Return scores, and the class that each predicts."""
+    return scores, (scores > 0.0).astype(np.int64)
 
 
 def flip_gaps(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
     """Return how much worse a fit must get before the sign of a row's margin m flips: A·m²/(2·xᵀH⁻¹x)."""
-    margins = margins_of(Z, fit)
-    return np.asarray(0.5 * total * margins**2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
+    return np.asarray(0.5 * total * fit.margins(Z) ** 2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
 
 
 def boundary_distances(Z: Matrix, fit: NewtonFit) -> Floats:
     """Return the distance of each row from the boundary, in log odds."""
-    return np.abs(margins_of(Z, fit))
+    return np.abs(fit.margins(Z))
 
 
 def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
@@ -689,8 +675,7 @@ def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
 
     A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.
     """
-    margins = Z @ fit.coef + fit.intercept
-    return np.asarray(margins / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
+    return np.asarray(fit.margins(Z) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
 
 
 # -- the classifier of the log alone ------------------------------------------------------------------------------
@@ -750,4 +735,4 @@ def earlier_scores(problem: Problem, earlier: PoolState, state: PoolState) -> Sc
     order = np.argsort(rows)
     earlier_places = order[np.searchsorted(rows, earlier.labelled(problem)[0], sorter=order)]
     scores[earlier_places] = earlier.model.left_out_scores
-    return scores, (scores > 0.0).astype(np.int64)
+    return with_classes(scores)

@@ -22,18 +22,10 @@ STREAM_ROWS = 4096  # rows that are judged at once; a round may end within them
 
 @dataclass(frozen=True)
 class StreamRule:
-    """How rows of a stream are decided on.
+    """How rows of a stream are decided on."""
 
-    Parameters
-    ----------
-    uncertain_gap : float
-        A row with a smaller gap is uncertain.
-    batch, explore_share, gate_share
-        See ``Choice``, and ``stream_chances`` for the shares.
-    """
-
-    uncertain_gap: float
-    batch: int
+    uncertain_gap: float  # a row with a smaller gap is uncertain
+    batch: int  # as in ``Choice``; the shares as in ``stream_chances``
     explore_share: float
     gate_share: float
 

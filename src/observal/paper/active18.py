@@ -31,7 +31,7 @@ START_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Active18(Method["_State"]):
-    r"""Active learning with logged data, each epoch on its own share of the log (Yan et al., ICML 2018).
+    """Active learning with logged data, each epoch on its own share of the log (Yan et al., ICML 2018).
 
     Parameters
     ----------
@@ -65,8 +65,7 @@ class Active18(Method["_State"]):
        online rows), L the weighted count of mistakes on them and ξ_k the one that weighted them (before the first
        epoch, the least Q0 of all rows),
 
-       ``\frac{1}{t}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{c\,L}{t^2}} + \frac{c\log t}{t}``,
-                 \quad c = C\,\frac{1+\alpha}{\alpha\,\xi_k+1}, \quad a = \sqrt{\eta/(\eta+T)}.
+       ``|2w·x| / (t·a·x·x) ≤ sqrt(c·L/t²) + c·log(t)/t`` with c = C·(1+α)/(α·ξ_k+1) and a = sqrt(η/(η+T)).
 
        As in ActiveVC, all rows are in it while fewer than 3 labels are bought.
 
@@ -138,8 +137,7 @@ class Active18(Method["_State"]):
             with np.errstate(divide="ignore"):  # a row that neither the log nor an epoch can show is never labelled
                 weights = (1.0 + alpha) / (alpha * propensity + self._gate(problem, state, propensity))
         else:
-            weights = np.ones(propensity.size)
-            weights[:m] = plain_importance(propensity[:m])
+            weights = core.rows.plain_importance()
         fit = self._learn(core, share, weights, rng)
         t = n_dealt - state.n_dealt + core.epochs[-1]
         next_state = _State(core, state.start, n_dealt, state.least, fit["coef"])

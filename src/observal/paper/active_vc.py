@@ -21,7 +21,6 @@ from observal.paper.weights import (
     importance,
     online_mass,
     passive_clip_threshold,
-    plain_importance,
     practical_clip_threshold,
     query_policy,
 )
@@ -38,7 +37,7 @@ LEAST_CLIP = 10.0
 
 @dataclass(frozen=True)
 class ActiveVC(Method[State]):
-    r"""Variance-controlled active learning from a log with linear classifiers, as in the paper's experiments.
+    """Variance-controlled active learning from a log with linear classifiers, as in the paper's experiments.
 
     Parameters
     ----------
@@ -72,10 +71,9 @@ class ActiveVC(Method[State]):
        the labelled rows, those above M_k included.
     3. A row is in the region while fewer than 3 labels are bought when its round opens, and then where
 
-       ``\frac{1}{N}\,\frac{|2 w\cdot x|}{a\, x\cdot x} \le \sqrt{\frac{C\,\hat V}{N}} + \frac{C\,M_k\log N}{N}``,
-                 \qquad a = \sqrt{\eta/(\eta+T)},
+       ``|2w·x| / (N·a·x·x) ≤ sqrt(C·V̂/N) + C·M_k·log(N)/N`` with a = sqrt(η/(η+T)),
 
-       with V̂ = (1/N)·Σ w_k²·1{w_k ≤ M_k}·1{ĥ_k(x) ≠ ỹ}, and T the clock after the epoch: the size that the next step
+       V̂ = (1/N)·Σ w_k²·1{w_k ≤ M_k}·1{ĥ_k(x) ≠ ỹ}, and T the clock after the epoch: the size that the next step
        starts from. (The paper's text omits the division by N and the logarithm.)
     4. A row of the next epoch with 2·n_{k+1} > m·Q0(x) is asked about inside the region, and labelled by ĥ_k outside;
        other rows are passed.
@@ -185,9 +183,7 @@ class ActiveVC(Method[State]):
     def _importance(self, state: State) -> Floats:
         rows = state.rows
         if not self.multiple_importance:
-            out = np.ones(rows.propensity.size)
-            out[: rows.n_logged] = plain_importance(rows.propensity[: rows.n_logged])
-            return out
+            return rows.plain_importance()
         mass: Floats | float = float(state.counted)
         if self.bias_correction:
             mass = online_mass(rows.propensity, rows.n_logged, state.epochs, state.gates)

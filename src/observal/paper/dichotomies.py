@@ -53,13 +53,6 @@ def check_positions(positions: ArrayLike, size: int, what: str) -> Ints:
 class Dichotomies:
     """Predictions of H classifiers on N rows, one bit each.
 
-    Parameters
-    ----------
-    packed : uint8 array of shape (H, ⌈N/8⌉)
-        Bit j of ``packed[h, g]`` is 1 where classifier h predicts +1 on row 8g+j; bits beyond the last row are 0.
-    n_rows : int
-        N.
-
     Examples
     --------
     >>> from observal.paper.dichotomies import Dichotomies
@@ -72,8 +65,8 @@ class Dichotomies:
     [False, True, False]
     """
 
-    packed: Bytes
-    n_rows: int
+    packed: Bytes  # shape (H, ⌈N/8⌉): bit j of packed[h, g] is 1 where h predicts +1 on row 8g+j; 0 beyond the last row
+    n_rows: int  # N
 
     def __post_init__(self) -> None:
         packed = np.asfortranarray(self.packed, dtype=np.uint8)  # by column: see observal.paper.kernels.packed

@@ -21,12 +21,11 @@ RandomState = int | np.random.RandomState | np.random.Generator | None
 
 
 class GradientClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Linear classifier under squared loss, trained by importance-aware online gradient descent.
+    """Linear classifier under squared loss, trained by importance-aware online gradient descent.
 
     With p = clamp(w·x, −1, 1), a row x with label y = ±1 and weight v moves the weights by
 
-    ``w \leftarrow w - \frac{1 - e^{-v\,s_t\,x\cdot x}}{x\cdot x}\, 2(p - y)\, x``,
-              \qquad s_t = \sqrt{\eta / (\eta + t)},
+    ``w ← w − (1 − exp(−v·s_t·x·x))/(x·x) · 2(p − y)·x`` with s_t = sqrt(η/(η + t)),
 
     where the time t grows by v just before the step (the practical algorithms in the appendix "Experiments" of the
     paper). A large weight therefore moves the prediction far, but never without bound, as v plain steps would.

@@ -46,15 +46,6 @@ LABELS_BEFORE_TEST = 3
 class LinearClassifier(TwoClassPredictions):
     """A linear separator as a classifier, with scikit-learn's names; made without fitting anything.
 
-    Parameters
-    ----------
-    coef_ : array of shape (1, features)
-        The weights w.
-    intercept_ : array of shape (1,)
-        What is added to w·x.
-    classes_ : array of shape (2,)
-        The classes; the second is predicted where the sum is positive.
-
     Examples
     --------
     >>> import numpy as np
@@ -63,9 +54,9 @@ class LinearClassifier(TwoClassPredictions):
     (['yes', 'no'], 1.0)
     """
 
-    coef_: Floats
-    intercept_: Floats
-    classes_: NDArray[Any]
+    coef_: Floats  # w, of shape (1, features)
+    intercept_: Floats  # what is added to w·x
+    classes_: NDArray[Any]  # the second is predicted where the sum is positive
 
     def decision_function(self, X: Features) -> Floats:
         """Return w·x plus the intercept for each row."""
@@ -111,6 +102,12 @@ class Stack:
         from observal.paper.kernels.gradient import squared_norms  # lazy: numba is slow to import
 
         return squared_norms(self.X)
+
+    def plain_importance(self) -> Floats:
+        """Return 1/Q0 for each logged row, and 1 for each row of the pool."""
+        return np.append(
+            plain_importance(self.propensity[: self.n_logged]), np.ones(self.propensity.size - self.n_logged)
+        )
 
     def in_use(self, importance: Floats, signs: Signs, clip: float = inf) -> Floats:
         """Return the weights to train and count with: infinite (left out by the kernels) without label or above `clip`."""
@@ -254,13 +251,12 @@ def growing_epochs() -> Iterator[int]:
 
 
 def linear_error_interval(problem: Problem, rows: Stack, coef: Floats) -> Interval:
-    r"""Return an interval for the population error that holds for every linear classifier at once, on the log alone.
+    """Return an interval for the population error that holds for every linear classifier at once, on the log alone.
 
     With F = {z·w·1{w ≤ M}·1{h(x) ≠ y}/M}, w = 1/Q0, over all linear h, the empirical Bernstein bound of Maurer and
     Pontil (2009, theorem 6) for F and 1 − F says, with probability 1 − 2δ' for all h at once,
 
-    ``|\hat l_M(h) - l_M(h)| \le M\left(\sqrt{18\,\hat v\,L/m} + 15\,L/(m-1)\right)``,
-              \qquad L = \log(10\,\Pi(2m)/\delta'),
+    ``|l̂_M(h) − l_M(h)| ≤ M·(sqrt(18·v̂·L/m) + 15·L/(m − 1))`` with L = log(10·Π(2m)/δ'),
 
     v̂ being the sample variance of F's member and Π(N) ≤ (eN/D)^D the Sauer-Shelah count of the dichotomies of N rows in
     D columns. M and the hidden mass P(w > M) come from the pool's propensities, which do not depend on the log; the

@@ -10,7 +10,6 @@ import numpy as np
 from observal.checks import check_number, check_whole, keep
 from observal.paper.epochs import check_epochs
 from observal.paper.linear_methods import State, linear_error_interval, make_plan
-from observal.paper.weights import plain_importance
 from observal.problem.interval import Interval
 from observal.problem.method import Method
 from observal.problem.plan import Answers, Plan, Stop
@@ -90,9 +89,7 @@ class Passive(Method[State]):
         return {"error": linear_error_interval(problem, state.rows, state.coef)}
 
     def _train(self, state: State, rng: np.random.Generator) -> State:
-        rows = state.rows
-        importance = np.ones(rows.propensity.size)
-        importance[: rows.n_logged] = plain_importance(rows.propensity[: rows.n_logged])
-        weights = rows.in_use(importance, state.signs)
+        importance = state.rows.plain_importance()
+        weights = state.rows.in_use(importance, state.signs)
         coef, time = state.train(weights, rng, self.learning_rate, self.passes)
         return replace(state, coef=coef, time=time, importance=importance, clip=inf)

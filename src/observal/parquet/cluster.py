@@ -35,14 +35,7 @@ _connecting = threading.Lock()
 class Cluster:
     """A Dask cluster as an executor.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Connected to a scheduler.
-    retries : int
-        How many times a part is computed again.
-    check_seconds : float
-        How long no part may be finished until progress is checked.
+    A part that is lost is computed again `retries` times; progress is checked if no part was finished for `check_seconds`.
 
     Examples
     --------

@@ -109,18 +109,10 @@ def call_alone(function: Callable[[S], T], item: S) -> T:
 
 @dataclass(frozen=True, eq=False)
 class ProgressExecutor:
-    """An executor that reports how many items of a map are done.
-
-    Parameters
-    ----------
-    executor : Executor
-        What computes.
-    progress : callable
-        Called with (done, total).
-    """
+    """An executor that reports how many items of a map are done."""
 
     executor: Executor
-    progress: Callable[[int, int], None]
+    progress: Callable[[int, int], None]  # called with (done, total)
 
     def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Yield what a function makes of each item, in the order of the items."""

@@ -46,21 +46,6 @@ class Parts(Rows):
     Make one with ``of``. ``X[a:b]`` and ``X[positions]`` read the parts that hold these rows and no others. ``map`` goes
     through all rows. ``np.asarray(X)`` reads everything into memory.
 
-    Parameters
-    ----------
-    parts : tuple of Part
-        The row groups.
-    columns : tuple of str
-        The columns that features are made from.
-    width : int
-        The number of features.
-    dtype : dtype
-        Of the features.
-    decode : callable, optional
-        From an Arrow table with `columns` to an array; by default each column is a feature.
-    executor : Executor
-        What reads and computes.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
@@ -73,12 +58,13 @@ class Parts(Rows):
     ([[2.0, 5.0], [3.0, 6.0]], [[3.0, 6.0], [1.0, 4.0]])
     """
 
-    parts: tuple[Part, ...]
-    columns: tuple[str, ...]
-    width: int
+    parts: tuple[Part, ...]  # the row groups
+    columns: tuple[str, ...]  # those that features are made from
+    width: int  # how many features there are
     dtype: np.dtype[Any]
+    # From an Arrow table with `columns` to an array; by default each column is a feature.
     decode: Callable[[Any], NDArray[Any]] | None = None
-    executor: Executor = field(default_factory=Threads)
+    executor: Executor = field(default_factory=Threads)  # what reads and computes
     is_finite: bool = False
     _cache: dict[bytes, NDArray[Any]] = field(default_factory=dict)
     in_files: ClassVar[bool] = True
@@ -368,10 +354,8 @@ _last = threading.local()
 def give_back(pause: float = 0.0) -> None:
     """Give freed memory back to the system, Arrow's for the thread that calls it; values stay as they are.
 
-    Parameters
-    ----------
-    pause : float
-        Seconds that must have passed since this thread last did so: getting memory again takes time, which counts where parts are quick.
+    Nothing is done if less than `pause` seconds have passed since this thread last did so: getting memory again takes time, which counts
+    where parts are quick.
 
     Examples
     --------

@@ -40,28 +40,14 @@ _unchanged: set[tuple[Any, ...]] = set()  # parts whose bytes this process has c
 
 @dataclass(frozen=True)
 class Part:
-    """A row group of a Parquet file.
+    """A row group of a Parquet file."""
 
-    Parameters
-    ----------
-    path : str
-        The file: a path or a URL.
-    group : int
-        Which of its row groups.
-    rows : int
-        How many rows it has.
-    first, size : int
-        Where its bytes are.
-    checksum : str
-        SHA-256 of these bytes; empty if it was not computed.
-    """
-
-    path: str
-    group: int
-    rows: int
-    first: int
+    path: str  # a path or a URL
+    group: int  # which row group of the file
+    rows: int  # how many rows it has
+    first: int  # where its bytes are
     size: int
-    checksum: str = ""
+    checksum: str = ""  # SHA-256 of these bytes; empty if it was not computed
 
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"

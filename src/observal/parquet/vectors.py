@@ -362,14 +362,7 @@ def _from_bits(bits: NDArray[np.uint64]) -> Floats:
 def quantiles(blocks: Blocks, count: int, shares: Floats) -> Floats:
     """Return what ``np.quantile`` returns for all numbers together, to the last digit.
 
-    Parameters
-    ----------
-    blocks : callable
-        Returns the numbers block by block, whenever it is called.
-    count : int
-        How many there are.
-    shares : array
-        From 0 to 1.
+    `blocks` returns the numbers block by block, whenever it is called; there are `count` of them.
 
     Examples
     --------

@@ -32,10 +32,7 @@ def unpacked_limit() -> int:
 class Budget:
     """How many bytes all data of one file may unpack to; whatever reads the file takes from it before it unpacks.
 
-    Parameters
-    ----------
-    limit : int, optional
-        Bytes; for a campaign it is left out, and is what OBSERVAL_UNPACKED_GB allows.
+    Without a `limit`, as for a campaign, it is what OBSERVAL_UNPACKED_GB allows.
 
     Examples
     --------

@@ -31,9 +31,8 @@ from observal.problem.rows import Rows, as_rows
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-LEAST_CHANCE = (
-    0.01  # smaller propensities count as this one where shares are estimated, so that a single label does not decide
-)
+# Smaller propensities count as this one where shares are estimated, so that a single label does not decide.
+LEAST_CHANCE = 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False)

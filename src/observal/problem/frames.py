@@ -26,12 +26,7 @@ ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any ki
 class Frame(Rows):
     """The features of a log or a pool as the user's own table. As an array it is its numbers, or an error that says what to do.
 
-    Parameters
-    ----------
-    native : pandas, polars or pyarrow table
-        Not copied: do not change it afterwards.
-    what : str
-        What the columns are called in messages.
+    `native` is a pandas, polars or pyarrow table and is not copied: do not change it afterwards. `what` names the columns in messages.
 
     Examples
     --------

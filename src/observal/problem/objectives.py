@@ -42,13 +42,8 @@ TOLERANCE = 0.002
 def canonical(objective: Any, classes: Sequence[Any]) -> str:
     """Return an objective as text, checked.
 
-    Parameters
-    ----------
-    objective : str or mapping
-        One of the table above, or the cost of missing a row of a class; other mistakes then cost 1. With "checking", what checking
-        each flagged row costs.
-    classes : sequence
-        The label values.
+    It is one of the table above, or the cost of missing a row of a class; other mistakes then cost 1. With "checking", it has what checking
+    each flagged row costs.
 
     Examples
     --------

@@ -132,10 +132,8 @@ class Problem:
             return None
         of_log = rows < self.n_logged
         numbers = np.empty(rows.size, dtype=np.int64)
-        numbers[of_log], numbers[~of_log] = (
-            self.logged.groups[rows[of_log]],
-            self.pool.groups[rows[~of_log] - self.n_logged],
-        )
+        numbers[of_log] = self.logged.groups[rows[of_log]]
+        numbers[~of_log] = self.pool.groups[rows[~of_log] - self.n_logged]
         _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
         first_row = np.where(numbers == ALONE, np.arange(rows.size), first[group])
         return np.unique(first_row, return_inverse=True)[1].astype(np.int64)
@@ -180,11 +178,9 @@ class Problem:
     def counts(self, rows: Ints) -> Bools:
         """Return which rows of the stack belong to the population that intervals are about."""
         of_pool = rows >= self.n_logged
-        return (
-            np.full(rows.size, True)
-            if self.goals.population == "both"
-            else of_pool == (self.goals.population == "pool")
-        )
+        if self.goals.population == "both":
+            return np.full(rows.size, True)
+        return np.asarray(of_pool == (self.goals.population == "pool"))
 
     def stack(self) -> Rows:
         """Return the features of all rows as one array, CSR matrix or table."""

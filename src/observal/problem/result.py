@@ -54,24 +54,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was known when a round was opened, kept so that a report need not fit earlier rounds again.
+    """What was known when a round was opened, kept so that a report need not fit earlier rounds again."""
 
-    Parameters
-    ----------
-    clip, disagreement : float
-        As in ``Round``, of the round before.
-    details : tuple of pairs
-        As in ``Round``.
-    error : Interval
-        The interval for the error, for a single look.
-    objective : tuple of pairs
-        Names and intervals of what the objective is about, if that is not the error.
-    """
-
-    clip: float
+    clip: float  # clip, disagreement and details are as in ``Round``, of the round before
     disagreement: float
     details: tuple[tuple[str, Any], ...]
-    error: Interval
+    error: Interval  # for a single look
+    # Intervals of what the objective is about, by name, if that is not the error.
     objective: tuple[tuple[str, Interval], ...] = ()
 
 

@@ -72,10 +72,7 @@ class Rows(ABC):
     def map(self, function: Callable[[Any], T]) -> Iterable[T]:
         """Yield what a function makes of each block of rows, in their order.
 
-        Parameters
-        ----------
-        function : callable
-            From a block, an array or CSR matrix, to anything. With processes or a cluster it is pickled.
+        The function takes an array or CSR matrix. With processes or a cluster it is pickled.
         """
 
     @abstractmethod

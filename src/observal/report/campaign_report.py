@@ -47,32 +47,13 @@ def write_campaign_report(
 ) -> Path:
     """Write the report of a campaign and return its path.
 
-    Parameters
-    ----------
-    campaign : Campaign or Session
-        Finished or not: the report shows the results so far.
-    path : path
-        The HTML file to write.
-    title : str
-        The heading of the page.
-    command : str
-        The command that makes the report, to show on the page.
-    force : bool
-        Whether an existing file may be replaced; a campaign is never replaced.
-    author : str
-        Who made the report, to show on the page.
-    by : sequence of str
-        Columns of the tables: the report shows the error for each of their values, whether or not the model uses them.
-    logs : sequence of tables
-        The log's tables, needed if `by` names a column that is not a feature.
+    The campaign or session need not be finished. `command` is the one that makes the report, and `author` who made it, to show on the page.
+    An existing file is replaced only with `force`; a campaign is never replaced. The error is shown for each value of the columns `by`,
+    whether or not the model uses them; `logs` are the log's tables, needed if one of these columns is not a feature.
     """
     check_target(path, force)
-    status, settings, result, problem = (
-        campaign.status(),
-        campaign.settings,
-        campaign.recorded_result(),
-        campaign.problem,
-    )
+    status, settings = campaign.status(), campaign.settings
+    result, problem = campaign.recorded_result(), campaign.problem
     encoder, names = settings.encoder, settings.features
     dates, percents, sources = ((), (), None) if encoder is None else (encoder.dates, encoder.percents, encoder.sources)
     judged, to_gain = campaign.judged(), campaign.may_gain(MORE_LABELS)

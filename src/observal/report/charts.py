@@ -65,18 +65,8 @@ def draw(
 ) -> Chart:
     """Draw a chart with one pair of axes and return it as SVG for a page.
 
-    Parameters
-    ----------
-    name : str
-        A prefix for the ids in the SVG, so that several charts can be on one page.
-    alt, caption : str
-        The text alternative and the caption.
-    paint : callable
-        Draws on matplotlib axes.
-    height : float
-        In inches.
-    below : bool
-        Whether the legend is below the axes instead of inside.
+    `name` is a prefix for the ids in the SVG, so that several charts can be on one page. `paint` draws on matplotlib axes; `height` is in
+    inches; with `below`, the legend is below the axes instead of inside.
 
     Examples
     --------
@@ -276,18 +266,8 @@ def map_chart(
 ) -> Chart:
     """Draw the pool as a grey cloud, the log's labelled rows, and the asked rows by their answers.
 
-    Parameters
-    ----------
-    points : mapping
-        "pool", "revealed" and "asked": rows × 2.
-    answers : sequence of str
-        The answers for the asked rows.
-    names : pair of str
-        The names of the axes.
-    classes : sequence of str
-        All possible answers.
-    kinds : pair of {"number", "date", "percent"}
-        How the values of each axis are shown.
+    `points` has "pool", "revealed" and "asked", each of shape (rows, 2). `answers` are those for the asked rows, `classes` all possible
+    ones, and `names` those of the axes.
     """
 
     def paint(axes: Axes) -> None:

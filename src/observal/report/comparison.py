@@ -61,16 +61,8 @@ class Comparison(NamedTuple):
 def compare_models(problem: Problem, judged: JudgedRows, error: Interval, by_first_model: Ints | None) -> Comparison:
     """Return the errors of this model and of ordinary ones on the same labels.
 
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool.
-    judged : JudgedRows
-        The labelled rows as fits that have not seen them judge them.
-    error : Interval
-        The error of this model.
-    by_first_model : int array, optional
-        What this model predicts for these rows with the log alone.
+    `judged` are the labelled rows as fits that have not seen them judge them, `error` is that of this model, and `by_first_model` is what
+    it predicts for these rows with the log alone.
     """
     begin = process_time()
     from_log = judged.rows < problem.n_logged

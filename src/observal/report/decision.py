@@ -37,18 +37,8 @@ def decide(
 ) -> Decision:
     """Return whether to use a model, to buy more labels, or to stop.
 
-    Parameters
-    ----------
-    intervals : mapping
-        Of the model's measures, by name.
-    level : {"good", "care", "buy"}
-        Whether the model is shown to beat guessing, not shown to, or shown not to.
-    objective : str
-        What the model is for.
-    to_gain : float, optional
-        By how much 50 more labels may lower the error.
-    to_buy : int, optional
-        Rows of the pool without a label; None if there is no end.
+    `level` says whether the model is shown to beat guessing, not shown to, or shown not to. `to_gain` is by how much 50 more labels may
+    lower the error; `to_buy` counts rows of the pool without a label, None if there is no end.
 
     Examples
     --------

@@ -41,14 +41,8 @@ PAIR_TREE_DEPTH = 4
 def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list[tuple[str, float]]:
     """Return how far the model's probabilities move, on average, when a column is shuffled; the largest first.
 
-    Parameters
-    ----------
-    estimator : classifier
-        The model.
-    X : array
-        Rows of the population.
-    sources : sequence of str
-        The column of the table that each feature comes from: those of one column are shuffled together.
+    `X` are rows of the population, and `sources` the column of the table that each feature comes from: those of one column are shuffled
+    together.
 
     Examples
     --------
@@ -126,20 +120,9 @@ def errors_by_group(
 
     A column is shown with all its groups that have labels enough, or those with most labels if it has very many.
 
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool.
-    judged : JudgedRows
-        Labelled rows as fits that have not seen them judge them.
-    names, sources : sequences of str
-        The features, and the column of the table that each comes from.
-    first : sequence of str
-        The columns to show first.
-    words : callable
-        From a feature's name and a value of it to the value in words.
-    positive : int, optional
-        The class whose recall is shown as well.
+    `judged` are the labelled rows as fits that have not seen them judge them. `sources` has the column of the table that each feature comes
+    from, and `first` the columns to show first. `words` takes a feature's name and a value of it. `positive` is the class whose recall is
+    shown as well.
     """
     out: list[GroupError] = []
     columns = columns_by_source(sources)
@@ -184,14 +167,7 @@ def groups_of_features(
 def groups_of_values(name: str, values: Sequence[object], population: Sequence[object]) -> list[Group]:
     """Return the groups that a column of a table makes of rows: each value, thirds of numbers with many values, and missing ones.
 
-    Parameters
-    ----------
-    name : str
-        The column.
-    values : sequence
-        Of the rows; None and NaN are missing.
-    population : sequence
-        Its values in the pool, whose thirds are shown.
+    Of `values`, None and NaN are missing. The thirds are those of `population`, its values in the pool.
 
     Examples
     --------
@@ -261,12 +237,7 @@ def telling_pair(X: Matrix | Rows, group: Bools) -> tuple[int, ...]:
     For each pair of the best single features a small decision tree is fitted, both groups with equal weight, and the pair with the
     lowest impurity is returned. Features with only two values are avoided, because they make poor axes.
 
-    Parameters
-    ----------
-    X : array or sparse matrix
-        The rows.
-    group : bool array
-        Which rows are in the group; if none or all are, the features that vary most are returned.
+    If no row or every row is in the group, the features that vary most are returned.
 
     Examples
     --------

@@ -129,14 +129,7 @@ class Monitoring:
 class NewTable:
     """A table of new rows, of which some are read: Parquet stays in its files.
 
-    Parameters
-    ----------
-    path : path
-        Whatever `observal predict` takes.
-    encoder : TableEncoder
-        How its columns become features.
-    id_ : str
-        The column of ids; without it, rows are numbered from 1.
+    `path` is whatever `observal predict` takes. Without the column of ids, rows are numbered from 1.
     """
 
     def __init__(self, path: str | os.PathLike[str], encoder: TableEncoder, id_: str) -> None:
@@ -176,21 +169,7 @@ class NewTable:
 
 
 def monitor(problem: Problem, classifier: Any, names: Sequence[str], new: NewTable, seed: int) -> Monitoring:
-    """Compare the rows of a new table with log and pool; at most 20,000 of each are looked at.
-
-    Parameters
-    ----------
-    problem : Problem
-        Log and pool.
-    classifier : classifier
-        The model.
-    names : sequence of str
-        Of the features.
-    new : NewTable
-        The new rows.
-    seed : int
-        Of the rows that are looked at.
-    """
+    """Compare the rows of a new table with log and pool; at most 20,000 of each are looked at."""
     rng = np.random.default_rng([seed, new.n_rows])
     begin, end = problem.counted
     then = to_dense(problem.take(begin + sample_rows(end - begin, MOST_ROWS, rng)))

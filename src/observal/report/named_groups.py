@@ -35,20 +35,9 @@ def find_named_groups(
 ) -> list[Group]:
     """Return the groups that columns make of labelled rows.
 
-    Parameters
-    ----------
-    campaign : Campaign or Session
-        With log and pool.
-    by : sequence of str
-        The columns.
-    rows : int array
-        The labelled rows, numbered as in a Problem.
-    sources : sequence of str
-        The column of the table that each feature comes from.
-    words : callable
-        From a feature's name and a value of it to the value in words.
-    logs : sequence of tables
-        The log's tables, needed for columns that are not features: a campaign keeps of its log only what the model uses.
+    `rows` are the labelled rows, numbered as in a Problem, and `sources` has the column of the table that each feature comes from. `words`
+    takes a feature's name and a value of it. `logs` are the log's tables, needed for columns that are not features: a campaign keeps of its
+    log only what the model uses.
     """
     problem, settings, features = campaign.problem, campaign.settings, columns_by_source(sources)
     others = [name for name in by if name not in features]

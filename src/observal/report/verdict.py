@@ -131,14 +131,7 @@ def error_words(error: Interval) -> str:
 def measures_of(intervals: Intervals, classes: Classes, objective: str = "error") -> list[Measure]:
     """Return the measures that a classifier has, what the objective is about first.
 
-    Parameters
-    ----------
-    intervals : mapping
-        By name, as in ``observal.RunResult``.
-    classes : sequence
-        The label values, the positive one last.
-    objective : str
-        See ``observal.problem.objectives``.
+    The positive class is the last of `classes`.
 
     Examples
     --------
@@ -322,14 +315,7 @@ def advice(intervals: Intervals, classes: Classes, objective: str) -> str:
 def worth(before: Sequence[Measure], now: Sequence[Measure], bought: int, classes: Classes) -> str:
     """Return whether the labels were worth it, in words.
 
-    Parameters
-    ----------
-    before, now : sequences of Measure
-        What the model is judged by, with the log alone and now.
-    bought : int
-        Labels bought.
-    classes : sequence
-        The label values, the positive one last.
+    `before` and `now` are what the model is judged by, with the log alone and now. The positive class is the last of `classes`.
 
     Examples
     --------
@@ -358,14 +344,8 @@ def outlook(now: Measure, to_gain: float | None, involved: float = 1.0) -> str:
 
     How wide the interval will be is rough: in 24 simulated campaigns it was 0.7 to 1.6 times as wide as predicted in four of five cases.
 
-    Parameters
-    ----------
-    now : Measure
-        What the model is judged by.
-    to_gain : float, optional
-        By how much the labels may lower the error; None if it is too early to say, or if another measure counts.
-    involved : float
-        The share of the labels that the measure is about: recall is about the positive class only.
+    `now` is what the model is judged by. `to_gain` is by how much the labels may lower the error; None if it is too early to say, or if
+    another measure counts. `involved` is the share of the labels that the measure is about: recall is about the positive class only.
 
     Examples
     --------

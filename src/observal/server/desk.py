@@ -53,18 +53,8 @@ class Refused(ObservalError):
 class Desk:
     """A campaign as the server sees it.
 
-    Parameters
-    ----------
-    where : str
-        The campaign, as a path or address.
-    title : str
-        Title of the page.
-    lease : float
-        Minutes after which an annotator who has left loses the rows they hold.
-    images : Path, optional
-        The folder of images, if it is no longer where it was when the campaign was made.
-    instructions, columns_help : Path, optional
-        Instructions in Markdown and a table of what columns mean, in place of those that the campaign was made with.
+    An annotator who has left loses the rows they hold after `lease` minutes. `images` is the folder of images, if it is no longer where it
+    was when the campaign was made; `instructions` and `columns_help` are in place of those that it was made with.
     """
 
     def __init__(
@@ -82,10 +72,7 @@ class Desk:
         self._renewed: dict[str, datetime] = {}  # when each lease was last renewed
         self._waiting: dict[str, datetime] = {}  # since when an annotator waits for others
         self._tried = 0  # the journal's last entry when rows were last to be chosen ahead
-        self._tried_early = (
-            0,
-            0,
-        )  # how many rounds there were, and how many were closed, when one was last wanted early
+        self._tried_early = (0, 0)  # rounds, and closed ones, when one was last wanted early
         self._bridge = 0  # the last round that has a few rows to answer while the next one is chosen
         self.worker = Worker(where)
         self._transaction: SqlTransaction | None = None
@@ -284,10 +271,8 @@ class Desk:
 
     def _release_idle(self, transaction: SqlTransaction, but: str) -> bool:
         """Take back the rows of people whose lease has run out; return whether there were any."""
-        return (
-            sum(self.engine.release(transaction, name) for name in people.expired_leases(transaction.connection, but))
-            > 0
-        )
+        idle = people.expired_leases(transaction.connection, but)
+        return sum(self.engine.release(transaction, name) for name in idle) > 0
 
     def answer(self, cookie: str | None, key: str, answers: Sequence[tuple[str, str | None]]) -> bodies.Told:
         """Store a person's answers; None skips a row."""

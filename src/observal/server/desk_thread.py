@@ -44,10 +44,7 @@ class DeskThread:
 
     Nobody is told that something is stored before the transaction has ended, and no call waits for more than what came before it.
 
-    Parameters
-    ----------
-    transaction : callable
-        Takes whether calls write, and returns a block that is one transaction.
+    `transaction` takes whether calls write, and returns a block that is one transaction.
 
     Examples
     --------

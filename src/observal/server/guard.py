@@ -54,16 +54,8 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Refuses requests that a browser would not send to this page from this page.
 
-    Parameters
-    ----------
-    app : ASGI application
-        What handles the requests that pass.
-    hosts : collection of str
-        The host names that browsers may use for the server.
-    any_address : bool
-        Whether a bare IP address is accepted as well: no other site can make a browser send one for its own name.
-    tool_token : str, optional
-        The token with which Label Studio may call; without one it may not.
+    `hosts` are the names that browsers may use for the server. With `any_address` a bare IP address is accepted as well: no other site can
+    make a browser send one for its own name. With `tool_token` Label Studio may call; without one it may not.
     """
 
     def __init__(

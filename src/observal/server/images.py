@@ -60,12 +60,7 @@ def decode_inline(cell: str) -> bytes | None:
 def load_image(folder: Path | None, cell: str) -> tuple[bytes, str] | None:
     """Return the image that a cell holds or names, and its type; None if there is none.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        The folder of images; without one, cells hold base64.
-    cell : str
-        A path inside the folder, or an image in base64.
+    A cell is a path inside the folder or, without a folder, an image in base64.
     """
     content = decode_inline(cell) if is_inline(cell) or folder is None else read_image(folder, cell)
     kind = None if content is None else image_type(content)
@@ -75,12 +70,7 @@ def load_image(folder: Path | None, cell: str) -> tuple[bytes, str] | None:
 def read_image(folder: Path, cell: str) -> bytes | None:
     """Return the content of a file inside a folder; None if there is none, or if its path leaves the folder or follows a link.
 
-    Parameters
-    ----------
-    folder : Path
-        The only folder that is read.
-    cell : str
-        A path within it; a whole path works too if it begins with the folder.
+    `cell` is a path within the folder; a whole path works too if it begins with the folder.
     """
     with suppress(ValueError):
         cell = str(PurePosixPath(cell).relative_to(folder))

@@ -38,16 +38,8 @@ PLACES, ROWS_IN_PLACE = 8, 500  # where such a campaign's columns are sampled
 class PoolView:
     """The pool's raw rows, and what is needed to show them.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The pool as it was in its table, or some of its rows if `read` brings the others.
-    settings : Settings
-        The campaign's settings.
-    n_rows : int, optional
-        Rows of the pool; those of `table` by default.
-    read : callable, optional
-        From positions in the pool to an Arrow table of these rows.
+    `table` is the pool as it was in its table, or some of its rows if `read` brings the others: an Arrow table of the rows at some
+    positions. `n_rows` counts the pool's rows, by default those of `table`.
     """
 
     def __init__(
@@ -181,12 +173,8 @@ def _empty_cell(name: str, kind: Kind) -> Cell:
 def pixel_grid(names: Sequence[str], shape: Sequence[int] | None = None) -> list[list[str]]:
     """Return the columns that are pixels, line by line; empty if there are none.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Columns of numbers.
-    shape : (int, int), optional
-        Height and width of the picture. Columns may then be numbered one after the other, such as ``p0`` to ``p63``.
+    `names` are columns of numbers. If `shape`, the picture's height and width, is given, they may be numbered one after the other, such as
+    ``p0`` to ``p63``.
 
     Examples
     --------

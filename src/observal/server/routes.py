@@ -52,12 +52,7 @@ class DeskCalls:
 def create_app(desk: Desk, studio: Studio | None = None) -> FastAPI:
     """Return the application; ``observal.server.guard.Guard`` must stand before it.
 
-    Parameters
-    ----------
-    desk : Desk
-        The campaign.
-    studio : Studio, optional
-        The Label Studio in which it is labelled as well.
+    `studio` is the Label Studio in which the campaign is labelled as well.
     """
     thread = DeskThread(desk.transaction)
     at_desk = DeskCalls(desk, thread)

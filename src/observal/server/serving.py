@@ -59,30 +59,11 @@ def serve(
 ) -> None:
     """Serve a campaign until interrupted.
 
-    Parameters
-    ----------
-    where : str
-        The campaign, as a path or address.
-    host, port : str, int
-        Where to listen; other machines are let in only if people were added. Port 0 takes a free one.
-    title : str
-        Title of the page; the campaign's name by default.
-    lease : float
-        Minutes after which a person who has left loses the rows they hold.
-    images : Path, optional
-        The folder of images, if it was moved.
-    instructions, columns_help : Path, optional
-        As for ``Desk``.
-    names : sequence of str
-        Other host names that browsers may use for the server.
-    label_studio : LabelStudioApi, optional
-        The Label Studio in which the campaign is labelled as well.
-    project, url : int, str
-        As for ``Studio``; by default it reaches us where we listen.
-    ready : callable
-        Called with the owner's link, and the address of the project in Label Studio if there is one, once the server listens.
-    warn : callable
-        Called with a sentence when Label Studio cannot be reached.
+    Other machines are let in only if people were added. Port 0 takes a free one, and `names` are other host names that browsers may use.
+    `title`, `lease`, `images`, `instructions` and `columns_help` are as for ``Desk``; the title is the campaign's name by default.
+    `label_studio` is where the campaign is labelled as well, with `project` and `url` as for ``Studio``; by default it reaches us where we
+    listen. `ready` is called once the server listens, with the owner's link and the address of the project in Label Studio if there is one;
+    `warn` with a sentence when Label Studio cannot be reached.
     """
     try:
         import uvicorn

@@ -34,27 +34,16 @@ Submit = Callable[[Callable[[], T], bool], Future[T]]
 class Studio:
     """The Label Studio that a served campaign is labelled in.
 
-    Parameters
-    ----------
-    api : LabelStudioApi
-        How to reach it.
-    desk : Desk
-        The campaign.
-    project : int, optional
-        The project to use; by default the one that was made for this campaign, or a new one.
-    url : str
-        Our own address, as Label Studio reaches it.
-    say : callable
-        Called with a sentence when something goes wrong that the user should know about.
+    `project` is the one to use; by default the one that was made for this campaign, or a new one. `url` is our own address, as Label Studio
+    reaches it. `say` is called with a sentence when something goes wrong that the user should know about.
     """
 
     def __init__(
         self, api: LabelStudioApi, desk: Desk, project: int | None, url: str, say: Callable[[str], None] = print
     ) -> None:
         self.api, self._desk, self._url, self._say = api, desk, url, say
-        self.token = secrets.token_urlsafe(
-            32
-        )  # a new one each time: Label Studio is told it, and nothing stores it here
+        # A new one each time: Label Studio is told it, and nothing stores it here.
+        self.token = secrets.token_urlsafe(32)
         self._tasks: set[str] | None = None  # rows that are tasks; None if they must be read first
         self._touched: set[str] = set()  # rows about which Label Studio called while its tasks were being read
         self._stale = True  # whether tasks must be read now

@@ -44,13 +44,7 @@ NOTHING_MORE = Wanted()
 
 
 class Worker:
-    """The server's side: asks the other process to look at the campaign, and keeps what it last said.
-
-    Parameters
-    ----------
-    where : str
-        The campaign, as a path or address.
-    """
+    """The server's side: asks the other process to look at the campaign, and keeps what it last said."""
 
     def __init__(self, where: str) -> None:
         self._where = where

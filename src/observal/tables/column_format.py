@@ -192,21 +192,12 @@ def _iso_date(text: str) -> dt.datetime | None:
 
 @dataclass(frozen=True)
 class Guess:
-    """What the values of a column say about how they are written.
+    """What the values of a column say about how they are written."""
 
-    Parameters
-    ----------
-    formats : tuple of ColumnFormat
-        The formats in which every value can be read. None: the column is text. More than one: the column alone is ambiguous.
-    example : str
-        A value that shows the format, or that can be read in several ways.
-    plain : bool
-        Whether any program would read the column so: numbers with decimal points and nothing else.
-    """
-
+    # The formats in which every value can be read. None: the column is text. More than one: the column alone is ambiguous.
     formats: tuple[ColumnFormat, ...] = ()
-    example: str = ""
-    plain: bool = False
+    example: str = ""  # a value that shows the format, or that can be read in several ways
+    plain: bool = False  # whether any program would read the column so: numbers with decimal points and nothing else
 
     @property
     def decimal(self) -> Decimal | None:

@@ -12,13 +12,6 @@ from observal.tables.read import read_table
 def read_column_help(path: str | Path, columns: Sequence[str]) -> dict[str, str]:
     r"""Return what each column means, from a table with a column of names and one of descriptions, or with the descriptions in its first row.
 
-    Parameters
-    ----------
-    path : path
-        A CSV, Excel or Parquet file.
-    columns : sequence of str
-        The columns that rows have.
-
     Examples
     --------
     >>> import tempfile

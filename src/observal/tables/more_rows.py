@@ -31,24 +31,12 @@ _HOW = "name a column of the new rows, or a number for all of them, with --prope
 
 @dataclass(frozen=True)
 class PropensityOrigin:
-    """Where the propensities of a campaign's pool came from, so that those of more rows can come from there.
+    """Where the propensities of a campaign's pool came from, so that those of more rows can come from there."""
 
-    Parameters
-    ----------
-    columns : tuple of str
-        The columns of the pool that have them.
-    number : float, optional
-        The number that all rows have.
-    estimated : bool
-        Whether they were estimated from the log.
-    floor : float, optional
-        What smaller ones were raised to.
-    """
-
-    columns: tuple[str, ...] = ()
-    number: float | None = None
-    estimated: bool = False
-    floor: float | None = None
+    columns: tuple[str, ...] = ()  # the columns of the pool that have them
+    number: float | None = None  # the number that all rows have
+    estimated: bool = False  # whether they were estimated from the log
+    floor: float | None = None  # what smaller ones were raised to
 
 
 def read_more_rows(

@@ -132,27 +132,15 @@ class TableFormat:
 
 @dataclass(frozen=True)
 class Reading:
-    """How an Arrow table was read; the table carries it in its metadata from ``read_table`` to the encoder.
-
-    Parameters
-    ----------
-    format : TableFormat
-        How the table is written.
-    notes : tuple of str
-        Sentences about what was detected.
-    undecided : tuple of str, optional
-        Text columns that may hold dates in more than one format; None if text columns have not been looked at yet.
-    uncomputed : mapping of str to str
-        Columns of a spreadsheet with formulas whose values it does not have, and the first such cell.
-    descriptions : mapping of str to str
-        What columns mean, from a row below the header.
-    """
+    """How an Arrow table was read; the table carries it in its metadata from ``read_table`` to the encoder."""
 
     format: TableFormat = field(default_factory=TableFormat)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences about what was detected
+    # Text columns that may hold dates in more than one format; None if text columns have not been looked at yet.
     undecided: tuple[str, ...] | None = None
+    # Columns of a spreadsheet with formulas whose values it does not have, and the first such cell.
     uncomputed: Mapping[str, str] = field(default_factory=dict)
-    descriptions: Mapping[str, str] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)  # what columns mean, from a row below the header
 
 
 def with_reading(table: pa.Table, reading: Reading) -> pa.Table:

@@ -75,25 +75,13 @@ def method_of(strategy: ObservalSampling) -> NewtonVC:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Rows, some of them labelled: by the old policy, or queried since.
+    """Rows, some of them labelled: by the old policy, or queried since."""
 
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        All rows.
-    y : array of shape (rows,)
-        Their labels; read only where `labelled`.
-    labelled, queried : bool arrays
-        Which rows have a label, and which of those were queried.
-    propensity : float array
-        The chance that the old policy had of revealing each row's label.
-    """
-
-    X: NDArray[Any]
-    y: NDArray[Any]
-    labelled: Bools
+    X: NDArray[Any]  # all rows
+    y: NDArray[Any]  # their labels; read only where `labelled`
+    labelled: Bools  # which rows have a label, and which of those were queried
     queried: Bools
-    propensity: Floats
+    propensity: Floats  # the chance that the old policy had of revealing each row's label
 
     @classmethod
     def of(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from observal.checks import Ints
 from observal.errors import NotACampaign
-from observal.journal.codec import decode_arrays, decode_plan, decode_recorded, decode_settings, encode_entry
+from observal.journal.codec import ENTRIES, decode_entry, encode_entry
 from observal.journal.events import Event, check_payload, require
 from observal.journal.ledger import Ledger
 from observal.journal.settings import Settings
@@ -24,8 +24,6 @@ from observal.problem.problem import Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_ENCODED = ("plan", "settings", "recorded", "arrays")
 
 
 class SqlJournal:
@@ -108,7 +106,7 @@ class SqlTransaction:
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
         """Add an event and return it; it counts once the transaction is committed."""
-        encoded = {name: encode_entry(value) if name in _ENCODED else value for name, value in payload.items()}
+        encoded = {name: encode_entry(value) if name in ENTRIES else value for name, value in payload.items()}
         return replace(self.connection.append(actor, kind, encoded), payload=payload)
 
     def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
@@ -138,10 +136,9 @@ def _decode_payload(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "round":
         plain = all(isinstance(id_, str | int) for id_ in payload["ids"])
         require(isinstance(payload["ids"], list) and plain, "an id is neither text nor a whole number")
-        recorded = decode_recorded(payload.get("recorded"))
-        return {**payload, "plan": decode_plan(payload["plan"]), "recorded": recorded}
-    if kind == "created":
-        return {**payload, "settings": decode_settings(payload["settings"])}
-    if "arrays" in payload:
-        return {**payload, "arrays": decode_arrays(payload["arrays"])}
+        recorded = None if payload.get("recorded") is None else decode_entry("recorded", payload["recorded"])
+        return {**payload, "plan": decode_entry("plan", payload["plan"]), "recorded": recorded}
+    name = "settings" if kind == "created" else "arrays"
+    if kind == "created" or name in payload:
+        return {**payload, name: decode_entry(name, payload[name])}
     return dict(payload)

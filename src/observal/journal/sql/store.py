@@ -27,14 +27,8 @@ from observal.problem.arrow_stream import Budget
 
 PATIENCE = 120  # seconds that a command waits for other writers
 MOST_STEPS = 200  # millions of steps of SQLite in one transaction: two seconds, or forty million journal entries
-_BEFORE_ANSWERS = {
-    "created",
-    "round",
-    "asked",
-    "released",
-    "extended",
-    "finished",
-}  # what a journal may hold to be replaced
+# What a journal may hold to be replaced.
+_BEFORE_ANSWERS = {"created", "round", "asked", "released", "extended", "finished"}
 _LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
 _BAD_ADDRESS = (
     "The address of the database could not be read; write / : @ and ? within a password as %2F %3A %40 and %3F, "

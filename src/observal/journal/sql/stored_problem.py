@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
@@ -66,16 +66,7 @@ def write_problem(
 ) -> dict[str, StoredArray]:
     """Store log and pool, and return how their arrays are stored.
 
-    Parameters
-    ----------
-    connection : StoreConnection
-        One that may write.
-    problem : Problem
-        With dense features, or in Parquet.
-    rows : pyarrow.Table, optional
-        The pool as it is in the table, for people; None if the tables stay in Parquet.
-    progress : callable, optional
-        Called with (done, total, what).
+    `rows` is the pool as people see it; None if the tables stay in Parquet. `progress` is called with (done, total, what).
     """
     import pyarrow as pa
 
@@ -102,7 +93,7 @@ def write_problem(
 def _write_arrays(
     connection: StoreConnection, problem: Problem, names: set[str], progress: Progress
 ) -> dict[str, StoredArray]:
-    logged, pool = problem.logged, problem.pool
+    logged = problem.logged
     values = {
         "log.features": logged.X,
         "log.codes": logged.codes,
@@ -110,11 +101,7 @@ def _write_arrays(
         "log.propensity": logged.propensity,
         "log.cost": logged.cost,
         "log.groups": logged.groups,
-        "pool.features": pool.X,
-        "pool.propensity": pool.propensity,
-        "pool.cost": pool.cost,
-        "pool.groups": pool.groups,
-        "pool.price": pool.price,
+        **_pool_arrays(problem.pool),
     }
     arrays = {name: value for name, value in values.items() if name in names and value is not None}
     layouts = {}
@@ -125,6 +112,17 @@ def _write_arrays(
     if progress:
         progress(len(arrays), len(arrays) + 1, "storing")
     return layouts
+
+
+def _pool_arrays(pool: Pool) -> dict[str, Any]:
+    """Return the arrays of a pool by the names they are stored under; None for those it does not have."""
+    return {
+        "pool.features": pool.X,
+        "pool.propensity": pool.propensity,
+        "pool.cost": pool.cost,
+        "pool.groups": pool.groups,
+        "pool.price": pool.price,
+    }
 
 
 def _storable_ids(ids: NDArray[Any], what: str) -> pa.Array:
@@ -185,26 +183,27 @@ def _read_copy(connection: StoreConnection, settings: Settings, with_ids: bool) 
     y: NDArray[Any] = classes[arrays["log.codes"]]
     y = y.astype(object if classes.dtype.kind == "O" else np.float64)
     y[~arrays["log.revealed"]] = None if classes.dtype.kind == "O" else np.nan
-    logged = LoggedData(
-        arrays["log.features"],
-        y,
-        arrays["log.propensity"],
-        _read_ids(connection, "log.ids") if with_ids else None,
-        classes,
-        arrays.get("log.cost"),
-        settings.column_groups,
-        arrays.get("log.groups"),
+    features = arrays["log.features"], arrays["pool.features"]
+    ids = [_read_ids(connection, name) if with_ids else None for name in ("log.ids", "pool.ids")]
+    return _make_problem(settings, arrays, features, y, ids, classes)
+
+
+def _make_problem(
+    settings: Settings,
+    arrays: Mapping[str, NDArray[Any]],
+    features: Sequence[Any],
+    y: Any,
+    ids: Sequence[Any],
+    classes: NDArray[Any] | None,
+) -> Problem:
+    """Return log and pool; features and ids are of both, the log's first."""
+    get, groups = arrays.get, settings.column_groups
+    log_costs, log_groups = get("log.cost"), get("log.groups")
+    pool_costs, pool_groups, prices = get("pool.cost"), get("pool.groups"), get("pool.price")
+    return Problem(
+        LoggedData(features[0], y, arrays["log.propensity"], ids[0], classes, log_costs, groups, log_groups),
+        Pool(features[1], arrays["pool.propensity"], ids[1], pool_costs, groups, pool_groups, prices),
     )
-    pool = Pool(
-        arrays["pool.features"],
-        arrays["pool.propensity"],
-        _read_ids(connection, "pool.ids") if with_ids else None,
-        arrays.get("pool.cost"),
-        settings.column_groups,
-        arrays.get("pool.groups"),
-        arrays.get("pool.price"),
-    )
-    return Problem(logged, pool)
 
 
 def _read_ids(connection: StoreConnection, name: str) -> NDArray[Any]:
@@ -216,29 +215,10 @@ def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
     encoder = settings.encoder
     if encoder is None:
         raise ValueError("its encoder is missing")
-    (log, pool), (log_ids, pool_ids) = _read_parts(connection)
+    tables, ids = _read_parts(connection)
     labels = CodedLabels(arrays["log.codes"], class_array(list(settings.classes)))
-    return Problem(
-        LoggedData(
-            encode_in_place(log, encoder),
-            labels,
-            arrays["log.propensity"],
-            log_ids,
-            None,
-            arrays.get("log.cost"),
-            settings.column_groups,
-            arrays.get("log.groups"),
-        ),
-        Pool(
-            encode_in_place(pool, encoder),
-            arrays["pool.propensity"],
-            pool_ids,
-            arrays.get("pool.cost"),
-            settings.column_groups,
-            arrays.get("pool.groups"),
-            arrays.get("pool.price"),
-        ),
-    )
+    features = [encode_in_place(rows, encoder) for rows in tables]
+    return _make_problem(settings, arrays, features, labels, ids, None)
 
 
 def read_pool_ids(connection: StoreConnection, positions: Ints) -> NDArray[Any]:
@@ -325,19 +305,16 @@ def add_rows(problem: Problem, more: Pool) -> Problem:
         raise InvalidInput(
             f"New rows need the {pool.X.shape[1]} features of the pool, but have {more.X.shape[1]}; give the same columns."
         )
-    if (pool.cost is None) != (more.cost is None):
-        raise InvalidInput("New rows need a cost if the pool has one, and none otherwise; give the same columns.")
-    if (pool.groups is None) != (more.groups is None):
-        raise InvalidInput("New rows need a group if the pool has one, and none otherwise; give the same columns.")
-    if (pool.price is None) != (more.price is None):
-        raise InvalidInput("New rows need a price if the pool has one, and none otherwise; give the same columns.")
-    price = None if pool.price is None else np.concatenate([pool.price, more.price])
-    cost = None if pool.cost is None else np.concatenate([pool.cost, more.cost])
-    groups = None if pool.groups is None else np.concatenate([pool.groups, more.groups])
+    optional = {}
+    for name, what in (("cost", "a cost"), ("groups", "a group"), ("price", "a price")):
+        values, new = getattr(pool, name), getattr(more, name)
+        if (values is None) != (new is None):
+            raise InvalidInput(f"New rows need {what} if the pool has one, and none otherwise; give the same columns.")
+        optional[name] = None if values is None else np.concatenate([values, new])
     ids = _join_ids(pool.ids, more.ids)
     X = np.concatenate([pool.X, np.asarray(more.X, dtype=pool.X.dtype)])
     propensity = np.concatenate([pool.propensity, more.propensity])
-    return Problem(problem.logged, Pool(X, propensity, ids, cost, pool.column_groups, groups, price))
+    return Problem(problem.logged, Pool(X, propensity, ids, column_groups=pool.column_groups, **optional))
 
 
 def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
@@ -372,16 +349,11 @@ def write_more_rows(
     """Store more pool rows after the others, and return how all arrays are stored then."""
     import pyarrow as pa
 
-    values = {
-        "pool.features": more.X,
-        "pool.propensity": more.propensity,
-        "pool.cost": more.cost,
-        "pool.groups": more.groups,
-        "pool.price": more.price,
-    }
     before = arrays["pool.propensity"].shape[0]
     longer = {
-        name: append_array(connection, name, array, arrays[name]) for name, array in values.items() if array is not None
+        name: append_array(connection, name, array, arrays[name])
+        for name, array in _pool_arrays(more).items()
+        if array is not None
     }
     append_table(connection, "pool.ids", pa.table({"id": _storable_ids(more.ids, "The new rows")}), before)
     append_table(connection, ROWS, rows, before)

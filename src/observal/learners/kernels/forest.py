@@ -46,18 +46,7 @@ def grow_trees(
     and the largest value of the node's rows. It takes the one whose sides have the least weighted Gini impurity, the first
     where equal.
 
-    Parameters
-    ----------
-    X : float32 array of shape (rows, features)
-        A row goes left where its feature is at most the threshold.
-    codes : int array
-        Classes.
-    weights : array
-        Above 0.
-    n_classes, n_trees, n_tried : int
-        How many there are.
-    seed : int
-        Of the random numbers.
+    A row goes left where its feature is at most the threshold. `weights` are above 0.
 
     Returns
     -------
@@ -149,18 +138,9 @@ def add_leaves(
 ) -> None:
     """Add to each row of `out` the values of its leaves.
 
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        A row goes left where its feature is at most the threshold.
-    roots, column : int arrays of shape (trees,)
-        The first node of each tree, and the first column of `out` that its values go to.
-    feature, threshold, left, right : arrays of shape (nodes,)
-        A leaf has feature −1. Links lead to later nodes, which the caller has checked.
-    value : array of shape (nodes, width)
-        Of the leaves.
-    out : array of shape (rows, columns)
-        Changed in place.
+    A row goes left where its feature is at most the threshold. `roots` and `column` have the first node of each tree, and the first column
+    of `out` that its values go to. `feature`, `threshold`, `left` and `right` are by node: a leaf has feature −1, and links lead to later
+    nodes, which the caller has checked. `value` has the values of leaves.
     """
     n_nodes = feature.size
     # Unsigned numbers: for signed ones every access would ask whether they count from the end.
