@@ -249,17 +249,19 @@ def rare(
     trials: Annotated[
         int, typer.Option(help="Draws for each table, share of positive rows and kind of log.", min=1)
     ] = 1,
+    peers: Annotated[bool, typer.Option(help="Whether to run the peers, which takes most of the time.")] = True,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Make classes of tables rare, and compare campaigns about them with highest scores, margin and random sampling written by hand.
 
-    Example: observal-research rare tables/
+    Example: observal-research rare tables/ --trials 5 --no-peers
     """
-    from observal_research.rare import measure, summarise
+    from observal_research.rare import CONTESTANTS, OURS, measure, summarise
 
-    with progress_bar("running", hidden=as_json):
-        header, rows = summarise(list(measure(folder, trials, seed)))
+    contestants = tuple(CONTESTANTS) if peers else (OURS,)
+    with progress_bar("running", hidden=as_json) as progress:
+        header, rows = summarise(list(measure(folder, trials, seed, contestants, progress)))
     if as_json:
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     else:

@@ -282,11 +282,17 @@ def suitable_tables(folder: str | Path) -> list[str]:
 
 
 def measure(
-    folder: str | Path, trials: int = 1, seed: int = 0, contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    folder: str | Path,
+    trials: int = 1,
+    seed: int = 0,
+    contestants: tuple[str, ...] = tuple(CONTESTANTS),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Measured]:
     """Yield the outcomes for each table of a folder, rate and log."""
-    worlds = product(range(trials), suitable_tables(folder), RATES, (True, False))
-    for trial, table, rate, biased in worlds:
+    worlds = list(product(range(trials), suitable_tables(folder), RATES, (True, False)))
+    for done, (trial, table, rate, biased) in enumerate(worlds):
+        if progress is not None:
+            progress(done, len(worlds))
         rng = np.random.default_rng([seed, crc32(table.encode()), round(1000 * rate), biased, trial])
         rare = table_world(folder, table, rate, biased, rng)
         yield Measured(table, rate, biased, {name: CONTESTANTS[name](rare) for name in contestants})

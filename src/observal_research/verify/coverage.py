@@ -54,11 +54,12 @@ if TYPE_CHECKING:
     from observal.methods import AutoVC, CommitteeVC, NewtonVC
 
 LABELS, FEW_LABELS, BATCH = 200, 60, 50
-COVERED, COVERED_LESS, COVERED_HARDER, COVERED_HARDEST = 0.93, 0.9, 0.88, 0.8
-WIDEST, WIDEST_LOW = (
-    1.6,
-    2.4,
-)  # the latter where propensities go down to 0.001, rows are related, or single labels change much, and where three rows count as one
+COVERED, COVERED_BY_COMMITTEES = 0.94, 0.88
+"""How often the error is covered at least: by NewtonVC and AutoVC, and by CommitteeVC, whose estimator may be any."""
+OTHERS_COVERED, UNLEARNED_COVERED = 0.9, 0.8
+"""How often each other measure is covered at least; the latter in the kinds of `UNLEARNED`."""
+WIDEST, WIDEST_LOW = 1.6, 2.4  # the latter in the kinds of `WIDE_KINDS`
+# Propensities go down to 0.001, rows are related and count as one, or single labels change much.
 WIDE_KINDS = (
     low_propensities,
     groups_of_three,
@@ -71,7 +72,7 @@ WIDE_KINDS = (
 )
 UNLEARNED = (bands, checkerboard, parity, many_features, steep_curve)
 """Kinds of which few labels, or a linear model, learn little, or learn much from each: estimates are off, and those of recall vary most."""
-MOST_CAMPAIGNS = 500
+MOST_CAMPAIGNS = 200
 MEASURES = ("error", "precision", "recall", "prevalence", BALANCED)
 
 
@@ -198,9 +199,8 @@ def check_coverage(kind: Kind, method: MethodMaker, lab: Lab, objective: str = "
 
     Widths are those of the error's interval and, with a rare class, of the recall's: intervals from 0 to 1 always cover.
     """
-    promised = {newton: COVERED, auto: COVERED_LESS}.get(method, COVERED_HARDER)
-    if kind in UNLEARNED:
-        promised = COVERED_HARDER if method is newton else COVERED_HARDEST
+    promised = COVERED if method in (newton, auto) else COVERED_BY_COMMITTEES
+    others = min(promised, UNLEARNED_COVERED if kind in UNLEARNED else OTHERS_COVERED)
     trials = min(lab.trials, MOST_CAMPAIGNS)
     simulation = partial(campaigns, kind, method, objective=objective)
     results = lab.simulate(simulation, trials, f"coverage.{name_of(kind, method, objective)}")
@@ -211,12 +211,14 @@ def check_coverage(kind: Kind, method: MethodMaker, lab: Lab, objective: str = "
     widths = {name: float(w) for name, w in zip(MEASURES, wider, strict=False)}
     widest = WIDEST_LOW if kind in WIDE_KINDS else WIDEST
     worst = int(np.argmin(hits / np.maximum(of, 1)))
+    levels = [promised if name == "error" else others for name in MEASURES[: len(hits)]]
     return lab.outcome(
-        f"95 % intervals cover in ≥ {promised:.0%} of campaigns, median width ≤ {widest:g} × uniform ({', '.join(narrow)})",
-        f"{MEASURES[worst]} least: {share(int(hits[worst]), int(of[worst]))}; "
+        f"95 % intervals cover the error in ≥ {promised:.0%} of campaigns and other measures in ≥ {others:.0%}, "
+        f"median width ≤ {widest:g} × uniform ({', '.join(narrow)})",
+        f"error {share(int(hits[0]), int(of[0]))}; {MEASURES[worst]} least: {share(int(hits[worst]), int(of[worst]))}; "
         + ", ".join(f"{name} {widths[name]:.2f} × uniform" for name in narrow),
         trials=trials,
-        passed=all(at_least(int(h), int(n), promised) for h, n in zip(hits, of, strict=True))
+        passed=all(at_least(int(h), int(n), level) for h, n, level in zip(hits, of, levels, strict=True))
         and all(widths[name] <= widest for name in narrow),
         error_rate=len(hits) * LEVEL,
         detail="; ".join(
@@ -254,10 +256,10 @@ CLAIMS = (
         )
         if not (method is newton and kind is ten_classes)  # NewtonVC takes two
     ),
-    _claim(small_blind_spot, "blind in a sixteenth of the space", newton, ""),
     *(
         _claim(kind, words, method, of)
         for kind, words in (
+            (small_blind_spot, "blind in a sixteenth of the space"),
             (low_propensities, "about propensities from 0.001 to 1"),
             (few_at_random, "about a log with few labels, drawn at random"),
             (hardly_any_noise, "nearly without noise, and no line is right"),

@@ -28,7 +28,7 @@ from observal_research.verify.worlds import (
     well_specified,
 )
 
-AT_ALL_LOOKS = 0.92
+AT_ALL_LOOKS = 0.94
 SAVED, LEFT, SELDOM, BUDGET, STOP_ROWS = 0.3, 0.003, 0.05, 600, 2000
 CONTRADICTED = 0.03
 HURT, NOTICED, NEEDLESS = 0.01, 0.8, 0.03
