@@ -127,8 +127,8 @@ def recalibrate(scores, codes, shares):
 
 
 def expected_measures(scores, codes, draws, cut):
-    """Recall, precision and prevalence of rows flagged from a cut on, by each (shift, slope); codes are −1 where there is no label."""
-    found = {"recall": [], "precision": [], "prevalence": []}
+    """Recall and precision of rows flagged from a cut on, by each (shift, slope); codes are −1 where there is no label."""
+    found = {"recall": [], "precision": []}
     for shift, slope in draws:
         hits = positives = flagged = 0.0
         for score, code in zip(scores, codes, strict=True):
@@ -138,7 +138,6 @@ def expected_measures(scores, codes, draws, cut):
                 flagged, hits = flagged + 1, hits + chance
         found["recall"].append(hits / positives)
         found["precision"].append(hits / flagged)
-        found["prevalence"].append(positives / len(scores))
     return found
 
 

@@ -9,7 +9,7 @@ highest scores were flagged.
 
 **Two estimates.** By the labels alone, recall is usually too high: positive rows that nobody has seen yet are those that a classifier misses, and a single one of them
 that is labelled moves the estimate a lot. The recalibrated chances of the rows without a label say how many such rows to expect, but only as far as scores follow a logistic curve.
-So recall, precision and prevalence are the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
+So recall and precision are the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
 where the curve is wrong, it has too few positive rows among the highest scores.
 """
 
@@ -36,7 +36,7 @@ CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 class Flagging(NamedTuple):
     """The share of rows that are flagged, how far it is from the classifier's own, and the score from which on each of `CURVE_SHARES` would be.
 
-    `expected` has recall, precision, prevalence and the recall of each of these shares by the chances of all rows, a value for each draw.
+    `expected` has recall, precision and the recall of each of these shares by the chances of all rows, a value for each draw.
     """
 
     share: float
@@ -79,7 +79,7 @@ def flagging_of(
 
 
 def expected_measures(threshold: Threshold) -> dict[str, Floats]:
-    """Return recall, precision, prevalence, and the recall of each of `CURVE_SHARES`, by each draw of the rows' chances.
+    """Return recall, precision, and the recall of each of `CURVE_SHARES`, by each draw of the rows' chances.
 
     Examples
     --------
@@ -88,8 +88,8 @@ def expected_measures(threshold: Threshold) -> dict[str, Floats]:
     >>> from observal.intervals.thresholds import ScoredRows
     >>> rows = ScoredRows(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0, -1, 1, 1]))
     >>> expected = expected_measures(Threshold(0.5, Recalibration(0.0, 1.0, np.array([[0.0, 1.0]])), rows))
-    >>> {name: expected[name].tolist() for name in ("recall", "precision", "prevalence")}
-    {'recall': [0.8], 'precision': [1.0], 'prevalence': [0.625]}
+    >>> expected["recall"].tolist(), expected["precision"].tolist()
+    ([0.8], [1.0])
     """
     rows = threshold.rows
     order = np.argsort(-rows.scores, kind="stable")
@@ -99,11 +99,7 @@ def expected_measures(threshold: Threshold) -> dict[str, Floats]:
     n_flagged = int(np.count_nonzero(rows.scores >= threshold.cut))
     by_share = {recall_key(share): hits[:, min(n, max(1, round(share * n)))] / positives for share in CURVE_SHARES}
     found = hits[:, n_flagged]
-    return {
-        "recall": found / positives,
-        "precision": found / max(1, n_flagged),
-        "prevalence": hits[:, -1] / n,
-    } | by_share
+    return {"recall": found / positives, "precision": found / max(1, n_flagged)} | by_share
 
 
 def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> dict[str, Interval]:
