@@ -88,7 +88,7 @@ class Cells:
         return self.share if self.counts is None else self.counts
 
     def borrowing(self, mistakes: Floats) -> Cells:
-        """Return the cells with their labels counted so that cells with few of them borrow: see ``observal.intervals.trend``.
+        """Return the cells with weights by which those with few labels borrow from others: see ``observal.intervals.trend``.
 
         Parameters
         ----------
@@ -188,9 +188,9 @@ class Cells:
         return self._around(float(means.mean()), (share * (values - means[codes]))[used], share[used], whole)
 
     def _around(self, estimate: float, rest: Floats, involved: Floats, whole: float) -> Interval:
-        """Return the interval around an estimate that each labelled row in a cell moves by ``rest/whole``.
+        """Return the interval around an estimate to which each labelled row in a cell contributes ``rest/whole``.
 
-        `involved` says how much each of these rows is one of those that the estimate is about.
+        `involved` says how much each of these rows belongs to those that the estimate is about.
         """
         involved = self._counted(involved)[2]
         cell, weight, rest, group = self._counted(rest)
@@ -265,13 +265,14 @@ def _beta_quantile(mean: float, variance: float, level: float) -> float:
 def correlation_factor(changed: float, toss_ups: float = 0.0) -> float:
     """Return how much larger the standard error is than that of independent mistakes.
 
-    Out-of-fold fits share most of their labels, so their mistakes are not independent, and the less so the more a single label changes a prediction. Let c be the
-    share of labelled rows whose prediction changes when a seventh of the labels is left out, theirs among them. The variance of the estimate is then about
-    0.3 + 5·c times that of independent mistakes, and at least 1.1 times. This was chosen on 1,132 generated campaigns of 13 kinds.
+    Out-of-fold fits share most of their labels, so their mistakes are correlated, and more so if single labels change
+    many predictions. Let c be the share of labelled rows whose prediction changes when their seventh of the labels is
+    left out. The variance of the estimate is then about 0.3 + 5·c times that of independent mistakes, and at least 1.1
+    times: chosen on 1,132 generated campaigns of 13 kinds.
 
-    Where a linear fit has learned nothing, it still changes little when a few labels are left out. Its predictions and the estimate then follow whichever labels were
-    drawn. In 1,560 campaigns of NewtonVC the mean squared error was 1.1 times the expected one as long as another sample would flip predictions
-    with a chance of up to 0.15 on average, and 2.2 times from 0.19 on.
+    A linear fit that has learned nothing also changes little when a few labels are left out, but with other labels it
+    would be a different one. In 1,560 campaigns of NewtonVC the mean squared error was 1.1 times the expected one while
+    another sample would flip a prediction with a probability of up to 0.15 on average, and 2.2 times from 0.19 on.
 
     Parameters
     ----------
@@ -387,10 +388,10 @@ def even_ends(ends: Floats, label_scores: Floats, scores: Floats) -> Floats:
 
 
 def propensity_strata(propensity: Floats) -> Ints:
-    """Return a stratum for each row: about equally many rows in each, and no two very different propensities in one.
+    """Return a stratum for each row: strata are about equally large, and none mixes very different propensities.
 
-    Rounds also choose by propensity: a few rows that the log rarely shows may all be bought while almost none of the others are. So they
-    must not share a rate of labelling.
+    Rounds also choose by propensity: the few rows that the log rarely shows may all be bought, and hardly any of the
+    others. So they must not share a labelling rate.
 
     Examples
     --------
@@ -414,11 +415,11 @@ def propensity_strata(propensity: Floats) -> Ints:
 def joined_strata(strata: Ints, propensity: Floats, labelled: Bools) -> Ints:
     """Return a group for each stratum; one with too few labels joins the nearest that has enough, or is −1.
 
-    Those that find none join each other, where together they have enough. Fewer than four labels leave over 60 % possible even if none is a
-    mistake, which is hardly less than nothing.
+    Strata that find none join each other if together they have enough labels. Even without a mistake, fewer than four
+    labels leave an error of over 60 % possible, so they say hardly anything.
 
-    Strata are alike only if their propensities are: a region that the log shows ten times less often than its neighbour
-    was avoided on purpose, and the neighbour says nothing about it.
+    Strata may join only if their propensities are similar. A region that the log shows ten times less often than its
+    neighbour was avoided on purpose, and the neighbour says nothing about it.
 
     Examples
     --------

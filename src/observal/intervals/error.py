@@ -1,41 +1,43 @@
 """Intervals for a pool method's classifier on the whole population, from the log's labels and the bought ones.
 
-**Two kinds of rows.** A round takes the rows whose gap is below the largest gap it took. By these thresholds every row of log or
-pool, labelled or not, either would have been taken by some round or would not. Nearly all pool rows of the first kind were
-bought, whatever their labels, so they represent that kind. Labels of the second kind come from the log, with its own chances,
-and from rows picked at random. Which kind a labelled row is of is decided by fits that have not seen its label; with AutoVC only that of the log's rows,
-since it is on record which rows were picked at random. A method without such fits says so; then each row that was taken represents only itself.
+**Two kinds of rows.** A round takes the rows with the smallest gaps. So each row of log and pool, labelled or not,
+either would have been taken by some round or not. Nearly all pool rows of the first kind were bought, whatever their
+labels, so the bought ones represent that kind. Labels of the second kind come from the log, with its propensities,
+and from rows picked at random. The kind of a labelled row is decided by out-of-fold fits. With AutoVC that is needed
+only for the log's rows, because which rows were picked at random is on record. Where a method has no such fits, a row
+that was taken represents only itself.
 
-**Left out.** Each labelled row is judged by a fit that has not seen it. Mixing in mistakes of the fit that has seen it, as in
-Efron's 0.632, would be too optimistic with many features, or with a model that memorises labels.
+**Out of fold.** Each labelled row is judged by a fit that has not seen it. Mixing in the mistakes of the fit that has
+seen it, as Efron's 0.632 does, is too optimistic with many features or with a model that memorises labels.
 
-**Estimate.** Rows of each kind are grouped into cells by propensity stratum and score, and a cell's labelled rows represent all
-its rows: with P_c the share of rows in cell c and ē_c the share of mistakes among its labelled ones, the error is
-``Σ P_c·ē_c``. Within a cell labels count by 1/(m·Q0 + N·π), π being the share of its pool rows that were bought: this is
-multiple importance sampling with the rate of our own labelling measured in each cell. Cells with few labels borrow from cells that are
-alike, so P_c gives way to a_c: see ``observal.intervals.trend``.
+**Estimate.** Rows of each kind are grouped into cells by propensity and score, and the labelled rows of a cell
+represent all its rows. With P_c the share of rows in cell c and ē_c the share of mistakes among its labels, the error
+is ``Σ P_c·ē_c``. Within a cell, labels are weighted by 1/(m·Q0 + N·π), where π is the share of the cell's pool rows
+that were bought: multiple importance sampling, with our own labelling rate measured in each cell. Cells with few
+labels borrow from similar cells, so that a_c takes the place of P_c: see ``observal.intervals.trend``.
 
-**Spread.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that are off the trend, and the variance of ē_c between rows for the
-rows themselves. s_c² is drawn towards the spread in all cells, as if five more labels had that. Out-of-fold fits share most of their labels, so their
-mistakes are not independent, and the less so the more a single label changes what is predicted, or the less a linear fit has learned:
-``correlation_factor`` widens for that.
+**Variance.** ``Σ a_c²·s_c²/n_c`` for the labels, ``τ²·Σ (P_c − a_c)²`` for cells that do not follow the trend, and the
+variance of ē_c between cells for the rows themselves. s_c² is shrunk towards the mean variance of all cells, which
+counts as much as five labels. Out-of-fold fits share most of their labels, so their mistakes are correlated, and more
+so if single labels change many predictions or if a linear fit has learned little: ``correlation_factor``.
 
-**Ends.** Both ends are those of a mid-P interval for labels with unequal weights: they allow for half a label more, where the next one would most likely
-be and as much as it would count there. So a region with few labels has a bound of its own, whether a mistake was seen or not:
-``beta_ends``.
+**Ends.** Both ends are those of a mid-P interval for labels with unequal weights. They allow for half a label more, in
+the cell where the next one is likely to be and with the weight it would have there. So even a region with few labels
+has a bound of its own: ``beta_ends``.
 
-**Fewer labels.** Fits without a seventh of the labels are wrong a little more often than the classifier itself. AutoVC and CommitteeVC compare them with fits
-without a quarter, and lower the lower end of the error's interval by what the rest should gain, which is itself uncertain by about as much; ends of balanced error,
-precision and recall move by the same share. The other end stays: ``allow_for_fewer_mistakes``.
+**Fewer labels.** Fits without a seventh of the labels are wrong a little more often than the classifier itself. AutoVC
+and CommitteeVC compare them with fits without a quarter, extrapolate, and lower the lower end of the error's interval
+accordingly: ``allow_for_fewer_mistakes``.
 
-**What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the share of rows in each
-cell that were asked about and skipped. Both ends of the interval move by that much.
+**What labels cannot tell.** A stratum with too few labels may be all wrong or all right, and so may the rows that were
+asked about and skipped. Both ends move out by that share.
 
-**Hidden causes.** If the old policy also looked at something that is not on record, no test shows it. A second interval for the error says
-how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up to Γ = 1.5.
+**Hidden causes.** If the old policy also used something that is not on record, no test shows it. A second interval for
+the error says how far it may move if the true odds of revealing a label differ from the stated ones by a factor of up
+to Γ = 1.5.
 
-The interval is not a guarantee: it assumes that the rows of one cell are alike. `observal-research verify` measures how often it covers. It
-is about the share of mistakes, whatever they cost.
+The interval is not a guarantee: it assumes that the rows of a cell are alike. `observal-research verify` measures how
+often it covers. It is about the share of mistakes, whatever they cost.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ Gaps = Callable[[PoolState, Ints], Floats | None]
 
 
 def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, gaps: Gaps) -> Bools:
-    """Return which rows some round so far would have taken for their gap, had they been open in the pool.
+    """Return which rows would have been taken for their gap by some round so far, had they been open in the pool.
 
     Parameters
     ----------
@@ -88,10 +90,10 @@ def would_take(state: PoolState, propensity: Floats, n_logged: int, rows: Ints, 
     n_logged : int
         Rows of the log.
     rows : int array
-        Positions in the stack of log and pool.
+        Positions among the rows of log and pool.
     gaps : callable
-        From the state in which a round was planned and rows to the gaps that it was planned with; asked only where a plan has no
-        record of them. None where they are unavailable: then rows that the round took represent only themselves.
+        Gives the gaps that a round was planned with, if its plan does not record them. It may return None: then the
+        rows that the round took represent only themselves.
     """
     is_taken = np.zeros(rows.size, dtype=bool)
     while state.before is not None and state.plan is not None and state.planned_in is not None:
@@ -129,7 +131,7 @@ class JudgedLabels:
     taken : bool array
         Which of them some round would have taken for their gap.
     better : float
-        How much lower the classifier's error may be than that of the out-of-fold fits, which have fewer labels.
+        How much lower the classifier's error may be than that of out-of-fold fits, because these have fewer labels.
     flagging : Flagging, optional
         How many rows are predicted to be positive, where an objective decides that, and what is found among them.
     """
@@ -144,12 +146,9 @@ class JudgedLabels:
     flagging: Flagging | None = None
 
     def allowing_for(self, gains: Floats) -> JudgedLabels:
-        """Return the labels, allowing for the classifier being better than the out-of-fold fits.
+        """Return the labels with an allowance for the classifier being better than the out-of-fold fits.
 
-        Parameters
-        ----------
-        gains : array
-            For each labelled row, by how much less often the classifier is wrong, if its fits with more labels go on as those with fewer did.
+        `gains` says for each labelled row how much less often the classifier is wrong, extrapolated from fits with fewer labels.
         """
         return replace(self, better=max(0.0, float(self.cells.row_weight @ gains)))
 
@@ -188,8 +187,8 @@ def judge_labels(
     folds : int
         How many times to fit without some rows.
     on_record : bool
-        Whether rows are picked at random with even chances, and never count among those that a round would have taken. Fits without the label of such a row may be less certain
-        of it than of the rows around it that it stands for, and would put it among the uncertain ones.
+        Whether rows picked at random never count among those that a round would have taken. Out-of-fold fits are less
+        certain of such a row than of the unlabelled rows around it that it represents, and would count it as uncertain.
     toss_ups : float
         The mean chance that another sample would flip the prediction of a labelled row, where it is known.
     threshold : Threshold, optional
@@ -260,11 +259,11 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
 
 
 def allow_for_fewer_mistakes(intervals: Mapping[str, Interval], better: float) -> dict[str, Interval]:
-    """Return intervals for error, balanced error, precision and recall whose ends allow for the classifier's error being lower by `better`.
+    """Return intervals for error, balanced error, precision and recall that allow for the classifier's error being lower by `better`.
 
-    If its mistakes become fewer by a share of themselves, error and balanced error fall by that share, and so does what precision and recall lack to 1. A recall that
-    is set by a threshold does not move. How much better the classifier is can only be guessed, to within about as much again, so with b the gain and d the distance
-    from the estimate to the end that moves, that end moves to ``b + sqrt(d² + b²)`` from the estimate.
+    If the classifier makes a certain share fewer mistakes, error and balanced error fall by that share, and so do
+    1 − precision and 1 − recall. A recall that is set by a threshold does not move. The gain b is about as uncertain as
+    it is large. So the end that moves, at a distance d from the estimate, moves out to ``b + sqrt(d² + b²)``.
 
     Examples
     --------

@@ -4,12 +4,13 @@
 ``p·(1 − p)/N``. Labelled rows are judged by out-of-fold fits, which differ from the classifier; by how much that moves the share is added as a
 standard error of its own.
 
-**Recall by share.** For some shares of all rows the recall is estimated from the same labels and weights, as if the rows with that share of the
-highest scores were flagged.
+**Recall by share.** For some shares of all rows the recall is estimated as if the rows with the highest scores, up to
+that share, were flagged.
 
-**Two estimates.** By the labels alone, recall is usually too high: positive rows that nobody has seen yet are those that a classifier misses, and a single one of them
-that is labelled moves the estimate a lot. The recalibrated chances of the rows without a label say how many such rows to expect, but only as far as scores follow a logistic curve.
-So recall and precision are the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
+**Two estimates.** By the labels alone, recall is usually too high: the positive rows that nobody has seen yet are those
+that a classifier misses, and a single one that is labelled moves the estimate a lot. The recalibrated probabilities of
+the unlabelled rows say how many to expect, but only as far as scores follow a logistic curve. So recall and precision are
+the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
 where the curve is wrong, it has too few positive rows among the highest scores.
 """
 
