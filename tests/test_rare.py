@@ -21,7 +21,6 @@ from observal.intervals import error as error_module
 from observal.intervals.cells import Cells
 from observal.intervals.flagging import (
     CURVE_SHARES,
-    DRAWN_WIDER,
     FLAGGED,
     Flagging,
     combine_estimates,
@@ -30,8 +29,9 @@ from observal.intervals.flagging import (
     in_whole_rows,
     recall_key,
 )
-from observal.intervals.recalibration import Recalibration, match_scores
-from observal.intervals.thresholds import ScoredRows, Threshold
+from observal.intervals.measures import confusion_key
+from observal.intervals.recalibration import DRAWN_WIDER, Recalibration, match_scores
+from observal.intervals.thresholds import ScoredRows, Threshold, choose_threshold
 from observal.methods import auto, newton
 from observal.problem.interval import Interval
 from observal.report.campaign_report import write_campaign_report
@@ -149,10 +149,16 @@ def test_measures_by_chances_equal_the_slow_twin(seed, n):
     )  # not all are known to be negative
     fit = Recalibration(-1.0, 1.2, np.column_stack([rng.normal(-1.0, 0.3, 8), rng.normal(1.2, 0.1, 8)]))
     cut = float(np.median(rows.scores))
-    expected = expected_measures(Threshold(cut, fit, rows))
+    expected = expected_measures(Threshold(cut, fit, rows), CLASSES)
     draws = [(-1.0 + DRAWN_WIDER * (a + 1.0), 1.2 + DRAWN_WIDER * (b - 1.2)) for a, b in fit.draws]
     for name, values in measures.expected_measures(rows.scores, rows.codes, draws, cut).items():
         np.testing.assert_allclose(expected[name], values, err_msg=name)
+    shares = [expected[confusion_key(actual, said)] for actual in CLASSES for said in CLASSES]
+    _, alarms, missed, found = shares
+    np.testing.assert_allclose(sum(shares), 1.0)
+    np.testing.assert_allclose(expected["error"], missed + alarms)
+    np.testing.assert_allclose(expected["prevalence"], missed + found)
+    np.testing.assert_allclose(expected["recall"] * expected["prevalence"], found)
     curve = np.array([expected[recall_key(share)] for share in CURVE_SHARES])
     assert (np.diff(curve, axis=0) >= 0.0).all()  # more flagged rows never find less
 
@@ -169,6 +175,25 @@ def test_combined_estimates_equal_the_slow_twin(ends, unknown, seed):
     stated = combine_estimates(by_labels, Flagging(0.1, 0.0, (), {"recall": drawn}))["recall"]
     expected = measures.combined_ends((estimate, low, high), unknown, drawn.tolist())
     np.testing.assert_allclose((stated.estimate, stated.low, stated.high), expected)
+
+
+def test_other_measures_agree_with_recall_and_their_ends_only_move_outwards():
+    by_labels = {"prevalence": Interval(0.04, 0.03, 0.06, 0.95, "cells")}
+    for drawn in (np.full(50, 0.02), np.full(50, 0.05), np.full(50, 0.2)):
+        stated = combine_estimates(by_labels, Flagging(0.1, 0.0, (), {"prevalence": drawn}))["prevalence"]
+        assert stated.estimate == pytest.approx((0.04 + drawn[0]) / 2)
+        assert stated.low <= 0.03
+        assert stated.high >= 0.06
+        assert stated.low <= stated.estimate <= stated.high
+
+
+def test_cautious_target_allows_for_scores_that_do_not_follow_a_logistic_curve():
+    rng = np.random.default_rng(0)
+    rows = ScoredRows(rng.normal(size=400), np.where(rng.random(400) < 0.2, rng.integers(0, 2, 400), -1))
+    fit = Recalibration(-1.0, 1.0, np.column_stack([rng.normal(-1.0, 0.4, 100), rng.normal(1.0, 0.3, 100)]))
+    usual, cautious = (choose_threshold(rows, fit, goal) for goal in ("recall=0.8", "recall>=0.8"))
+    narrower = choose_threshold(rows, fit.widened(1.0 / DRAWN_WIDER), "recall>=0.8")
+    assert cautious < narrower < usual
 
 
 def test_recall_without_a_positive_label_stays_unknown():

@@ -181,7 +181,7 @@ def off_trend(trend, variances, wrong):
 
 
 def borrowed(share, trend, labels, wrong):
-    """a: the least Σ a²·v + τ²·Σ (P − a)² with Σ a·t = Σ P·t, by the equations of its Lagrangian; no count below a tenth of its share."""
+    """a: the least Σ a²·v + τ²·Σ (P − a)² with Σ a·t = Σ P·t, by the equations of its Lagrangian; counts below a tenth of their share are set to it, and the others solved for again."""
     cells, features = trend.shape
     labels, wrong = np.asarray(labels, dtype=float), np.asarray(wrong, dtype=float)
     scale = np.diag(labels)
@@ -192,12 +192,21 @@ def borrowed(share, trend, labels, wrong):
     for value, n in zip(np.clip(line, 0.0, 1.0).tolist(), labels.tolist(), strict=True):
         variances.append(max(value * (1 - value), of_all / 5) / n)
     tau = max(of_all / 40, off_trend(trend, variances, wrong))
-    lagrangian = np.zeros((cells + features, cells + features))
-    lagrangian[:cells, :cells] = np.diag(variances) + tau * np.eye(cells)
-    lagrangian[:cells, cells:], lagrangian[cells:, :cells] = trend, trend.T
-    right = np.concatenate([tau * share, trend.T @ share])
-    counts = (np.linalg.pinv(lagrangian) @ right)[:cells]
-    counts = [max(a, p / 10) for a, p in zip(counts.tolist(), share.tolist(), strict=True)]
+    floors, solved = {}, {}
+    while len(floors) < cells:
+        free = [c for c in range(cells) if c not in floors]
+        lagrangian = np.zeros((len(free) + features, len(free) + features))
+        for k, c in enumerate(free):
+            lagrangian[k, k] = variances[c] + tau
+            lagrangian[k, len(free) :] = lagrangian[len(free) :, k] = trend[c]
+        kept = trend.T @ share - sum((a * trend[c] for c, a in floors.items()), np.zeros(features))
+        right = np.concatenate([tau * share[free], kept])
+        solved = dict(zip(free, (np.linalg.pinv(lagrangian) @ right).tolist(), strict=False))
+        low = {c: share[c] / 10 for c in free if solved[c] < share[c] / 10}
+        if not low:
+            break
+        floors |= low
+    counts = [max((solved | floors)[c], share[c] / 10) for c in range(cells)]
     return [a / sum(counts) for a in counts], tau / of_all
 
 

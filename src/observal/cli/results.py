@@ -71,7 +71,10 @@ def status(
         from observal.report.verdict import labels_to_measure
 
         if missing := labels_to_measure(measures.intervals["error"]):
-            say("Next: " + next_command("ask", campaign, f"-n {missing} --csv -o labels.csv"))
+            if current.open_rows:
+                left = count(current.open_rows, "row of it is", "rows of it are")
+                say(f"Answers count once their round is complete; {left} not answered yet.")
+            say("Next: " + next_command("ask", campaign, f"-n {current.open_rows or missing} --csv -o labels.csv"))
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,11 @@ def judge_labels(
     cells = cells.borrowing((predicted != codes).astype(np.float64))
     is_flagged = called == problem.logged.classes.size - 1
     flagging = (
-        None if threshold is None else flagging_of(threshold, scores, is_flagged, by_classifier, counted & target)
+        None
+        if threshold is None
+        else flagging_of(
+            threshold, scores, is_flagged, by_classifier, counted & target, problem.logged.classes.tolist()
+        )
     )
     return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], flagging=flagging)
 

@@ -11,25 +11,27 @@ that share, were flagged.
 that a classifier misses, and a single one that is labelled moves the estimate a lot. The recalibrated probabilities of
 the unlabelled rows say how many to expect, but only as far as scores follow a logistic curve. So recall and precision are
 the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
-where the curve is wrong, it has too few positive rows among the highest scores.
+where the curve is wrong, it has too few positive rows among the highest scores. With two classes, error, prevalence and
+the like are means of the same two estimates, so that they agree with recall; their ends only move outwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from observal.checks import Bools, Floats
 from observal.intervals.cells import METHOD, Cells, beta_ends
+from observal.intervals.measures import BASELINE, confusion_key
+from observal.intervals.recalibration import DRAWN_WIDER
 from observal.intervals.thresholds import Threshold, drawn_positives
 from observal.problem.interval import CONFIDENCE, Interval
+from observal.problem.objectives import BALANCED, TARGETS
 
 FLAGGED = "flagged"
-DRAWN_WIDER = 2.0**0.5
-"""Factor by which draws of the recalibration are spread out for intervals: scores do not quite follow a logistic curve, so their variance is doubled."""
 CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Shares of all rows for which recall is estimated as if they were flagged."""
 
@@ -37,7 +39,7 @@ CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 class Flagging(NamedTuple):
     """The share of rows that are flagged, how far it is from the classifier's own, and the score from which on each of `CURVE_SHARES` would be.
 
-    `expected` has recall, precision and the recall of each of these shares by the chances of all rows, a value for each draw.
+    `expected` has what the probabilities of all rows say of recall, precision and so on: a value for each draw.
     """
 
     share: float
@@ -58,7 +60,12 @@ def recall_key(share: float) -> str:
 
 
 def flagging_of(
-    threshold: Threshold, scores: Floats, is_flagged: Bools, by_classifier: Bools, about: Bools
+    threshold: Threshold,
+    scores: Floats,
+    is_flagged: Bools,
+    by_classifier: Bools,
+    about: Bools,
+    classes: Sequence[Any],
 ) -> Flagging:
     """Return what is flagged of rows, what other shares need, and what is found by the chances of all rows.
 
@@ -72,15 +79,19 @@ def flagging_of(
         Which rows are flagged, labelled ones by fits that have not seen them; and by the classifier itself.
     about : bool array
         The rows that count.
+    classes : sequence
+        The label values.
     """
     counted = np.sort(scores[about])[::-1]
     places = [min(counted.size, max(1, round(share * counted.size))) - 1 for share in CURVE_SHARES]
     share, own = (float(np.mean(part[about])) for part in (is_flagged, by_classifier))
-    return Flagging(share, abs(share - own), tuple(counted[places].tolist()), expected_measures(threshold))
+    return Flagging(share, abs(share - own), tuple(counted[places].tolist()), expected_measures(threshold, classes))
 
 
-def expected_measures(threshold: Threshold) -> dict[str, Floats]:
-    """Return recall, precision, and the recall of each of `CURVE_SHARES`, by each draw of the rows' chances.
+def expected_measures(threshold: Threshold, classes: Sequence[Any]) -> dict[str, Floats]:
+    """Return recall, precision, and the recall of each of `CURVE_SHARES`, by each draw of the rows' probabilities.
+
+    With two classes, also the error, the baseline, the prevalence, the balanced error and the confusion matrix.
 
     Examples
     --------
@@ -88,9 +99,10 @@ def expected_measures(threshold: Threshold) -> dict[str, Floats]:
     >>> from observal.intervals.recalibration import Recalibration
     >>> from observal.intervals.thresholds import ScoredRows
     >>> rows = ScoredRows(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0, -1, 1, 1]))
-    >>> expected = expected_measures(Threshold(0.5, Recalibration(0.0, 1.0, np.array([[0.0, 1.0]])), rows))
-    >>> expected["recall"].tolist(), expected["precision"].tolist()
-    ([0.8], [1.0])
+    >>> fit = Recalibration(0.0, 1.0, np.array([[0.0, 1.0]]))
+    >>> expected = expected_measures(Threshold(0.5, fit, rows), ["no", "yes"])
+    >>> [expected[name].tolist() for name in ("recall", "precision", "prevalence", "error")]
+    [[0.8], [1.0], [0.625], [0.125]]
     """
     rows = threshold.rows
     order = np.argsort(-rows.scores, kind="stable")
@@ -100,13 +112,27 @@ def expected_measures(threshold: Threshold) -> dict[str, Floats]:
     n_flagged = int(np.count_nonzero(rows.scores >= threshold.cut))
     by_share = {recall_key(share): hits[:, min(n, max(1, round(share * n)))] / positives for share in CURVE_SHARES}
     found = hits[:, n_flagged]
-    return {"recall": found / positives, "precision": found / max(1, n_flagged)} | by_share
+    measures = {"recall": found / positives, "precision": found / max(1, n_flagged)} | by_share
+    if len(classes) != 2:
+        return measures
+    missed, alarms = (hits[:, -1] - found) / n, (n_flagged - found) / n
+    prevalence, hit = hits[:, -1] / n, found / n
+    shares = ((1.0 - prevalence - alarms, alarms), (missed, hit))
+    confusion = {confusion_key(a, b): shares[i][j] for i, a in enumerate(classes) for j, b in enumerate(classes)}
+    wrong_by_class = missed / np.maximum(prevalence, 1e-300) + alarms / np.maximum(1.0 - prevalence, 1e-300)
+    others = {
+        "error": missed + alarms,
+        "prevalence": prevalence,
+        BASELINE: np.minimum(prevalence, 1.0 - prevalence),
+        BALANCED: wrong_by_class / 2.0,
+    }
+    return measures | others | confusion
 
 
 def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> dict[str, Interval]:
-    """Return intervals from labels alone, combined with what the chances of all rows say: see above.
+    """Return intervals from labels alone, combined with what the probabilities of all rows say: see above.
 
-    One from 0 to 1 stays, because labels say nothing there.
+    One from 0 to 1 stays, because labels say nothing there. Only those of recall and precision may become narrower.
 
     Examples
     --------
@@ -119,16 +145,20 @@ def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> 
     """
     tail = 0.5 - CONFIDENCE / 2
 
-    def combine(by_labels: Interval, drawn: Floats) -> Interval:
+    def combine(name: str, by_labels: Interval, drawn: Floats) -> Interval:
         if by_labels.low <= 0.0 and by_labels.high >= 1.0:
             return by_labels
         unknown = by_labels.unknown
-        low, high = (1.0 - unknown) * np.quantile(drawn, [tail, 1.0 - tail])
-        estimate = (by_labels.estimate + float(drawn.mean())) / 2.0
-        low, high = (by_labels.low + float(low)) / 2.0, max(by_labels.high, float(high) + unknown)
+        low, high = (1.0 - unknown) * np.quantile(drawn, [tail, 1.0 - tail]) + [0.0, unknown]
+        estimate, low = (by_labels.estimate + float(drawn.mean())) / 2.0, (by_labels.low + float(low)) / 2.0
+        if not name.startswith(TARGETS):
+            low, high = min(by_labels.low, low), (by_labels.high + high) / 2.0
+        high = max(by_labels.high, float(high))
         return replace(by_labels, estimate=estimate, low=min(low, estimate), high=min(1.0, max(high, estimate)))
 
-    return {name: combine(intervals[name], drawn) for name, drawn in flagging.expected.items() if name in intervals}
+    return {
+        name: combine(name, intervals[name], drawn) for name, drawn in flagging.expected.items() if name in intervals
+    }
 
 
 def in_whole_rows(interval: Interval, rows: float) -> Interval:

@@ -24,6 +24,8 @@ from observal.checks import Floats, Ints
 
 PRIOR_SHIFT, PRIOR_SLOPE = 0.04, 1.0
 """How strongly the shift is held at 0, and the slope at 1: by little, as a handful of labels overrules them."""
+DRAWN_WIDER = 2.0**0.5
+"""Factor by which draws are spread out for intervals and cautious targets: scores do not quite follow a logistic curve, so the variance is doubled."""
 LEAST_SLOPE = 0.05  # higher scores are never less likely to be positive
 DRAWS = 100
 STEPS, STEP, ENOUGH = 50, 2.0, 1e-8  # Newton's steps: how many, how long at most, and when to stop

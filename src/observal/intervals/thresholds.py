@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Floats, Ints
 from observal.intervals.cells import Cells, make_cells
-from observal.intervals.recalibration import Recalibration, log_odds, recalibrate, sigmoid
+from observal.intervals.recalibration import DRAWN_WIDER, Recalibration, log_odds, recalibrate, sigmoid
 from observal.intervals.related import effective_number
 from observal.intervals.state import PoolState, rows_for_cells, taken_rows
 from observal.problem.objectives import BALANCED, costs_of, is_cautious, measure_of, target_of
@@ -182,7 +182,7 @@ def choose_threshold(rows: ScoredRows, recalibration: Recalibration, objective: 
     [0.35, 0.15, 0.15]
     """
     values, place = np.unique(-rows.scores, return_inverse=True)  # the highest score first
-    drawn = drawn_positives(rows, recalibration)
+    drawn = drawn_positives(rows, recalibration.widened(DRAWN_WIDER) if is_cautious(objective) else recalibration)
     sizes = np.bincount(place, minlength=values.size)
     # Entry k: so many rows, and so many positive ones by each draw, are among those with the k highest values.
     flagged = np.append(0, np.cumsum(sizes))

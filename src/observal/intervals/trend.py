@@ -9,7 +9,8 @@ propensity and the side of the boundary. Each cell differs from the trend by an 
 v_c is the variance of ē_c: g_c·(1 − g_c)/n_c, where g_c is the trend's value for the cell, and at least a fifth of p·(1 − p)/n_c, p being the share of
 all mistakes. Judged by its own labels, a cell without any mistake yet would look certain and count too much. τ² is p·(1 − p)/40, so the trend is worth 40 labels of the
 cell itself; or it is the variance that the cells show, if that is larger (the method of moments of DerSimonian and Laird). No cell counts for
-less than a tenth of its share. If the trend can fit every cell exactly, a_c is P_c.
+less than a tenth of its share: those that would are set to it, and the others are solved for again, so that they keep the trend. If the trend can fit every
+cell exactly, a_c is P_c.
 """
 
 from __future__ import annotations
@@ -84,10 +85,17 @@ def borrow(share: Floats, trend: Floats, labels: Floats, wrong: Floats) -> tuple
     expected = np.clip(_fit_trend(trend, labels, wrong), 0.0, 1.0)
     variance = np.maximum(expected * (1.0 - expected), LEAST_VARIANCE * of_all) / labels
     off = max(of_all / TREND_LABELS, _off_trend(trend, variance, wrong))
-    own = off / (variance + off) * share
-    root = 1.0 / np.sqrt(variance + off)
-    lent = root * np.linalg.lstsq((root[:, None] * trend).T, (share - own) @ trend, rcond=None)[0]
-    counts = np.maximum(own + lent, LEAST_COUNT * share)
+    root, floor = 1.0 / np.sqrt(variance + off), LEAST_COUNT * share
+    counts, free = floor, np.ones(share.size, dtype=bool)
+    while free.any():
+        counts = np.where(free, off / (variance + off) * share, floor)
+        missing = (share - counts) @ trend
+        counts[free] += root[free] * np.linalg.lstsq((root[:, None] * trend)[free].T, missing, rcond=None)[0]
+        below = free & (counts < floor)
+        if not below.any():
+            break
+        free &= ~below
+    counts = np.maximum(counts, floor)
     return counts / counts.sum(), float(off / of_all)
 
 

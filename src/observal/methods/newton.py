@@ -203,7 +203,8 @@ class NewtonVC(Method[PoolState]):
         if not state.any_left(problem):
             return Stop()
         model = state.model
-        if state.bought.size and model.flips < self.stop_below:
+        # Flips are those at a threshold of ½, which say nothing about another one.
+        if state.bought.size and not model.follows and model.flips < self.stop_below:
             where = "log" if self.order == "stream" else "pool"
             return Stop(
                 f"more labels would change only about {model.flips:.2%} of the {where}'s predictions, "

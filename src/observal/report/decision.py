@@ -57,7 +57,7 @@ def decide(
     if not is_known(error):
         return _buy(MORE_LABELS, to_buy, [f"The error is {error_words(error)}."])
     if level != "good":
-        return _decide_about_guessing(intervals, level, to_gain, to_buy)
+        return _decide_about_guessing(intervals, level, objective, to_gain, to_buy)
     if measure_of(objective) in TARGETS and is_known(measure) and not _is_reached(measure, objective):
         target = target_of(objective)
         missed = f"A {name} of {percent(target)} is not certain: it is between {percent(measure.low)} and {percent(measure.high)}."
@@ -91,17 +91,21 @@ def _is_reached(measure: Interval, objective: str) -> bool:
 
 
 def _decide_about_guessing(
-    intervals: Mapping[str, Interval], level: Literal["care", "buy"], to_gain: float | None, to_buy: int | None
+    intervals: Mapping[str, Interval],
+    level: Literal["care", "buy"],
+    objective: str,
+    to_gain: float | None,
+    to_buy: int | None,
 ) -> Decision:
     """Decide about a model that is not shown to be better than guessing."""
-    guess = "always predicting the commonest class"
+    guess = "always predicting the commonest class" if objective == "error" else "flagging as many rows at random"
     error, base = intervals["error"], intervals.get(BASELINE)
     if level == "buy" and to_gain is not None and to_gain < TOLERANCE:
         why = f"The model is no better than {guess}, and more labels are unlikely to change that."
         return Decision("stop", "Stop: this model is of no use.", [why])
     lead = None if base is None or not is_known(base) else base.estimate - error.estimate
     shown = f"The labels do not show that the model is better than {guess}."
-    if lead is None or lead <= 0.0:
+    if objective != "error" or lead is None or lead <= 0.0:
         return _buy(2 * MORE_LABELS, to_buy, [shown])
     n_labels = _labels_for(error, 2.0 * lead)
     if n_labels > MOST_LABELS:

@@ -9,7 +9,7 @@ from observal.intervals.flagging import CURVE_SHARES, FLAGGED, recall_key
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, TARGETS, measure_of
 from observal.problem.words import count, number, percent
-from observal.report.verdict import Classes, Intervals, is_known
+from observal.report.verdict import Classes, Intervals, is_known, is_partly_measured, unmeasured_words
 
 PREVALENCE, RECALL, PRECISION = "prevalence", *TARGETS
 
@@ -28,6 +28,12 @@ def counts_sentence(intervals: Intervals, classes: Classes, n_rows: int) -> str:
         return ""
     rows, low, high = flagged_rows(flagged, n_rows)
     flags = f"Of {count(n_rows, 'row')} the model flags {rows:,} ({low:,} to {high:,})"
+    error = intervals.get("error")
+    if error is not None and is_partly_measured(error):
+        return (
+            f"{flags}; how many {classes[-1]!r} are among them is known only for the {percent(1.0 - error.unknown)} of rows "
+            f"that can be judged; {unmeasured_words(error)}."
+        )
     if not (is_known(recall) and is_known(prevalence)):
         return f"{flags}; how many {classes[-1]!r} are among them is not known, because too few were seen."
     total, found = (_rough(share * n_rows) for share in (prevalence.estimate, prevalence.estimate * recall.estimate))

@@ -390,7 +390,7 @@ def progress_charts(content: ReportContent) -> list[charts.Chart]:
     what = f"{name} of {content.classes[-1]!r}" if history is content.objective_history else "error"
     out = [charts.error_chart(history, what)] if any(is_known(interval) for _, interval in history) else []
     rounds = [r for r in content.result.rounds if np.isfinite(r.disagreement)]
-    if len(rounds) > 1:
+    if len(rounds) > 1 and content.goals.objective == "error":  # otherwise another threshold than ½ decides
         out.append(charts.uncertain_chart([r.labels for r in rounds], [r.disagreement for r in rounds]))
     return out
 

@@ -118,14 +118,21 @@ def error_words(error: Interval) -> str:
     if not is_known(error):
         return "not known yet (too few labels)"
     if is_partly_measured(error):
-        judged, missing = error.judged, labels_to_measure(error)
+        judged = error.judged
         return (
             f"between {percent(judged.low)} and {percent(judged.high)} ({100 * error.confidence:g}% confidence) on the "
-            f"{percent(1.0 - error.unknown)} of rows that can be judged; {percent(error.unknown)} are not measured: "
-            f"{count(missing, 'label')} of rows picked at random there would be enough, and the next rounds pick them first"
+            f"{percent(1.0 - error.unknown)} of rows that can be judged; {unmeasured_words(error)}"
         )
     ends = f"between {percent(error.low)} and {percent(error.high)} ({100 * error.confidence:g}% confidence)"
     return f"{ends}, estimate {percent(error.estimate)}" if shows_estimate(error) else ends
+
+
+def unmeasured_words(error: Interval) -> str:
+    """Return how many rows labels say nothing about, and what would change that, in words."""
+    return (
+        f"{percent(error.unknown)} are not measured: {count(labels_to_measure(error), 'label')} of rows picked at random "
+        "there would be enough, and the next rounds pick them first"
+    )
 
 
 def measures_of(intervals: Intervals, classes: Classes, objective: str = "error") -> list[Measure]:
