@@ -12,7 +12,7 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.blend import fit_blend
 from observal.methods import auto as auto_module
-from observal.methods.auto import PRIOR, count_surprises, explore_share
+from observal.methods.auto import PRIOR_LABELS, count_surprises, explore_share
 from observal.methods.draw import REASONS
 from observal.problem.goals import Goals
 from observal.problem.problem import Problem
@@ -103,7 +103,7 @@ def test_surprises_are_counted_from_plans():
     assert (labels, pytest.approx(excess)) == slow.surprise(plans, answers)
     assert method.choice(found[-1]).batch == 10
     assert explore_share(count_surprises(found[-1]), 0.0, 1.0) == pytest.approx(
-        np.clip(excess / (PRIOR + labels), 0.0, 1.0)
+        np.clip(excess / (PRIOR_LABELS + labels), 0.0, 1.0)
     )
 
 
