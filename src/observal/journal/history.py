@@ -15,8 +15,8 @@ from observal.problem.goals import Goals
 from observal.problem.words import count, money
 from observal.tables.more_rows import PropensityOrigin
 
-MOST_LISTED = 5  # rows or answers of one event
-_LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
+MOST_LISTED = 5  # rows or answers listed per event
+_LONG = ("method", "encoder", "arrays")  # settings that a history omits
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended, sampled, verified or finished.
+        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended,
+        sampled, verified or finished.
     text : str
         What happened, in words.
     details : mapping
@@ -48,7 +49,7 @@ class Entry:
 
 
 def describe_events(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
-    """Return each event in words, with its ids and labels; `ledger` must have followed all of them."""
+    """Describe each event in words, with its ids and labels; `ledger` must have followed all of them."""
     return [Entry(e.sequence, e.time, e.actor, e.kind, *_describe(e, ledger)) for e in events]
 
 
