@@ -1,4 +1,4 @@
-"""Calibration: whether labels were revealed as often as the propensities promise, overall, by propensity and by feature."""
+"""Calibration: whether labels were revealed as often as the propensities say, overall, by propensity and by feature."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from observal.problem.rows import Matrix, Rows, as_rows, is_sparse
 from observal.problem.words import count, listed, number, p_value, percent
 
 MOST_BINS = 10
-LEAST_BIN_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are unreliable
-SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred gets it
+LEAST_BIN_VARIANCE = 5.0  # of the number of revealed labels in a bin; below it, chi-square tails are unreliable
+SUSPICIOUS = 0.01  # a smaller p-value is a warning; one clean log in a hundred gets it
 CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
-LARGEST_FACTOR = 1e3  # by which propensities may be wrong
-POWER = 0.8  # the chance of being found that the smallest error has which a test could have seen
+LARGEST_FACTOR = 1e3  # largest factor by which propensities may be wrong
+POWER = 0.8  # power at which the smallest detectable error is reported
 MOST_NAMED = 3
 
-ENOUGH_ROWS = 200  # of a log that can be checked unless its propensities are close to 0 or 1
+ENOUGH_ROWS = 200  # rows with which a log can be checked unless its propensities are close to 0 or 1
 
 Status = Literal["checked", "labelled rows only", "everything revealed", "nearly certain", "too few rows"]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Logged rows with similar propensities: how many there are, and the shares promised and revealed."""
+    """Logged rows with similar propensities: their number, and the expected and observed shares of revealed labels."""
 
     low: float
     high: float
@@ -37,33 +37,35 @@ class Bin:
     promised: float
     observed: float
     error: float
-    """The standard error that `observed` has if the propensities are right."""
+    """The standard error of `observed` if the propensities are right."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether labels were revealed as often as promised.
+    """Whether labels were revealed as often as the propensities say.
 
     Parameters
     ----------
     status : str
-        "checked", or why it could not be: "labelled rows only", "everything revealed", "nearly certain", "too few rows".
+        "checked", or why it could not be: "labelled rows only", "everything revealed", "nearly certain", "too
+        few rows".
     bins : tuple of Bin
         By propensity, lowest first.
     expected_error : float
-        The expected calibration error: the mean of |observed − promised| over rows, by bins.
+        The expected calibration error: the row-weighted mean of |observed − promised| over bins.
     p_value : float
-        The chance of labels at least as far from what was promised if the propensities are right; 1 if it could not be
-        checked. Three times the smallest p-value of three tests, so that looking three ways does not count against the log.
+        The p-value under correct propensities; 1 if it could not be checked. Three times the smallest p-value
+        of three tests (Bonferroni).
     overall_p, bins_p, features_p : float
-        Of the tests: of all labels together, by bins of propensity, and by feature.
+        The p-values of the three tests: all labels together, by bins of propensity, and by feature.
     features : tuple of (name, z)
-        The features that tell where labels were revealed more often (z > 0: where the feature is high) or less often than
-        promised, most telling first.
+        The features along which labels were revealed more often (z > 0: where the feature is high) or less
+        often than the propensities say, most significant first.
     broken_promises : int
         Rows with propensity 1 whose label was not revealed.
     least_factor : float, optional
-        The least factor by which propensities may be wrong and are called suspicious in four logs of five: see ``least_factor``.
+        The smallest error factor of the propensities that would be called suspicious in four logs of five;
+        see ``least_factor``.
     """
 
     status: Status
@@ -117,7 +119,7 @@ class Calibration:
 
     @property
     def n_rows(self) -> int:
-        """The rows whose label might have been revealed or not."""
+        """The number of rows whose propensity is neither 0 nor 1."""
         return sum(b.rows for b in self.bins)
 
     @property
@@ -169,20 +171,20 @@ def check_calibration(
     names: Sequence[str] = (),
     rng: np.random.Generator | None = None,
 ) -> Calibration:
-    """Compare the labels revealed with those promised in three ways; the smallest p-value times three is the finding.
+    """Compare observed and expected reveals in three ways; the result is the smallest p-value times three.
 
     With Z whether a label was revealed, E = Σ Q0 and V = Σ Q0·(1 − Q0):
 
     - *Overall*: ``(ΣZ − E)/√V`` is about standard normal.
-    - *By propensity*: Hosmer and Lemeshow's test with all its degrees of freedom, because the propensities were not fitted to
-      these bins: ``Σ (O − E)²/V`` over bins is chi-square with as many degrees of freedom as there are bins. Bins have about
-      equal V, at least 5; equal propensities share a bin.
-    - *By feature*: the score test of each feature, ``Σ (Z − Q0)·r/√(Σ Q0·(1 − Q0)·r²)`` with r the feature's ranks around
-      their mean. This finds propensities that are right on average but leave out what the policy looked at. Šidák's
-      correction allows for the number of features.
+    - *By propensity*: the Hosmer–Lemeshow test with all its degrees of freedom, because the propensities were
+      not fitted to these bins: ``Σ (O − E)²/V`` over bins is chi-square with as many degrees of freedom as
+      there are bins. Bins have about equal V, at least 5; equal propensities share a bin.
+    - *By feature*: the score test of each feature, ``Σ (Z − Q0)·r/√(Σ Q0·(1 − Q0)·r²)`` with r the feature's
+      centred ranks. This finds propensities that are right on average but ignore what the policy used.
+      Šidák's correction allows for the number of features.
 
-    If the log kept only its labelled rows (`labelled_only`), nothing can be checked; without `X`, nothing is tested by feature. `rng` draws
-    the rows that are looked at if the log has more than 20,000.
+    If the log kept only its labelled rows (`labelled_only`), nothing can be checked; without `X`, there is no
+    test by feature. `rng` samples rows if the log has more than 20,000.
 
     Examples
     --------
@@ -199,7 +201,7 @@ def check_calibration(
     uncertain = (propensity > 0.0) & (propensity < 1.0)
     if not uncertain.any():
         return Calibration("everything revealed", broken_promises=broken)
-    if uncertain.all():  # then no copy is made: a log may be large
+    if uncertain.all():  # avoids a copy of a log that may be large
         q, is_revealed = propensity, revealed
     else:
         q, is_revealed = propensity[uncertain], revealed[uncertain]
@@ -224,13 +226,14 @@ def check_calibration(
 
 
 def least_factor(q: Floats) -> float | None:
-    """Return the least factor by which propensities may be too high or too low and the overall test finds it in four logs of five; None if it finds none.
+    """Return the smallest factor by which propensities can be off and be detected in four logs of five; None if none is.
 
-    If labels are revealed with chances c instead of Q0, ΣZ is off by ``Σ (c − Q0)`` on average, with variance ``Σ c·(1 − c)``. The test finds what is
-    off by more than ``z·√V``, with z the normal quantile of a third of `SUSPICIOUS`. c is Q0/f or, up to 1, f·Q0. If propensities are so close to 1
-    that chances above them cannot be found, only those below count.
+    If labels are revealed with probabilities c instead of Q0, ΣZ is off by ``Σ (c − Q0)`` on average, with
+    variance ``Σ c·(1 − c)``. The overall test detects more than ``z·√V``, with z the normal quantile of a
+    third of `SUSPICIOUS`. c is Q0/f or, up to 1, f·Q0. If propensities are so close to 1 that higher ones
+    cannot be detected, only lower ones count.
 
-    `q` are propensities above 0 and below 1; of many, some stand for all.
+    `q` are propensities strictly between 0 and 1; a sample is used if there are many.
 
     Examples
     --------
@@ -253,7 +256,7 @@ def least_factor(q: Floats) -> float | None:
 
 
 def _bisect(is_found: Callable[[float], bool]) -> float | None:
-    """Return the least factor above 1 that is found, or None if not even `LARGEST_FACTOR` is."""
+    """Return the smallest factor above 1 that is found; None if not even `LARGEST_FACTOR` is."""
     low, high = 1.0, LARGEST_FACTOR
     if not is_found(high):
         return None
@@ -271,9 +274,9 @@ def _test_features(
     names: Sequence[str],
     rng: np.random.Generator | None,
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """Return the smallest p-value of the features' score tests, and the most telling features.
+    """Return the smallest p-value of the features' score tests, and the most significant features.
 
-    `q` and `is_revealed` are of the uncertain rows of X, in their order.
+    `q` and `is_revealed` are those of the uncertain rows of X, in order.
     """
     if X is None or X.shape[1] == 0:
         return 1.0, ()
@@ -295,7 +298,7 @@ def _test_features(
 
 
 def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
-    """Return the score statistic of each feature, about standard normal if the residuals have mean 0; NaN if it has no spread.
+    """Return each feature's score statistic, about standard normal if residuals have mean 0; NaN if it is constant.
 
     `residual` and `variance` are Z − Q0 and Q0·(1 − Q0) of each row.
 
@@ -314,7 +317,7 @@ def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
 
 
 def _make_bins(q: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value of each bin: about equal sums of Q0·(1 − Q0), and at least 5 if all rows have as much."""
+    """Return the bounds of bins with about equal sums of Q0·(1 − Q0), at least 5 if all rows have as much."""
     values, counts = np.unique(q, return_counts=True)
     variance = counts * (values * (1.0 - values))
     step = max(LEAST_BIN_VARIANCE, float(variance.sum()) / MOST_BINS)
@@ -335,7 +338,7 @@ def _make_bins(q: Floats) -> tuple[Floats, Floats]:
 
 
 def _sum_bins(q: Floats, is_revealed: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return for each bin its rows, and the sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
+    """Return each bin's number of rows, and its sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
     rows, sums = np.zeros(lows.size, dtype=np.int64), np.zeros((3, lows.size))
     for part in pieces(q.size):
         chance = q[part]
