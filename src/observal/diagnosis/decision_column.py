@@ -15,11 +15,11 @@ from observal.problem.words import exact, listed, option_words, percent
 
 MOST_ROWS = 5000  # logged rows to check
 LEAST_OF_KIND = 10  # rows with a label, and without one; with fewer, a column may match by chance
-NEARLY = 0.05  # share of the rarer kind (with or without a label) that a decision column may get wrong
+MAX_MISTAKES = 0.05  # share of the rarer kind (with or without a label) that a decision column may get wrong
 MOST_VALUES = 3  # values of a numeric column to try, the most frequent ones
 LEAST_SHARE = 0.02  # share of the rows that such a value must have
 # Propensities whose mean distance from the decision (0 or 1) is smaller merely repeat it.
-SAME = 0.05
+REPEAT_DISTANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[s
             inside = has_value if holds else ~has_value
             wrong = int(np.count_nonzero(inside != revealed))
             order = wrong, not holds
-            if wrong <= NEARLY * least and (source not in found or order < found[source][0]):
+            if wrong <= MAX_MISTAKES * least and (source not in found or order < found[source][0]):
                 shares = float(revealed[inside].mean()), float(revealed[~inside].mean())
                 found[source] = order, Decision(source, _condition(name, value, holds), *shares)
     return tuple(decision for _, decision in found.values())
@@ -114,7 +114,7 @@ def repeats_decision(propensity: Floats, revealed: Bools) -> bool:
     >>> repeats_decision(np.array([0.99, 0.02, 0.0]), shown), repeats_decision(np.array([0.5, 0.2, 0.0]), shown)
     (True, False)
     """
-    return bool(np.abs(propensity - revealed).mean() < SAME)
+    return bool(np.abs(propensity - revealed).mean() < REPEAT_DISTANCE)
 
 
 def _splits(values: Floats) -> list[tuple[float, Bools]]:

@@ -18,7 +18,7 @@ from observal.diagnosis.decision_column import Decision, decision_sentence, find
 from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, source_of, standardise
 from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence
-from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
+from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, out_of_fold_mistakes
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
@@ -31,10 +31,10 @@ from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 from observal.threads import one_thread
 
-LOST = 0.05  # unseen share of the population that rivals typical errors: no weighted estimate can be trusted
+MAX_UNSEEN = 0.05  # unseen share of the population that rivals typical errors: no weighted estimate can be trusted
 FEW_EFFECTIVE = 30.0  # effective labels; with fewer, a 95% interval for an error is wider than 0.3
 FEW_OF_CLASS = 5
-HEAVY = 0.5  # share of all weight on one label in a hundred
+HEAVY_SHARE = 0.5  # share of all weight on one label in a hundred
 MOST_LABELS = 2000  # revealed labels to fit classifiers on
 WIDTH = 100
 BEFORE = "Before you spend money"
@@ -99,7 +99,7 @@ class Diagnosis:
     @property
     def level(self) -> Level:
         """The verdict: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
-        if self.repeats_decision or self.overlap.barely > LOST or self.weights.effective < FEW_EFFECTIVE:
+        if self.repeats_decision or self.overlap.barely > MAX_UNSEEN or self.weights.effective < FEW_EFFECTIVE:
             return "buy"
         return "care" if self.warnings else "good"
 
@@ -114,7 +114,7 @@ class Diagnosis:
             if contradicted
             else ""
         )
-        if self.overlap.barely > LOST:
+        if self.overlap.barely > MAX_UNSEEN:
             where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
             return (
                 f"Importance weighting cannot help on {percent(self.overlap.barely)} of the rows: the log has almost no labels "
@@ -161,7 +161,7 @@ class Diagnosis:
             return tuple(sentences)
         if self.calibration.suspicious:
             sentences += self.calibration.sentences()
-        if self.overlap.barely > LOST:
+        if self.overlap.barely > MAX_UNSEEN:
             sentences.append(
                 f"{self.overlap.sentences()[0]} An error estimate from the log says nothing about these rows."
             )
@@ -174,7 +174,7 @@ class Diagnosis:
             for label, n in self.class_counts
             if n < FEW_OF_CLASS
         ]
-        if self.weights.revealed >= 100 and self.weights.top_share > HEAVY:
+        if self.weights.revealed >= 100 and self.weights.top_share > HEAVY_SHARE:
             sentences.append(
                 f"The heaviest 1% of the labels carry {percent(self.weights.top_share)} of the total weight."
             )
@@ -454,7 +454,7 @@ def _confound(
     if rows.size < LEAST_LABELS:
         return Confounding(None, int(rows.size))
     chance = logged.propensity[rows]
-    wrong, _ = mistakes_out_of_fold(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)
+    wrong, _ = out_of_fold_mistakes(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)
     outcomes = wrong * (1.0 if logged.cost is None else logged.cost[rows])
     ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
     return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(rows.size), ranges)

@@ -160,7 +160,7 @@ def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.G
         return Drift(False)
     is_second = np.arange(X.shape[0]) >= n_first
     part = np.concatenate([sample_rows(n_first, TREE_ROWS, rng), n_first + sample_rows(n_second, TREE_ROWS, rng)])
-    auc, by_trees = _tell_apart(X[part], is_second[part], rng)
+    auc, by_trees = _classify_origin(X[part], is_second[part], rng)
     by_features = shift_p_value(standardised_difference(scaled_ranks(X), is_second), is_second)
     difference = standardised_difference(X, is_second)
     largest = np.argsort(-np.abs(difference), kind="stable")[:3]
@@ -191,7 +191,7 @@ def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:
     return float(np.sqrt(2.0) * ndtri(chance)) if chance < 1.0 else None
 
 
-def _tell_apart(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
+def _classify_origin(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
     """Return the mean AUC of two halves, each scored by trees grown on the other, and a p-value."""
     import lightgbm
     from scipy.stats import mannwhitneyu

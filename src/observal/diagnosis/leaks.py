@@ -35,11 +35,11 @@ STANDS_OUT = ((0.6, 2.0), (0.5, 3.0))
 NEARLY_ALL = 0.75  # of what the model explains, by one column
 NEARLY_ALL_PAIR = 0.85
 FAR_WORSE = 0.75  # of what the model explains: a model without the column must explain less
-TELLING = 0.1  # of the label: what a column named like the label must explain
-TELLING_DATE = 0.3  # of the label: what the order of two dates must explain
+MIN_FOR_NAME = 0.1  # of the label: what a column named like the label must explain
+MIN_FOR_DATE = 0.3  # of the label: what the order of two dates must explain
 MOST_ROWS = 2000  # labelled rows to check
 MOST_PAIRED = 120  # columns of which all pairs are checked
-LOOKED_CLOSELY = 6  # best pairs to check in other ways, if the best explains CLOSER_LOOK of the label
+CLOSELY_CHECKED = 6  # best pairs to check in other ways, if the best explains CLOSER_LOOK of the label
 CLOSER_LOOK = 0.2
 LEAST_VALUES = 3  # distinct values of a column whose sums with others are checked
 MOST_TOGETHER = 4  # columns to leave out together
@@ -163,7 +163,7 @@ def find_leaks(
         leaks += found
         named = {column for leak in found for column in leak.columns}
         left, suspects = ([column for column in some if column not in named] for some in (left, suspects))
-    return (*leaks, *_find_telling(evidence, left, suspects, label, leaks))
+    return (*leaks, *_find_by_name_or_date(evidence, left, suspects, label, leaks))
 
 
 def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
@@ -178,12 +178,12 @@ def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[st
         out = strong[:n_out]
         others = [column for column in left if column not in out]
         rest = evidence.model(others)
-        if rest <= FAR_WORSE * full or _stand_out(evidence, out, others):
+        if rest <= FAR_WORSE * full or _explain_far_more(evidence, out, others):
             return [Leak((c,), evidence.kind(c), evidence.single(c), full, rest, evidence.later_than(c)) for c in out]
     return []
 
 
-def _stand_out(evidence: Evidence, columns: Sequence[str], others: Sequence[str]) -> bool:
+def _explain_far_more(evidence: Evidence, columns: Sequence[str], others: Sequence[str]) -> bool:
     """Return whether each of these columns explains nearly all of the label, or much more than any other column."""
     least, most = min(map(evidence.single, columns)), max(map(evidence.single, others), default=0.0)
     return most < PERFECT <= least or any(least >= much and most <= least / times for much, times in STANDS_OUT)
@@ -204,7 +204,7 @@ def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str])
     return [Leak(pair, "pair", explained, full, rest)]
 
 
-def _find_telling(
+def _find_by_name_or_date(
     evidence: Evidence, left: Sequence[str], suspects: Sequence[str], label: str, found: Sequence[Leak]
 ) -> list[Leak]:
     """Return suspects named like the label or the end of follow-up, and dates whose order with another predicts it."""
@@ -212,11 +212,11 @@ def _find_telling(
     def name_kind(column: str) -> Kind | None:
         return "name" if resembles(column, label) else "follow-up" if ends_follow_up(column) else None
 
-    named = {c: kind for c in suspects if (kind := name_kind(c)) and evidence.single(c) >= TELLING}
+    named = {c: kind for c in suspects if (kind := name_kind(c)) and evidence.single(c) >= MIN_FOR_NAME}
     dated = [
         column
         for column in suspects
-        if column not in named and evidence.later_than(column) and evidence.single(column) >= TELLING_DATE
+        if column not in named and evidence.later_than(column) and evidence.single(column) >= MIN_FOR_DATE
     ]
     if not (named or dated):
         return []
@@ -330,7 +330,7 @@ class Evidence:
         best = int(np.argmax(explained))
         if explained[best] < CLOSER_LOOK:
             return explained[best], pairs[best]
-        order = np.argsort(explained)[::-1][:LOOKED_CLOSELY]  # forests, sums and differences see finer than groups
+        order = np.argsort(explained)[::-1][:CLOSELY_CHECKED]  # forests, sums and differences see finer than groups
         finer = [max(explained[k], self._by_forest(pairs[k]), self._by_sums(*pairs[k])) for k in order.tolist()]
         return max(finer), pairs[int(order[int(np.argmax(finer))])]
 

@@ -20,12 +20,12 @@ REPEATS = 2
 RESAMPLES = 200
 POWERS = np.linspace(0.25, 1.0, 16)  # candidate exponents c of the learning curve a + b·n^(−c)
 MOST_FOR_NEWTON = 200  # features; with more, a Hessian costs more than it saves
-FARTHEST = 100.0  # times the labels at hand: extrapolating further is worthless
+MAX_EXTRAPOLATION = 100.0  # times the labels at hand: extrapolating further is worthless
 
 CurveStatus = Literal["estimated", "cannot tell", "no target"]
 
 
-def mistakes_out_of_fold(
+def out_of_fold_mistakes(
     X: Matrix,
     codes: Ints,
     weights: Floats,
@@ -42,7 +42,7 @@ def mistakes_out_of_fold(
     --------
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 100)[:, None]
-    >>> wrong, fitted_on = mistakes_out_of_fold(X, (X[:, 0] > 0) * 1, np.ones(100), np.random.default_rng(0))
+    >>> wrong, fitted_on = out_of_fold_mistakes(X, (X[:, 0] > 0) * 1, np.ones(100), np.random.default_rng(0))
     >>> int(wrong.sum()) < 10, fitted_on
     (True, 80)
     """
@@ -185,15 +185,15 @@ def labels_needed(
     resampled_weights = rng.multinomial(codes.size, np.full(codes.size, 1.0 / codes.size), size=RESAMPLES) * share
     resampled_errors = resampled_weights @ mistakes.T / resampled_weights.sum(axis=1, keepdims=True)
     low, high = np.quantile(fit_curve(sizes, resampled_errors, target)[1], [0.1, 0.9], method="inverted_cdf")
-    if not needed <= FARTHEST * codes.size:
+    if not needed <= MAX_EXTRAPOLATION * codes.size:
         why = (
             f"the learning curve so far levels off at about {percent(float(best))}, above the target; "
             "more labels of this kind, or a richer model, may change that"
             if not np.isfinite(needed)
-            else f"it would be more than {FARTHEST:.0f} times the labels you have, too far to extrapolate"
+            else f"it would be more than {MAX_EXTRAPOLATION:.0f} times the labels you have, too far to extrapolate"
         )
         return LabelsNeeded("cannot tell", target, why=why, curve=curve, at_best=float(best))
-    top = None if high > FARTHEST * codes.size else float(max(high, needed))
+    top = None if high > MAX_EXTRAPOLATION * codes.size else float(max(high, needed))
     return LabelsNeeded("estimated", target, float(needed), float(min(low, needed)), top, "", curve, float(best))
 
 
@@ -204,7 +204,7 @@ def _measure_curve(
     sizes, mistakes = np.zeros(SHARES.size), np.zeros((SHARES.size, codes.size))
     for i, share in enumerate(SHARES):
         for _ in range(REPEATS):
-            wrong, sizes[i] = mistakes_out_of_fold(X, codes, weights, rng, float(share), groups)
+            wrong, sizes[i] = out_of_fold_mistakes(X, codes, weights, rng, float(share), groups)
             mistakes[i] += wrong / REPEATS
     return sizes, mistakes
 

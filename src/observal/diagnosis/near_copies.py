@@ -27,13 +27,13 @@ from observal.problem.data import LoggedData
 from observal.problem.rows import to_dense
 from observal.problem.words import percent
 
-LOOKED_AT = 2000  # rows whose neighbours are searched, among at most MOST_ROWS rows of the log
+CHECKED_ROWS = 2000  # rows whose neighbours are searched, among at most MOST_ROWS rows of the log
 NEIGHBOURS = 10
-NEAR = 0.1  # of the distance to the tenth nearest row
-MANY = 0.1  # of the rows: a smaller share of near-copies is not reported
+NEAR_RATIO = 0.1  # of the distance to the tenth nearest row
+MIN_SHARE = 0.1  # of the rows: a smaller share of near-copies is not reported
 MOST_BY_CHANCE = 1.0 / 3.0
-MOST_DIFFERENT = 0.1  # of the near-copies with known labels: the most that may have different labels
-RARE = 0.05  # of the rows: a more frequent value is not rare
+MAX_DIFFERENT = 0.1  # of the near-copies with known labels: the most that may have different labels
+RARE_SHARE = 0.05  # of the rows: a more frequent value is not rare
 LEAST_ROWS = 50
 BLOCK_ROWS = 500
 
@@ -56,7 +56,7 @@ class NearCopies:
     @property
     def found(self) -> bool:
         """Whether there are so many that intervals may be too narrow."""
-        return self.share >= MANY
+        return self.share >= MIN_SHARE
 
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words; empty if there is none."""
@@ -91,8 +91,8 @@ def find_near_copies(logged: LoggedData, rng: np.random.Generator) -> NearCopies
     Z = Z[:, Z.any(axis=0)]
     if Z.shape[1] < 2:
         return NearCopies()
-    some = sample_rows(rows.size, LOOKED_AT, rng)
-    telling = some[telling_columns(Z)[some] >= 2]
+    some = sample_rows(rows.size, CHECKED_ROWS, rng)
+    telling = some[count_rare_values(Z)[some] >= 2]
     if telling.size < LEAST_ROWS:
         return NearCopies(0.0, int(some.size))
     distances, nearest = nearest_rows(Z, telling)
@@ -119,19 +119,19 @@ def nearest_rows(Z: Floats, some: Ints) -> tuple[Floats, Ints]:
     return distances, nearest
 
 
-def telling_columns(Z: Floats) -> Ints:
+def count_rare_values(Z: Floats) -> Ints:
     """Return in how many columns each row has a rare value.
 
     Examples
     --------
     >>> import numpy as np
-    >>> telling_columns(np.column_stack([np.arange(100.0), np.arange(100.0) % 2])).tolist()[:3]
+    >>> count_rare_values(np.column_stack([np.arange(100.0), np.arange(100.0) % 2])).tolist()[:3]
     [1, 1, 1]
     """
     telling = np.zeros(len(Z), dtype=np.int64)
     for column in Z.T:
         _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-        telling += counts[place] <= RARE * len(Z)
+        telling += counts[place] <= RARE_SHARE * len(Z)
     return telling
 
 
@@ -155,12 +155,12 @@ def copied_share(distances: Floats, step: float, labels: Ints) -> float:
     each row and of its nearest row, −1 if unknown.
     """
     first, middle, last = (np.maximum(distances[:, k], step / 2.0) for k in (0, NEIGHBOURS // 2 - 1, NEIGHBOURS - 1))
-    is_copied: Bools = first <= NEAR * last
+    is_copied: Bools = first <= NEAR_RATIO * last
     share = float(is_copied.mean())
     # Of ten uniformly spread neighbours, the fifth is in the inner half of the volume.
     growth = float(np.median(np.log(last / middle)))
     dimensions = np.log(2.0) / growth if growth > 0.0 else np.inf
-    by_chance = 1.0 - (1.0 - NEAR**dimensions) ** (NEIGHBOURS - 1)
+    by_chance = 1.0 - (1.0 - NEAR_RATIO**dimensions) ** (NEIGHBOURS - 1)
     known = is_copied & (labels >= 0).all(axis=1)
     differ = float((labels[known, 0] != labels[known, 1]).mean()) if known.any() else 0.0
-    return 0.0 if by_chance > MOST_BY_CHANCE * share or differ > MOST_DIFFERENT else share
+    return 0.0 if by_chance > MOST_BY_CHANCE * share or differ > MAX_DIFFERENT else share

@@ -14,11 +14,11 @@ from observal.problem.data import Pool
 from observal.problem.rows import Rows
 from observal.problem.words import count, day_words, exact, exact_percent, number, percent
 
-ENOUGH = 5.0  # expected labels that cover the rows with the smallest propensities
+ENOUGH_LABELS = 5.0  # expected labels that cover the rows with the smallest propensities
 TREE_DEPTH = 3
-PURE = 0.9  # a region with this share of barely covered rows is not split further
+PURE_SHARE = 0.9  # a region with this share of barely covered rows is not split further
 MOST_REGIONS = 3
-PART = 0.05  # of all barely covered rows that a region must hold
+MIN_REGION_SHARE = 0.05  # of all barely covered rows that a region must hold
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def find_overlap(
 def _find_least_covered(logged: Floats, expected: Floats) -> float:
     """Return the smallest propensity up to which the log is expected to have enough labels; infinity if none."""
     values, place = np.unique(logged, return_inverse=True)
-    enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH)
+    enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH_LABELS)
     return float(values[enough[0]]) if enough.size else np.inf
 
 
@@ -230,7 +230,7 @@ def _find_regions(
     def descend(node: int, path: dict[int, Condition]) -> None:
         left, right = int(nodes.children_left[node]), int(nodes.children_right[node])
         density = float(nodes.value[node][0][1])
-        if path and (left < 0 or density >= PURE):
+        if path and (left < 0 or density >= PURE_SHARE):
             if _stands_out(density, float(target.mean())):
                 rules.append(tuple(path.values()))
             return
@@ -249,7 +249,7 @@ def _find_regions(
     descend(0, {})
     regions = [_measure(pool, barely, conditions) for conditions in rules]
     regions.sort(key=lambda region: -region.share * region.barely)
-    least = PART * float(barely.mean())
+    least = MIN_REGION_SHARE * float(barely.mean())
     return tuple(region for region in regions if region.share * region.barely >= least)[:MOST_REGIONS]
 
 

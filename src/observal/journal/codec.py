@@ -39,7 +39,7 @@ from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
-from observal.problem.rows import csr_of
+from observal.problem.rows import as_csr
 from observal.tables.column_format import ColumnFormat
 from observal.tables.encoder import ColumnRule, TableEncoder
 from observal.tables.more_rows import PropensityOrigin
@@ -180,7 +180,7 @@ def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Jso
 
 def _encode_rows(value: object, arrays: Arrays, where: str) -> Json:
     """Encode features that are not one array: a sparse matrix or a user's frame; None for anything else."""
-    if (csr := csr_of(value)) is not None:
+    if (csr := as_csr(value)) is not None:
         parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
         return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
     if isinstance(value, Frame) and (packed := value.to_bytes()) is not None:

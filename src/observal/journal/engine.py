@@ -37,7 +37,7 @@ from observal.intervals.stopping import Forecast, are_steadily_below
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
 from observal.journal.history import Entry, describe_events
-from observal.journal.ledger import PENNY, Ledger, Sample
+from observal.journal.ledger import PRICE_TOLERANCE, Ledger, Sample
 from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
 from observal.journal.settings import Settings, check_annotator, observal_version
@@ -142,7 +142,7 @@ class Engine(Generic[T]):
     def reading(self) -> Iterator[T]:
         """Yield a read transaction that sees one state of the journal, after updating the ledger."""
         with self.journal.reading() as transaction:
-            self._follow(transaction)
+            self._update_ledger(transaction)
             yield transaction
         self._store_fit()
 
@@ -152,7 +152,7 @@ class Engine(Generic[T]):
         before = -1
         try:
             with self.journal.writing() as transaction:
-                before = self._follow(transaction).sequence
+                before = self._update_ledger(transaction).sequence
                 yield transaction
         except BaseException:
             if self.ledger.sequence != before:
@@ -168,7 +168,7 @@ class Engine(Generic[T]):
         contents = {fit.round: pack_fit(fit) for fit in fits}
         # The database may be read-only; then the next command fits again.
         with suppress(CampaignUnavailable), self.journal.writing() as transaction:
-            ledger = self._follow(transaction)
+            ledger = self._update_ledger(transaction)
             for k, content in contents.items():
                 current = k in (0, ledger.closed) and fit_key(ledger, k) == self._keys.get(k)
                 if current and len(content) <= LARGEST_FIT:
@@ -178,7 +178,7 @@ class Engine(Generic[T]):
     def part(self, transaction: T) -> Iterator[None]:
         """Nest a block in a transaction: if it raises, nothing of it is stored, but other blocks are."""
         if not self.ledger.started:  # an earlier block was rolled back
-            self._follow(transaction)
+            self._update_ledger(transaction)
         before = self.ledger.sequence
         try:
             with transaction.part():
@@ -197,7 +197,7 @@ class Engine(Generic[T]):
         with self.reading():
             return self.ledger
 
-    def _follow(self, transaction: T) -> Ledger:
+    def _update_ledger(self, transaction: T) -> Ledger:
         try:
             self.ledger.follow(transaction.events(self.ledger))
         except BaseException:
@@ -277,9 +277,9 @@ class Engine(Generic[T]):
         prices = self.replay(transaction).problem.pool.price
         payable = None
         if prices is not None and (left := ledger.money_left) is not None and plan.asked.size:
-            payable = count_payable(prices[plan.asked], left + PENNY * left)
+            payable = count_payable(prices[plan.asked], left + PRICE_TOLERANCE * left)
             if payable == 0:
-                return "finished", {"reason": _too_little(left, float(prices[plan.asked].max()))}
+                return "finished", {"reason": _explain_small_budget(left, float(prices[plan.asked].max()))}
         limits = [limit for limit in (ledger.to_buy, most, payable) if limit is not None]
         if limits:
             plan = plan.cut(min(limits))
@@ -498,7 +498,7 @@ class Engine(Generic[T]):
         self, transaction: T, label_budget: int | None, actor: str, budget_cost: float | None = None
     ) -> None:
         """Raise the label budget, the cost budget, or both to these totals."""
-        self.append(transaction, actor, "extended", self._raised(label_budget, budget_cost))
+        self.append(transaction, actor, "extended", self._raise_budgets(label_budget, budget_cost))
 
     def add_rows(
         self,
@@ -516,17 +516,17 @@ class Engine(Generic[T]):
             # Reading and fitting are slow, so others can write meanwhile; it is done again if the models have
             # changed.
             with self.reading() as reading:
-                self._raised(label_budget, budget_cost)
+                self._raise_budgets(label_budget, budget_cost)
                 inputs = self._model_inputs()
                 write_rows = read_rows(reading)
             with self.writing() as writing:
                 if self._model_inputs() != inputs:
                     continue
-                budgets = self._raised(label_budget, budget_cost)  # another writer may have raised them
+                budgets = self._raise_budgets(label_budget, budget_cost)  # another writer may have raised them
                 self.append(writing, actor, "extended", {**budgets, **write_rows(writing)})
                 return
 
-    def _raised(self, label_budget: int | None, budget_cost: float | None) -> dict[str, int | float]:
+    def _raise_budgets(self, label_budget: int | None, budget_cost: float | None) -> dict[str, int | float]:
         """Return an event's entries for higher budgets; reject one that is not higher than the current one."""
         settings, raised = self.ledger.settings, dict[str, int | float]()
         if label_budget is not None:
@@ -661,7 +661,7 @@ def _require_higher(
         )
 
 
-def _too_little(left: float, price: float) -> str:
+def _explain_small_budget(left: float, price: float) -> str:
     return f"the {money(left)} left do not pay for the dearest of the rows chosen next, which costs {money(price)}"
 
 

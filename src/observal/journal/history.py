@@ -106,13 +106,13 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         return text, {"check": payload["sample"], "answers": [{"id": id_, "label": v} for id_, v in labels.items()]}
     if event.kind == "flagged":
         ids, comment = [ledger.ids[p] for p in payload["rows"]], payload["text"]
-        return f"{_list_some(ids)} flagged" + (f": {comment}" if comment else ""), {"ids": ids, "text": comment}
+        return f"{_list_first(ids)} flagged" + (f": {comment}" if comment else ""), {"ids": ids, "text": comment}
     if event.kind in ("asked", "released"):
         ids = [ledger.ids[p] for p in payload["rows"]]
         if event.kind == "asked":
-            return f"{count(len(ids), 'row')} handed out: {_list_some(ids)}", {"ids": ids}
+            return f"{count(len(ids), 'row')} handed out: {_list_first(ids)}", {"ids": ids}
         holder = payload["annotator"]
-        return f"{count(len(ids), 'row')} taken back from {holder}: {_list_some(ids)}", {
+        return f"{count(len(ids), 'row')} taken back from {holder}: {_list_first(ids)}", {
             "annotator": holder,
             "ids": ids,
         }
@@ -131,11 +131,11 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     if event.kind == "undone":
         undone = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
         parts = [f"{id_}: {word(code)} taken back" for id_, code in undone]
-        return _list_some(parts), {"answers": [{"id": id_, "was": label(code)} for id_, code in undone]}
+        return _list_first(parts), {"answers": [{"id": id_, "was": label(code)} for id_, code in undone]}
     if event.kind in ("corrected", "decided"):
         rows = [(ledger.ids[p], old, new) for p, old, new in event.payload["answers"]]
         parts = [f"{id_}: {word(old)} → {word(new)}" for id_, old, new in rows]
-        return _list_some(parts), {
+        return _list_first(parts), {
             "answers": [{"id": i, "was": label(old), "label": label(new)} for i, old, new in rows]
         }
     answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
@@ -145,6 +145,6 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 
-def _list_some(items: list[Any]) -> str:
+def _list_first(items: list[Any]) -> str:
     first = ", ".join(str(item) for item in items[:MOST_LISTED])
     return first + (f", and {len(items) - MOST_LISTED} more" if len(items) > MOST_LISTED else "")

@@ -23,7 +23,7 @@ from observal.problem.result import Recorded
 from observal.problem.words import money
 from observal.tables.classes import find_key
 
-PENNY = 1e-9  # share of a budget by which sums of prices may be off, as most fractions are inexact in binary
+PRICE_TOLERANCE = 1e-9  # share of a budget by which sums of prices may be off, as most fractions are inexact in binary
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Ledger:
         self._open: dict[int, None] = {}  # rows of the open rounds
         self._reopened: dict[int, None] = {}  # rows whose answer was undone, in that order
         self._held: dict[str, dict[int, None]] = {}
-        self._trail: dict[str, dict[int, None]] = {}  # each annotator's rows, in the order answered
+        self._answered_rows: dict[str, dict[int, None]] = {}  # each annotator's rows, in the order answered
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Ledger:
         if budget is None:
             return None
         left = budget - self.spent - math.fsum(self.prices[row] for row in self.open_rows)
-        return left if left > PENNY * budget else 0.0
+        return left if left > PRICE_TOLERANCE * budget else 0.0
 
     @property
     def tied_rows(self) -> list[int]:
@@ -217,15 +217,15 @@ class Ledger:
 
     def answers_of(self, annotator: str) -> int:
         """Return how many answers of an annotator, skips included, can be undone."""
-        return len(self._trail.get(annotator, {}))
+        return len(self._answered_rows.get(annotator, {}))
 
     def latest_of(self, annotator: str) -> int | None:
         """Return the row of an annotator's latest answer that can be undone."""
-        return next(reversed(self._trail.get(annotator, {})), None)
+        return next(reversed(self._answered_rows.get(annotator, {})), None)
 
     def can_undo(self, position: int, annotator: str) -> bool:
         """Return whether an annotator's answer to a row can be undone: it exists, and no owner has decided the row."""
-        return position in self._trail.get(annotator, {})
+        return position in self._answered_rows.get(annotator, {})
 
     def _is_free(self, position: int, annotator: str) -> bool:
         responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
@@ -323,9 +323,9 @@ class Ledger:
 
     def _on_asked(self, event: Event) -> None:
         for position in event.payload["rows"]:
-            self._hand(position, event.actor)
+            self._hand_to(position, event.actor)
 
-    def _hand(self, position: int, annotator: str) -> None:
+    def _hand_to(self, position: int, annotator: str) -> None:
         self._require_asked(position)
         self.holders.setdefault(position, []).append(annotator)
         self.recipients.setdefault(position, set()).add(annotator)
@@ -350,13 +350,13 @@ class Ledger:
 
     def _on_late(self, event: Event) -> None:
         for position, code in event.payload["answers"]:
-            self._note(position, event, code)  # the row keeps its label
+            self._record_answer(position, event, code)  # the row keeps its label
 
     def _on_decided(self, event: Event) -> None:
         for position, _, code in event.payload["answers"]:
             self._require_asked(position)
             self.decisions[position] = code
-            for trail in self._trail.values():
+            for trail in self._answered_rows.values():
                 trail.pop(position, None)
             self._settle(position)
             self.corrections += 1
@@ -381,7 +381,7 @@ class Ledger:
     def _on_undone(self, event: Event) -> None:
         for position, _ in event.payload["answers"]:
             del self.responses[position][event.actor], self.times[position][event.actor]
-            self._trail[event.actor].pop(position)
+            self._answered_rows[event.actor].pop(position)
             before = self.labels.pop(position, None)
             self.bought -= before is not None
             self._forget_records(position)
@@ -389,7 +389,7 @@ class Ledger:
             if position not in self.labels:  # another annotator may have answered it
                 self._open.pop(position, None)
                 self._reopened[position] = None
-                self._hand(position, event.actor)
+                self._hand_to(position, event.actor)
             self.corrections += 1
             self.stop_reason = ""
 
@@ -397,14 +397,14 @@ class Ledger:
         if position not in self.ids:
             raise ValueError(f"pool row {position} was never asked about")
 
-    def _note(self, position: int, event: Event, code: int | None) -> None:
+    def _record_answer(self, position: int, event: Event, code: int | None) -> None:
         """Record who answered what and when."""
         self._require_asked(position)
         annotator = event.actor
         self.responses.setdefault(position, {})[annotator] = code
         self.times.setdefault(position, {})[annotator] = event.time
         self.answer_times.append(event.time)
-        trail = self._trail.setdefault(annotator, {})
+        trail = self._answered_rows.setdefault(annotator, {})
         trail.pop(position, None)
         trail[position] = None
         if annotator in self.holders.get(position, ()):
@@ -413,9 +413,9 @@ class Ledger:
     def _respond(self, position: int, event: Event, code: int | None) -> None:
         if self.overlap == 1 and event.actor not in self.responses.get(position, {}):
             for previous in self.responses.pop(position, {}):  # a row has a single answer, which is replaced
-                self._trail[previous].pop(position, None)
+                self._answered_rows[previous].pop(position, None)
                 del self.times[position][previous]
-        self._note(position, event, code)
+        self._record_answer(position, event, code)
         self.stop_reason = ""  # after another answer there may be more to ask
         self._settle(position)
 

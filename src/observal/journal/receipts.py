@@ -94,7 +94,7 @@ class Batch:
         names = (*table.column_names, label)
         ours = [name if name not in names else f"observal_{name}" for name in ("round", "reason", "allowed")]
         records = [
-            {**_finite(row), ours[0]: round_, ours[1]: reason, ours[2]: self.allowed, label: None}
+            {**_replace_non_finite(row), ours[0]: round_, ours[1]: reason, ours[2]: self.allowed, label: None}
             for row, round_, reason in zip(table.to_pylist(), self.rounds, self.reason, strict=True)
         ]
         return [*table.column_names, *ours, label], records
@@ -193,6 +193,6 @@ class Check:
         )
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
+def _replace_non_finite(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with None for NaN and infinity, which JSON lacks."""
     return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}

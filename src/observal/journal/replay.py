@@ -203,7 +203,7 @@ class Replay:
             return None
         self._chances_after(k)
         n_classes = len(self.problem.logged.classes)  # a committee may have fewer
-        needed = self._half if self.bought(k) >= LEAST_BOUGHT else 0
+        needed = self._halfway_round if self.bought(k) >= LEAST_BOUGHT else 0
         fit = StoredFit(
             k,
             self._method.stored_model(self.problem, state),
@@ -214,7 +214,7 @@ class Replay:
                 if needed <= past <= k and chances.shape[1] == n_classes
             ),
         )
-        if not fit.adds_to(self._stored.get(k)):
+        if not fit.extends(self._stored.get(k)):
             return None
         self._stored[k] = fit
         return fit
@@ -348,13 +348,13 @@ class Replay:
         """Return by how much the remaining labels, or `more` labels, may lower the error; None if too early to tell."""
         if self.bought(self.closed) < LEAST_BOUGHT:
             return None
-        half, now = self._half, self._labels(self.closed)
-        gain = estimate_gain(self._chances_after(self.closed), self._chances_after(half), self._method.calibrated)
+        halfway, now = self._halfway_round, self._labels(self.closed)
+        gain = estimate_gain(self._chances_after(self.closed), self._chances_after(halfway), self._method.calibrated)
         end = self._labels_at_end if more is None else now + more
-        return still_to_gain(gain, now, self._labels(half), end)
+        return still_to_gain(gain, now, self._labels(halfway), end)
 
     @property
-    def _half(self) -> int:
+    def _halfway_round(self) -> int:
         """The last round by which at most half of the labels were bought."""
         bought = self.bought(self.closed)
         return max(k for k in range(self.closed + 1) if self.bought(k) <= bought / 2)

@@ -55,14 +55,14 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             **({} if settings.budget_cost is None else {"budget_cost": settings.budget_cost}),
             "made": first.time,
             "events": [
-                tuple(_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
+                tuple(_stored_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
                 for event in later
             ],
         },
     )
 
 
-def _payload(event: Event) -> list[Any]:
+def _stored_payload(event: Event) -> list[Any]:
     """Return a payload as pairs, without a round's ids, which are the pool's, and without database details."""
     known = ("arrays", "data", *(("ids",) if event.kind == "round" else ()))
     return [(name, value) for name, value in event.payload.items() if name not in known]

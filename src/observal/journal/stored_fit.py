@@ -53,7 +53,7 @@ class StoredFit(NamedTuple):
     intervals: tuple[NamedInterval, ...]  # for a single look; empty if not computed
     chances: tuple[RoundChances, ...]  # of this round and of earlier ones that forecasts still need
 
-    def adds_to(self, other: StoredFit | None) -> bool:
+    def extends(self, other: StoredFit | None) -> bool:
         """Return whether it contains something that another fit of the same round lacks."""
         return (
             other is None

@@ -102,7 +102,7 @@ class Frame(Rows):
         try:
             return check_features(self.native, self.what)
         except InvalidInput:
-            raise InvalidInput(self.not_numbers(f"{self.what} must be finite numbers here")) from None
+            raise InvalidInput(self.describe_non_numbers(f"{self.what} must be finite numbers here")) from None
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.to_matrix(), dtype=dtype)
@@ -152,7 +152,7 @@ class Frame(Rows):
                 out[:, k] = np.array(values, dtype=np.float64)
         return out
 
-    def not_numbers(self, need: str, instead: str = ENCODE_OR_PIPELINE) -> str:
+    def describe_non_numbers(self, need: str, instead: str = ENCODE_OR_PIPELINE) -> str:
         """Return a sentence naming the first column with anything but finite numbers."""
         for name, kind in zip(self.names, self.types, strict=True):
             try:
@@ -162,7 +162,7 @@ class Frame(Rows):
         return f"{need}, but the table has missing or other values; {instead}."
 
 
-def frame_of(X: Features, what: str) -> Frame | None:
+def as_frame(X: Features, what: str) -> Frame | None:
     """Return the features as a ``Frame`` if they are a pandas, polars or pyarrow table; else None."""
     if isinstance(X, Frame):
         return X
@@ -179,7 +179,7 @@ def frame_of(X: Features, what: str) -> Frame | None:
 
 def read_features(X: Features, what: str) -> tuple[Matrix | Rows, Frame | None]:
     """Return features as numbers and as a table: None for arrays; a table with text stands in for its numbers."""
-    frame = frame_of(X, what)
+    frame = as_frame(X, what)
     if frame is None:
         return (X.require_finite(what) if isinstance(X, Rows) else check_features(X, what)), None
     try:

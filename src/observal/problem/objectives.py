@@ -57,7 +57,7 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
         objective = _cost_objective({str(name): cost for name, cost in objective.items()}, classes)
     text = objective if objective != "balanced" else BALANCED
     if isinstance(text, str):
-        text = _in_numbers(text)
+        text = _normalise_text(text)
     check_objective(text)
     if measure_of(text) == COST and len(costs_of(text)) != len(classes):
         raise InvalidInput(
@@ -97,7 +97,7 @@ def _cost_objective(given: Mapping[str, Any], classes: Sequence[Any]) -> str:
     return f"{MISSING}={_cost(given[names[-1]])},{CHECKING}={_cost(given[CHECKING])}"
 
 
-def _in_numbers(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Return an objective without spaces, its shares as numbers: ``recall = 80%`` becomes ``recall=0.8``."""
     name, sign, value = text.replace(" ", "").partition("=")
     if name.removesuffix(">") not in SHARES:

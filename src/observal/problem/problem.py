@@ -92,7 +92,7 @@ class Problem:
         """
         for table in (self.logged, self.pool):
             if isinstance(table.X, Frame):
-                raise InvalidInput(table.X.not_numbers(f"{who} needs finite numbers as features", instead))
+                raise InvalidInput(table.X.describe_non_numbers(f"{who} needs finite numbers as features", instead))
 
     @property
     def n_logged(self) -> int:

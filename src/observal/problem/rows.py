@@ -197,7 +197,7 @@ def read_rows(X: Features, what: str) -> Rows:
 def check_features(X: Features, what: str) -> Matrix:
     """Return X as a finite, two-dimensional float array or CSR matrix."""
     rows: Matrix
-    if (csr := csr_of(X)) is not None:
+    if (csr := as_csr(X)) is not None:
         rows = csr.astype(np.float64) if csr.dtype not in (np.float32, np.float64) else csr
     else:
         try:
@@ -250,7 +250,7 @@ class _HasToArray(Protocol):
 # -- helpers for matrices ----------------------------------------------------------------------------------------
 
 
-def csr_of(X: object) -> Sparse | None:
+def as_csr(X: object) -> Sparse | None:
     """Return a sparse matrix of any format in CSR format; None for anything else."""
     return X.tocsr() if hasattr(X, "tocsr") else None
 
@@ -263,7 +263,7 @@ def count_rows(X: Features) -> int:
 
 def single_precision(X: Features) -> Matrix:
     """Return rows as scikit-learn's trees take them unchecked: float32, dense or CSR."""
-    csr = csr_of(X)
+    csr = as_csr(X)
     return np.asarray(X, dtype=np.float32) if csr is None else csr.astype(np.float32)
 
 
