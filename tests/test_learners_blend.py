@@ -53,7 +53,9 @@ def test_leaving_out_rows_and_folds_is_exact(shape):
     for rows in (F, sp.csr_array(F)):
         spectrum = Spectrum.of(rows, weights, Y)
         for ridge in (2.0, 30.0):
-            assert spectrum.left_out(ridge) == pytest.approx(slow.left_out_loss(F, weights, Y, ridge), rel=1e-8)
+            assert spectrum.leave_one_out_loss(ridge) == pytest.approx(
+                slow.left_out_loss(F, weights, Y, ridge), rel=1e-8
+            )
             np.testing.assert_allclose(
                 spectrum.out_of_fold(ridge, folds), slow.fold_scores(F, weights, Y, ridge, folds), atol=1e-8
             )

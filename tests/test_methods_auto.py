@@ -338,7 +338,7 @@ def test_lower_end_allows_for_fits_with_fewer_labels():
     problem = Problem(logged, pool)
     method = ob.AutoVC(learners=FAST)
     state = method.begin(problem, np.random.default_rng(0))
-    judged, chances, quarter = state.model.judged_labels, state.model.refitted, state.model.left_out
+    judged, chances, quarter = state.model.judged_labels, state.model.refitted, state.model.out_of_fold
     better = 0.0
     for weight, now, fewer in zip(judged.cells.row_weight, chances, quarter, strict=True):
         better += weight * (max(now) - now[int(np.argmax(fewer))])
@@ -358,10 +358,10 @@ def test_expected_gain_is_never_negative(monkeypatch, objective, many):
     problem = Problem(logged, pool, Goals(objective=objective))
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
     model = state.model
-    rows, odds = np.arange(len(model.left_out)), [1.0, model.odds]
-    now, fewer = ((chances * odds).argmax(axis=1) for chances in (model.refitted, model.left_out))
+    rows, odds = np.arange(len(model.out_of_fold)), [1.0, model.odds]
+    now, fewer = ((chances * odds).argmax(axis=1) for chances in (model.refitted, model.out_of_fold))
     np.testing.assert_allclose(model.gains, model.refitted[rows, now] - model.refitted[rows, fewer])
-    assert model.refitted is model.left_out or many == 2000
+    assert model.refitted is model.out_of_fold or many == 2000
     assert not model.gains.any() or many == 2000
     judged = model.judged_labels
     assert judged.better == pytest.approx(max(0.0, judged.cells.row_weight @ model.gains))

@@ -16,10 +16,10 @@ def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float
     r"""Return the smallest and largest weighted mean under hidden confounding of a given strength, exactly.
 
     Under the marginal sensitivity model (Tan, 2006) the odds that a row was truly revealed, which may depend
-    on its label, are within [1/Γ, Γ] times those of its stated propensity e. Its weight is then ``w = 1 +
-    (1/e − 1)·g`` with g in [1/Γ, Γ], and the mean is ``Σ w·v / Σ w``. That ratio is largest if every row with
-    an outcome above some threshold has its largest weight and every other row its smallest, so one sort and
-    cumulative sums find it.
+    on its label, are within [1/Γ, Γ] times those of its stated propensity e. Its weight is then
+    ``w = 1 + (1/e − 1)·g`` with g in [1/Γ, Γ], and the mean is ``Σ w·v / Σ w``. That ratio is largest if
+    every row with an outcome above some threshold has its largest weight and every other row its smallest, so
+    one sort and cumulative sums find it.
 
     `outcomes` are v, for instance 1 for a mistake and 0 otherwise; `propensity` is e > 0; `strength` is Γ ≥
     1, where 1 means no hidden confounding.

@@ -71,8 +71,7 @@ def decision_sentence(decisions: Sequence[Decision]) -> str:
 def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> tuple[Decision, ...]:
     """Return the columns that tell which labels were revealed: by one value, or by whether a value is missing.
 
-    Numeric thresholds are not searched: a policy may well follow a score, which must then stay among the
-    features.
+    Numeric thresholds are not searched: a policy may well follow a score, which must then stay among the features.
 
     `sources` are the table columns that the features `names` come from.
 

@@ -69,8 +69,7 @@ class Diagnosis:
     decisions : tuple of Decision
         Columns that tell which labels were revealed.
     repeats_decision : bool
-        Whether the propensities merely repeat such a column, which makes everything computed from them
-        meaningless.
+        Whether the propensities merely repeat such a column, which makes everything computed from them meaningless.
     leaks : tuple of Leak
         Columns that may leak the label.
     label : str
@@ -335,7 +334,7 @@ def diagnose(
 
     Returns
     -------
-    Diagnosis
+    ------- Diagnosis
         With ``verdict``, ``warnings``, ``text()`` and ``to_dict()``.
 
     Examples

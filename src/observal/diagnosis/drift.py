@@ -228,8 +228,7 @@ def _classify_origin(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tup
 def shift_p_value(rank_difference: Floats, group: Bools) -> float:
     """Return the p-value of the feature whose ranks differ most between the group and the rest, Šidák-corrected.
 
-    The spread within each is nearly that of all ranks, so this is a Mann–Whitney test of each feature, with
-    ties.
+    The spread within each is nearly that of all ranks, so this is a Mann–Whitney test of each feature, with ties.
 
     Examples
     --------

@@ -95,8 +95,7 @@ def standardise(X: Matrix) -> Matrix:
 def standardised_difference(X: Matrix, group: Bools) -> Floats:
     """Return each feature's mean inside the group minus that outside, in pooled standard deviations.
 
-    Both groups have rows. A feature that is constant in each group is measured in standard deviations of all
-    rows.
+    Both groups have rows. A feature that is constant in each group is measured in standard deviations of all rows.
 
     Examples
     --------

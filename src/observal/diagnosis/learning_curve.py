@@ -212,8 +212,7 @@ def _measure_curve(
 def fit_curve(sizes: Floats, errors: Floats, target: float) -> tuple[Floats, Floats]:
     """Fit ``a + b·n^(−c)`` to each row of errors; return a, and the n at which the curve reaches the target.
 
-    Larger sizes weigh more, in proportion, as they are closer to the extrapolation. n is infinite if a ≥
-    target.
+    Larger sizes weigh more, in proportion, as they are closer to the extrapolation. n is infinite if a ≥ target.
 
     Examples
     --------

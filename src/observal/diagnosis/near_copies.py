@@ -1,14 +1,13 @@
 """Near-duplicate rows, perhaps of one customer or day, that should be declared as a group.
 
 A row has a near-copy if its nearest neighbour is at most a tenth as far away as its tenth nearest. Among
-unrelated rows this is rare: with locally uniform density in D dimensions it has probability ``1 − (1 −
-10^(−D))^9``, which is 0.9 % for D = 3. Three things look like copies and are not:
+unrelated rows this is rare: with locally uniform density in D dimensions it has probability
+``1 − (1 − 10^(−D))^9``, which is 0.9 % for D = 3. Three things look like copies and are not:
 
-- *Rounded values.* In a table of few distinct values, rows are often equal by chance. So distances are at
-  least half a step, a step being the typical distance between neighbouring values of a column: the second
-  smallest over columns, since one fine column alone does not distinguish rows. If the tenth nearest row is
-  that near as well, nothing can be said. Also, a row counts only if it has rare values in at least two
-  columns.
+- *Rounded values.* In a table of few distinct values, rows are often equal by chance. So distances are at least
+  half a step, a step being the typical distance between neighbouring values of a column: the second smallest
+  over columns, since one fine column alone does not distinguish rows. If the tenth nearest row is that near as
+  well, nothing can be said. Also, a row counts only if it has rare values in at least two columns.
 - *Few dimensions.* D is estimated from how much farther the tenth nearest row is than the fifth; if chance
   explains a third of the near-copies, they are ignored.
 - *Equal rows with different labels.* If more than a tenth of the near-copies with known labels have another

@@ -170,9 +170,8 @@ def find_overlap(
 ) -> Overlap:
     """Return how well a log of `n_rows` rows covers the pool.
 
-    Shares are of all pool rows. The decision tree that finds the regions is grown on at most 20,000 of them,
-    and its thresholds are rounded if that changes nothing; the regions' shares are then counted on the whole
-    pool.
+    Shares are of all pool rows. The decision tree that finds the regions is grown on at most 20,000 of them, and
+    its thresholds are rounded if that changes nothing; the regions' shares are then counted on the whole pool.
 
     `n_rows` counts logged rows, revealed or not. `logged` holds their propensities, and `expected` the
     expected labels of each: the same, or 1 if only labelled rows were kept. `dates` are features in days

@@ -1,9 +1,8 @@
 """Propensities: the probability that a row's label was revealed, Q0(x) in the paper.
 
-Given by column (``known``), by the policy itself (``from_policy``), or estimated from which rows were
-revealed (``estimate``); combined for several logs (``mixture_propensity``); raised to a floor, with a warning
-(``apply_floor``). Logs that kept only their labelled rows are completed by
-``observal.diagnosis.complete_log``.
+Given by column (``known``), by the policy itself (``from_policy``), or estimated from which rows were revealed
+(``estimate``); combined for several logs (``mixture_propensity``); raised to a floor, with a warning
+(``apply_floor``). Logs that kept only their labelled rows are completed by ``observal.diagnosis.complete_log``.
 """
 
 from __future__ import annotations

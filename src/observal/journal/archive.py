@@ -160,8 +160,7 @@ def _check_values(name: str, array: NDArray[Any]) -> None:
 def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
     """Open a zip for reading; any error becomes one sentence.
 
-    The sentence says that the file is not `kind`, such as "a file that observal saved", and what to do:
-    `remedy`.
+    The sentence says that the file is not `kind`, such as "a file that observal saved", and what to do: `remedy`.
     """
     path = Path(path)
     if not path.is_file():

@@ -1,8 +1,8 @@
 """Methods, plans and records as JSON and back. Only the classes listed here are rebuilt, and nothing can run code.
 
-A value that JSON lacks becomes a dictionary with a tag: ``{"tuple": […]}``, ``{"array": …}``, and ``{"type":
-NAME, "fields": {…}}`` for a record. Arrays are stored inside the JSON (a campaign's journal) or beside it (a
-session's file). On reading, every field of a record must have its declared type.
+A value that JSON lacks becomes a dictionary with a tag: ``{"tuple": […]}``, ``{"array": …}``, and
+``{"type": NAME, "fields": {…}}`` for a record. Arrays are stored inside the JSON (a campaign's journal) or
+beside it (a session's file). On reading, every field of a record must have its declared type.
 
 No library does this: msgspec and cattrs rebuild records by their declared types, but lack arrays, infinite
 numbers, and fields that may hold one of several classes, such as an estimator; hooks for these would be as

@@ -238,8 +238,7 @@ class Engine(Generic[T]):
     def can_plan_ahead(self) -> bool:
         """Return whether more rows can be chosen while a round is open.
 
-        Not if undoing an answer reopened a round that the last plan already used: the model would be an older
-        one.
+        Not if undoing an answer reopened a round that the last plan already used: the model would be an older one.
         """
         ledger = self.ledger
         rows_left = ledger.to_buy != 0 and ledger.money_left != 0.0 and len(ledger.round_of) < ledger.settings.pool_rows
@@ -412,8 +411,7 @@ class Engine(Generic[T]):
     def tell_own(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str) -> Receipt:
         """Store answers from the page or another tool: annotators may change their own answers, never another's.
 
-        With an overlap of 1, another annotator may have answered first. The answer is then stored next to
-        theirs.
+        With an overlap of 1, another annotator may have answered first. The answer is then stored next to theirs.
         """
         check_annotator(annotator, self.ledger.overlap)
         return self._store(transaction, annotator, _find_own_changes(answers, self.ledger, annotator))

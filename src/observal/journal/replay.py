@@ -131,10 +131,9 @@ class Replay:
     ) -> None:
         """Close every round whose rows are all labelled or skipped; recompute from the first round with changed answers.
 
-        `labels` maps pool positions to class codes, None for a skip. `bases` are the closed rounds that each
-        plan is based on, by default the one before. Rounds still close in order, because each plan takes rows
-        that the open plans before it left. `stored` are fits made after some of these rounds, with the same
-        labels.
+        `labels` maps pool positions to class codes, None for a skip. `bases` are the closed rounds that each plan
+        is based on, by default the one before. Rounds still close in order, because each plan takes rows that the
+        open plans before it left. `stored` are fits made after some of these rounds, with the same labels.
         """
         self._recall(stored)
         for k, plan in enumerate(plans):

@@ -56,8 +56,7 @@ class Status:
     labels, skipped : int
         Rows with a label, and rows that were skipped.
     round, round_rows, open_rows : int
-        The latest round, its number of rows, and how many of them are open; totals if several rounds are
-        open.
+        The latest round, its number of rows, and how many of them are open; totals if several rounds are open.
     held : mapping
         Annotator → number of open rows they hold.
     answers : mapping

@@ -62,8 +62,7 @@ BOOSTED = {"learning_rate": 0.05, "num_leaves": 15, "max_bin": 63, "min_data_in_
 Leaves of 20 rows, its default, are too coarse for few labels."""
 CATEGORIES = {"min_data_per_group": 5, "cat_smooth": 2.0, "cat_l2": 10.0}
 """LightGBM's settings for categories: its defaults need 100 rows per group of levels and 10 per level, more than
-few labels offer. A smoothing of 1 trusts single labels too much; 5 or more loses levels with fewer labels
-than
+few labels offer. A smoothing of 1 trusts single labels too much; 5 or more loses levels with fewer labels than
 that."""
 CATBOOST = {
     "iterations": 200,

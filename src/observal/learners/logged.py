@@ -40,9 +40,8 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     ``(1/m)·Σ a_i·φ(y_i·(x_i·w + b)) + sqrt(λ/m · V̂) + ridge/2·|w|²``,  a_i = Z_i·1{1/Q0(x_i) ≤ M}/Q0(x_i),
 
-    where Z_i says whether the label was revealed, M is the clip, and V̂ is the second moment (1/m)·Σ
-    (a_i·φ_i)² of the weighted losses, or their variance, or 0. Rows without a label enter through m and the
-    clip.
+    where Z_i says whether the label was revealed, M is the clip, and V̂ is the second moment (1/m)·Σ (a_i·φ_i)²
+    of the weighted losses, or their variance, or 0. Rows without a label enter through m and the clip.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
 """Newton's method for a linear classifier on weighted labels, with the paper's second-moment regulariser.
 
-With margins z_i = y_i·(x_i·w + b), weighted losses u_i = a_i·φ(z_i), and all means over N rows, revealed or
-not,
+With margins z_i = y_i·(x_i·w + b), weighted losses u_i = a_i·φ(z_i), and all means over N rows, revealed or not,
 
 ``F(w, b) = mean(u) + sqrt(λ/N · V̂) + ridge/2·|w|²``,  V̂ = mean(u²), or mean(u²) − mean(u)², or 0.
 

@@ -3,10 +3,10 @@
 For two classes the linear learner is NewtonVC's fit. Otherwise all are ridge regression onto the classes: on
 the features, on piecewise linear curves of each feature, or on a Gaussian kernel. With Y the classes as −1/K
 and 1 − 1/K and w the weights, ``C = argmin Σ w·|Y − F·C|² + ridge·|C|²``. In the eigenbasis of FᵀWF this is a
-division, so every ridge costs one product, and leave-one-out is exact: a residual is divided by ``1 −
-w·fᵀ(FᵀWF + ridge)⁻¹f``. Ridge, width and space minimise the squared leave-one-out residual. A slope and a
-shift per class turn scores into probabilities; they are fitted on out-of-fold scores, as leave-one-out scores
-are a little optimistic.
+division, so every ridge costs one product, and leave-one-out is exact: a residual is divided by
+``1 − w·fᵀ(FᵀWF + ridge)⁻¹f``. Ridge, width and space minimise the squared leave-one-out residual. A slope and
+a shift per class turn scores into probabilities; they are fitted on out-of-fold scores, as leave-one-out
+scores are a little optimistic.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Spectrum:
             directions = to_dense(half.T @ vectors[:, nonzero]) / np.sqrt(values)
         return cls(to_dense(F @ directions), values, directions, weights, targets)
 
-    def left_out(self, ridge: float) -> float:
+    def leave_one_out_loss(self, ridge: float) -> float:
         """Return the weighted sum of squared leave-one-out residuals."""
         inverse = 1.0 / (self.values + ridge)
         remainder = np.maximum(1.0 - self.weights * (np.square(self.rows) @ inverse), MIN_REMAINDER)
@@ -192,7 +192,7 @@ def best_ridge(designs: Sequence[Matrix], labelled: LabelledRows, ridges: Sequen
     losses = []
     for F in designs:
         spectrum = Spectrum.of(F, labelled.weights, Y)
-        losses.append([spectrum.left_out(ridge) for ridge in ridges])
+        losses.append([spectrum.leave_one_out_loss(ridge) for ridge in ridges])
     design, ridge = np.unravel_index(np.argmin(losses), (len(designs), len(ridges)))
     return int(design), ridges[int(ridge)]
 

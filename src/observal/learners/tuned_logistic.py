@@ -105,8 +105,7 @@ def near_boundary(
     class probabilities are not quite logistic, for example because some labels are wrong, those rows pull the
     boundary away from where it would make the fewest mistakes.
 
-    `fit` was fitted on `weights`. The typical distance is the root mean square over `population`, a sample of
-    rows.
+    `fit` was fitted on `weights`. The typical distance is the root mean square over `population`, a sample of rows.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """AutoVC: a good classifier of any kind from few labels; nothing to tune.
 
-The method's settings and decisions come first, then its fit: the blend after a round and its pool
-predictions.
+The method's settings and decisions come first, then its fit: the blend after a round and its pool predictions.
 """
 
 from __future__ import annotations
@@ -77,8 +76,7 @@ class AutoVC(Method[PoolState]):
     """A blend of five learners; asks where its margin is smallest, and at random where the log has few labels.
 
     The blend is that of ``observal.BlendClassifier``: a linear, an additive and a kernel model, a forest and
-    boosted trees, weighted by out-of-fold performance. Two classes or more. Sparse rows use the linear model
-    only.
+    boosted trees, weighted by out-of-fold performance. Two classes or more. Sparse rows use the linear model only.
 
     Parameters
     ----------
@@ -118,8 +116,7 @@ class AutoVC(Method[PoolState]):
     **Objectives.** Recall, precision and costs need labels of the class that they are about. If the log says
     that less than a tenth of the rows belong to it, the likeliest rows are taken; otherwise those with the
     smallest margin at ½, whatever the threshold: near a low threshold, nearly all rows are of the other
-    class. Random picks favour rows where the class is likely and the log has few labels
-    (``neyman_weights``).
+    class. Random picks favour rows where the class is likely and the log has few labels (``neyman_weights``).
 
     **Kept choices.** The learners' weights and settings are retuned each time the number of labels has grown
     by half, and kept in between. The fit depends only on the labels and these choices.
@@ -282,8 +279,8 @@ class AutoVC(Method[PoolState]):
     def stored_model(self, problem: Problem, state: PoolState) -> StoredBlend:
         """Return the blend to store, for ``recall``."""
         model: AutoModel = state.model
-        refitted = model.__dict__.get("refitted", model.left_out[:0])
-        return StoredBlend(model.blend, model.left_out, refitted, model.choices, state.fit.choices)
+        refitted = model.__dict__.get("refitted", model.out_of_fold[:0])
+        return StoredBlend(model.blend, model.out_of_fold, refitted, model.choices, state.fit.choices)
 
     def recall(self, problem: Problem, state: PoolState, record: StoredBlend) -> PoolState:
         """Return a state with a stored blend instead of a new one."""
@@ -486,7 +483,7 @@ class AutoModel:
         The fit.
     choices : BlendChoices, optional
         Weights and settings; None while all labels are the same.
-    left_out : array of shape (labelled rows, classes)
+    out_of_fold : array of shape (labelled rows, classes)
         Out-of-fold probabilities.
     clip : float
         The largest weight.
@@ -500,7 +497,7 @@ class AutoModel:
     method: AutoVC
     blend: Blend
     choices: BlendChoices | None
-    left_out: Floats = field(repr=False)
+    out_of_fold: Floats = field(repr=False)
     clip: float
     state: PoolState = field(repr=False)
     predict_pool: Callable[[AutoModel], PoolPredictions] = field(repr=False)
@@ -574,13 +571,13 @@ class AutoModel:
     @cached_property
     def out_of_fold_margins(self) -> Floats:
         """The out-of-fold margin of each labelled row."""
-        return self.query_keys(self.left_out) if self.targets_last else top_margin(self.left_out)[1]
+        return self.query_keys(self.out_of_fold) if self.targets_last else top_margin(self.out_of_fold)[1]
 
     @cached_property
     def refitted(self) -> Floats:
-        """Like `left_out`, but from blends refitted without a seventh of the labels, unless there are many labels."""
-        many = self.left_out.shape[0] > MANY_LABELS
-        return self.left_out if many else np.asarray(self.state.fit.refit(self.state))
+        """Like `out_of_fold`, but from blends refitted without a seventh of the labels, unless there are many labels."""
+        many = self.out_of_fold.shape[0] > MANY_LABELS
+        return self.out_of_fold if many else np.asarray(self.state.fit.refit(self.state))
 
     @property
     def gains(self) -> Floats:
@@ -592,7 +589,7 @@ class AutoModel:
         many labels it is 0, as both are the same.
         """
         chances, rows = self.refitted, np.arange(len(self.refitted))
-        now, fewer = (shift_odds(part, self.odds).argmax(axis=1) for part in (chances, self.left_out))
+        now, fewer = (shift_odds(part, self.odds).argmax(axis=1) for part in (chances, self.out_of_fold))
         return np.asarray(chances[rows, now] - chances[rows, fewer])
 
     def _scores(self, chances: Floats) -> Scores:
@@ -639,7 +636,7 @@ class AutoModel:
         rows : int array
             Row numbers, as in ``Problem``.
         labelled : int array
-            The rows that have a label, in the order of `left_out`; they get their out-of-fold margins.
+            The rows that have a label, in the order of `out_of_fold`; they get their out-of-fold margins.
         """
         margins = self.gaps(self.problem.take(rows))
         if labelled.size:

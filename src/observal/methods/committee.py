@@ -37,8 +37,7 @@ MemberProbabilities = Callable[[Features], Floats]
 class CommitteeVC(Method[PoolState]):
     """Any classifier on clipped, tempered importance weights; asks where a committee disagrees.
 
-    The committee of a random forest is its trees; that of any other classifier is a few fits on bootstrap
-    samples.
+    The committee of a random forest is its trees; that of any other classifier is a few fits on bootstrap samples.
 
     Parameters
     ----------

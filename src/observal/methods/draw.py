@@ -5,12 +5,11 @@ in a stream. A pool has no positions, so n is the number of labels bought after 
 opens first for rows that the log rarely reveals, and later for all. If fewer rows than a batch would pass,
 all rows pass.
 
-**Choice.** Each round takes `batch` rows: the gate's share are the most uncertain rows that pass it (only
-rows that count as uncertain, as the paper asks in the disagreement region alone), the rest the most uncertain
-rows overall. Then f = `explore_share` of the batch is spread evenly over the G rows that pass the gate:
-``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``. Systematic sampling in random order draws rows
-with exactly these probabilities, so every row that passes the gate can be chosen and every probability is
-known.
+**Choice.** Each round takes `batch` rows: the gate's share are the most uncertain rows that pass it (only rows
+that count as uncertain, as the paper asks in the disagreement region alone), the rest the most uncertain rows
+overall. Then f = `explore_share` of the batch is spread evenly over the G rows that pass the gate:
+``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``. Systematic sampling in random order draws rows with
+exactly these probabilities, so every row that passes the gate can be chosen and every probability is known.
 """
 
 from __future__ import annotations
@@ -154,8 +153,8 @@ def find_blind_rows(propensity: Floats, n_logged: int) -> tuple[Bools, float]:
     """Return which pool rows are in the log's blind spots, and how many labels are missing there.
 
     If all rows had a given row's propensity, the log would hold m·Q0 labels. The row is blind if that is less
-    than half of `BLIND_LABELS`; the missing labels are ``mean over the pool of max(BLIND_LABELS − m·Q0,
-    0)·1{blind}``.
+    than half of `BLIND_LABELS`; the missing labels are
+    ``mean over the pool of max(BLIND_LABELS − m·Q0, 0)·1{blind}``.
 
     Examples
     --------

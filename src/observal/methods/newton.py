@@ -1,7 +1,6 @@
 """NewtonVC: a linear classifier from few labels; asks for the rows whose predicted sign flips most easily.
 
-The method's settings and decisions come first, then its fits, then the comparison with the log-only
-classifier.
+The method's settings and decisions come first, then its fits, then the comparison with the log-only classifier.
 
 **Two fits.** The query fit decides what to ask: flip gaps and the stopping rule come from it. The output fit
 starts from the query fit and up-weights rows near the boundary; it is returned, and the intervals are about
@@ -9,11 +8,11 @@ it. Using the output fit for queries as well was no better.
 
 **The log-only classifier.** More labels can make a linear model worse: a few distant rows that it cannot fit
 pull its boundary away. So the last classifier is compared with that of round 0, which saw the log alone, on
-held-out predictions for all labelled rows. With w_i the share of the population that row i represents and d_i
-= 1{the last is wrong} − 1{the earlier is wrong}, the last one's error is higher by ``D = Σ w_i·d_i``. With
-d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, the standard error of D is 1.1 times
-the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier classifier is returned
-if D is above 0 with a one-sided confidence of 97.5 %.
+held-out predictions for all labelled rows. With w_i the share of the population that row i represents and
+``d_i = 1{the last is wrong} − 1{the earlier is wrong}``, the last one's error is higher by ``D = Σ w_i·d_i``.
+With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, the standard error of D is 1.1
+times the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier classifier is
+returned if D is above 0 with a one-sided confidence of 97.5 %.
 """
 
 from __future__ import annotations
@@ -285,8 +284,7 @@ class NewtonVC(Method[PoolState]):
 class NewtonClassifier(TwoClassPredictions):
     """The linear classifier that NewtonVC returns, including its feature handling.
 
-    `coef_` and `intercept_` apply to the output of `feature_map`: standardised and possibly expanded
-    features.
+    `coef_` and `intercept_` apply to the output of `feature_map`: standardised and possibly expanded features.
     """
 
     feature_map: Any = field(repr=False)
@@ -480,7 +478,7 @@ class NewtonModel:
         return find_threshold(self.problem, self.state, self._margins_of, self.left_out_scores)
 
     @property
-    def judged(self) -> Any:
+    def held_out_scores(self) -> Any:
         """Held-out scores and predicted classes of the labelled rows, or a function for them."""
         if not self.has_objective:
             return self.out_of_fold
@@ -495,7 +493,7 @@ class NewtonModel:
 
         source = self.returned
         with one_thread():  # many small products, as when fitting
-            judged = self.judged if source is self.state else earlier_scores(self.problem, source, self.state)
+            judged = self.held_out_scores if source is self.state else earlier_scores(self.problem, source, self.state)
             toss_ups, threshold = (
                 (0.0, self.threshold) if self.has_objective else (source.model.mean_flip_chance(self.labels.rows), None)
             )
@@ -512,7 +510,7 @@ class NewtonModel:
     @property
     def left_out_classes(self) -> Ints:
         """The held-out predicted class of each labelled row."""
-        return np.asarray(self.judged[1] if self.has_objective else with_classes(self.left_out_scores)[1])
+        return np.asarray(self.held_out_scores[1] if self.has_objective else with_classes(self.left_out_scores)[1])
 
     @cached_property
     def returned(self) -> PoolState:
@@ -573,8 +571,8 @@ class NewtonModel:
         """Return the gaps of rows of log and pool, each as if its own label were unknown.
 
         A labelled row is removed by one Newton step: with c its share of the weights, φ the logistic loss and
-        h its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to ``h /
-        (1 − c·φ''(m)·h)``.
+        h its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to
+        ``h / (1 − c·φ''(m)·h)``.
         """
         from scipy.special import expit  # lazy: scipy is slow to import
 
@@ -683,8 +681,7 @@ def boundary_distances(Z: Matrix, fit: NewtonFit) -> Floats:
 def shrink_margins(Z: Matrix, fit: NewtonFit, n_effective: float) -> Floats:
     """Return margins shrunk where the fit is uncertain: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
 
-    The logistic function of this is about the mean probability over a normal margin with mean m and variance
-    v.
+    The logistic function of this is about the mean probability over a normal margin with mean m and variance v.
     """
     return np.asarray(fit.margins(Z) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / n_effective))
 

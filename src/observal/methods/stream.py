@@ -48,10 +48,10 @@ def stream_chances(
 ) -> tuple[Floats, Bools, Bools]:
     """Return each row's selection probability, whether it is uncertain, and whether it passes the gate.
 
-    A row is uncertain if its gap is below ``rule.uncertain_gap``; the n-th row passes the gate if ``2·n >
-    m·Q0``. An uncertain row is always asked about if it passes, otherwise with probability 1 − `gate_share`.
-    A certain row is asked about with probability `explore_share` if it passes. `first` is the position of the
-    first row.
+    A row is uncertain if its gap is below ``rule.uncertain_gap``; the n-th row passes the gate if
+    ``2·n > m·Q0``. An uncertain row is always asked about if it passes, otherwise with probability 1 −
+    `gate_share`. A certain row is asked about with probability `explore_share` if it passes. `first` is the
+    position of the first row.
     """
     uncertain = gaps < rule.uncertain_gap
     gate = query_policy(propensity, n_logged, first + np.arange(gaps.size))

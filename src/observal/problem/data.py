@@ -60,10 +60,9 @@ class LoggedData:
     column_groups : ColumnGroups, optional
         Which columns came from one table column; set by ``observal.load_problem`` and used by boosted trees.
     groups : array of shape (rows,), optional
-        What related rows share, such as a customer, a household or a day: numbers, text or dates. Rows of a
-        group, in log and pool, are never split between training and held-out folds, and count as one in
-        intervals. A row with a missing group is on its own. Stored as one number per group; whole numbers are
-        kept.
+        What related rows share, such as a customer, a household or a day: numbers, text or dates. Rows of a group,
+        in log and pool, are never split between training and held-out folds, and count as one in intervals. A row
+        with a missing group is on its own. Stored as one number per group; whole numbers are kept.
 
     Examples
     --------
@@ -143,8 +142,7 @@ class LoggedData:
         Parameters
         ----------
         source : path, glob, URL or list of them
-            A Parquet file, a folder of them, a pattern such as ``"log/*.parquet"``, or a URL that fsspec
-            knows.
+            A Parquet file, a folder of them, a pattern such as ``"log/*.parquet"``, or a URL that fsspec knows.
         label, propensity, id, cost, group : str
             Column names.
         features : sequence of str, optional
@@ -226,8 +224,7 @@ class Pool:
     groups : array of shape (rows,), optional
         As for the log; log and pool may share groups.
     price : array of shape (rows,), optional
-        What each row's label costs, above 0, in any unit; `budget_cost` of a session or campaign limits their
-        sum.
+        What each row's label costs, above 0, in any unit; `budget_cost` of a session or campaign limits their sum.
 
     Examples
     --------

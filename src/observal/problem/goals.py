@@ -44,8 +44,7 @@ class Goals:
         The rounds at which intervals hold simultaneously: all up to the budget; all, however many follow; or
         a single one. See ``observal.intervals.looks``.
     tolerance : float, optional
-        Stop when the remaining labels are unlikely to lower the error by more than this; None turns this rule
-        off.
+        Stop when the remaining labels are unlikely to lower the error by more than this; None turns this rule off.
     width : float, optional
         Stop when the interval for the error is narrower than this.
     objective : str

@@ -91,8 +91,7 @@ class CodedLabels:
 class Labels(NamedTuple):
     """The checked labels of a log.
 
-    `values` are the labels as given, `revealed` says which are known, and `codes` are their positions in
-    `classes`.
+    `values` are the labels as given, `revealed` says which are known, and `codes` are their positions in `classes`.
     """
 
     values: NDArray[Any] | CodedLabels

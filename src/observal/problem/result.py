@@ -78,8 +78,7 @@ class RunResult:
     queries : Table
         One row per label bought: id, round, query_probability, label, reason.
     decisions : Table
-        One row per pool row considered: id, round, query_probability, action (asked, inferred or passed),
-        reason.
+        One row per pool row considered: id, round, query_probability, action (asked, inferred or passed), reason.
     intervals : mapping
         For `estimator` on the whole population: always "error"; "precision", "recall" and "prevalence" of the
         last class if the method has them, and "confounded error": the error if the log's odds of revealing a

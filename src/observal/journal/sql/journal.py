@@ -61,8 +61,7 @@ class SqlTransaction:
     def part(self) -> Iterator[None]:
         """Nest a block in this transaction: if it raises, what it wrote is rolled back, and the rest stays.
 
-        After a database error the whole transaction fails: SQLite itself rolls everything back when a disk is
-        full.
+        After a database error the whole transaction fails: SQLite itself rolls everything back when a disk is full.
         """
         self.check()
         try:

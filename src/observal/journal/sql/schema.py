@@ -2,10 +2,9 @@
 
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
 (``observal.journal.ledger``). Another table holds the data, in chunks. Two small tables hold the digest of
-each chunk and of the journal's last entry (``observal.journal.sql.integrity``). Four serve the labelling
-page: people, hashes of their tokens, leases on rows, and replies to requests that may be sent twice. One
-holds the fits of round 0 and of the latest round (``observal.journal.stored_fit``). No result depends on
-these.
+each chunk and of the journal's last entry (``observal.journal.sql.integrity``). Four serve the labelling page:
+people, hashes of their tokens, leases on rows, and replies to requests that may be sent twice. One holds the
+fits of round 0 and of the latest round (``observal.journal.stored_fit``). No result depends on these.
 """
 
 from __future__ import annotations
