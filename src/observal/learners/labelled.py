@@ -30,11 +30,11 @@ class LabelledRows(NamedTuple):
         """The rows as an array; only the linear learner is given sparse rows."""
         return to_dense(self.rows)
 
-    def some(self) -> LabelledRows:
+    def subsample(self) -> LabelledRows:
         """Return an evenly spaced subset that is large enough for tuning."""
-        return self.taken(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
+        return self.select(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
 
-    def taken(self, which: slice | Ints | Bools) -> LabelledRows:
+    def select(self, which: slice | Ints | Bools) -> LabelledRows:
         """Return some of the rows."""
         return LabelledRows(self.rows[which], self.codes[which], self.weights[which], self.n_classes, self.folds[which])
 

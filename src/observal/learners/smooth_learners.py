@@ -214,12 +214,12 @@ def fit_linear(population: Population, labelled: LabelledRows, tuned: tuple[floa
 
     if labelled.n_classes != 2:
         return fit_ridge(population, labelled, tuned)
-    ridge = tuned[0] if tuned else _best_ridge(labelled.some())
+    ridge = tuned[0] if tuned else _best_ridge(labelled.subsample())
     fit = _fit_near_boundary(population, labelled, ridge)
     margins = np.zeros(labelled.codes.size)
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
-        without = _fit_near_boundary(population, labelled.taken(~out), ridge, TUNING_TOL)
+        without = _fit_near_boundary(population, labelled.select(~out), ridge, TUNING_TOL)
         margins[out] = without.margins(labelled.rows[out])
     slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
     chance = expit(slope * margins)
@@ -246,7 +246,7 @@ def _best_ridge(labelled: LabelledRows) -> float:
     losses = np.zeros(len(LOGISTIC_RIDGES))
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
-        inside = labelled.taken(~out)
+        inside = labelled.select(~out)
         for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=TUNING_TOL):
             margins = (2 * labelled.codes[out] - 1) * fit.margins(labelled.rows[out])
             losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
@@ -264,8 +264,8 @@ def _fit_near_boundary(population: Population, labelled: LabelledRows, ridge: fl
 def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit ridge regression on the features; `tuned` is the ridge, chosen if not given."""
     if not tuned:
-        some = labelled.some()
-        tuned = (best_ridge([with_constant(some.rows, CONSTANT)], some, LINEAR_RIDGES)[1],)
+        subset = labelled.subsample()
+        tuned = (best_ridge([with_constant(subset.rows, CONSTANT)], subset, LINEAR_RIDGES)[1],)
     coef, shift, out_of_fold = fit_to_targets(with_constant(labelled.rows, CONSTANT), labelled, tuned[0])
     return LearnerFit(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
 
@@ -281,8 +281,8 @@ def fit_additive(population: Population, labelled: LabelledRows, tuned: tuple[fl
         return np.column_stack([Z, KNOT_SCALE * curve_knots(Z), np.full(len(Z), CONSTANT)])
 
     if not tuned:
-        some = labelled.some()
-        tuned = (best_ridge([design(some.dense)], some, LINEAR_RIDGES)[1],)
+        subset = labelled.subsample()
+        tuned = (best_ridge([design(subset.dense)], subset, LINEAR_RIDGES)[1],)
     coef, shift, out_of_fold = fit_to_targets(design(labelled.dense), labelled, tuned[0])
     n_features, n_curved = labelled.rows.shape[1], curve_knots.features.size
     values = KNOT_SCALE * coef[n_features:-1].reshape(n_curved, CURVE_KNOTS, labelled.n_classes).transpose(1, 0, 2)
@@ -300,8 +300,8 @@ def fit_additive(population: Population, labelled: LabelledRows, tuned: tuple[fl
 def fit_kernel(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
     """Fit ridge regression on a Gaussian kernel; `tuned` is the index of its map and its ridge, chosen if not given."""
     if not tuned:
-        some = labelled.some()
-        tuned = best_ridge([kernel(some.dense) for kernel in population.maps], some, KERNEL_RIDGES)
+        subset = labelled.subsample()
+        tuned = best_ridge([kernel(subset.dense) for kernel in population.maps], subset, KERNEL_RIDGES)
     kernel: KernelMap = population.maps[int(tuned[0])]
     coef, shift, out_of_fold = fit_to_targets(kernel(labelled.dense), labelled, tuned[1])
     chances = KernelChances(

@@ -63,10 +63,10 @@ class TreeChances:
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
         for name in ("threshold", "value", "start"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
-        if not self._is_sound():
+        if not self._is_valid():
             raise InvalidInput("The trees of a learner do not match; use an undamaged copy.")
 
-    def _is_sound(self) -> bool:
+    def _is_valid(self) -> bool:
         """Return whether links lead to later nodes, features exist and every leaf has sums to add to."""
         n = self.feature.size
         of_node = (self.threshold, self.left, self.right)
@@ -117,7 +117,7 @@ class TreeChances:
         return chances if self.sharpness == 1.0 else sharpen(chances, self.sharpness)
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def join(cls, parts: Sequence[Self]) -> Self:
         """Return the mean of several, as consecutive groups."""
         offsets = np.cumsum([0, *(part.feature.size for part in parts)])
         places = np.cumsum([0, *(part.start.size for part in parts)])
@@ -216,7 +216,7 @@ def join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> Lear
         out_of_fold[test] = part(rows[test])
     sharpness = best_sharpness(out_of_fold, labelled.codes, labelled.weights)
     return LearnerFit(
-        replace(TreeChances.joined(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
+        replace(TreeChances.join(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
     )
 
 

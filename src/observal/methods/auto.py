@@ -202,8 +202,8 @@ class AutoVC(Method[PoolState]):
 
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
         """Return the initial state."""
-        kind = StreamState if self.order == "stream" else PoolState
-        return kind.start(problem, AutoFitter.of(self, problem))
+        state_class = StreamState if self.order == "stream" else PoolState
+        return state_class.start(problem, AutoFitter.of(self, problem))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round, and record the blend's predictions for them."""
@@ -314,8 +314,8 @@ def count_surprises(state: PoolState) -> Surprises:
         before, plan = state.before, state.plan
         if plan.doubt is not None:
             rows = np.flatnonzero(plan.action == ASKED)
-            new, codes = state.bought[before.bought.size :], state.codes[before.codes.size :]
-            rows = rows[np.isin(plan.positions[rows], new)]  # in label order, without skipped rows
+            new_rows, codes = state.bought[before.bought.size :], state.codes[before.codes.size :]
+            rows = rows[np.isin(plan.positions[rows], new_rows)]  # in label order, without skipped rows
             picked = np.isin(plan.reason[rows], PICKED)
             wrong = plan.inferred[rows] != codes
             labels += int(picked.sum())
@@ -408,7 +408,7 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
         scores are put on its scale.
         """
         labels = self._labels(state)
-        matched = state.model.reference_scores
+        reference = state.model.reference_scores
         X, codes, weights = self.problem.take(labels.rows), labels.codes, labels.weights(self.method.tempering)
         choices: BlendChoices | None = state.model.choices
         fold_of = plain_folds(codes.size, INTERVAL_FOLDS, labels.groups)
@@ -418,9 +418,9 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
             groups = None if labels.groups is None else labels.groups[train]
             fit = self._fit(X[train], codes[train], weights[train], choices, groups)
             chances[test] = fit.blend.predict_proba(X[test])
-            if matched is not None:
-                own = score_of_last(fit.blend.predict_proba(matched.X))
-                scores = match_scores(score_of_last(chances[test]), own, matched.scores)
+            if reference is not None:
+                fold_scores = score_of_last(fit.blend.predict_proba(reference.X))
+                scores = match_scores(score_of_last(chances[test]), fold_scores, reference.scores)
                 chances[test] = replace_last_scores(chances[test], scores)
         return chances
 
@@ -641,17 +641,17 @@ class AutoModel:
         margins = self.gaps(self.problem.take(rows))
         if labelled.size:
             order = np.argsort(labelled)
-            place = order[np.minimum(np.searchsorted(labelled, rows, sorter=order), order.size - 1)]
-            has_label = labelled[place] == rows
-            margins[has_label] = self.out_of_fold_margins[place[has_label]]
+            index = order[np.minimum(np.searchsorted(labelled, rows, sorter=order), order.size - 1)]
+            has_label = labelled[index] == rows
+            margins[has_label] = self.out_of_fold_margins[index[has_label]]
         return margins
 
     def as_near(self, plan: Plan, labelled: Ints) -> tuple[Ints | None, Floats | None]:
         """Return the rows with margins as small as those the plan takes, as ``Plan`` records them."""
         if self.problem.in_parts:
             return None, None  # would need a pass over a log that may be large; intervals use a sample instead
-        of_log = self.gaps(self.problem.logged.rows, self.blend.fast)
-        margins = np.concatenate([of_log, self.pool_predictions.margins])
+        log_margins = self.gaps(self.problem.logged.rows, self.blend.fast)
+        margins = np.concatenate([log_margins, self.pool_predictions.margins])
         margins[labelled] = self.out_of_fold_margins
         return as_near(plan, margins, self.problem.n_logged)
 
@@ -704,11 +704,11 @@ def predict_pool(model: AutoModel) -> PoolPredictions:
             chances[begin:end] = block.chances[:, -1]
         disagreement += float(block.disagreement.sum())
     if blend is not model.blend:
-        some = pick_shortlist(margins, np.concatenate([model.state.bought, model.state.skipped]))
-        judged = model.blend.predict_details(rows.take(some))
-        margins[some] = model.query_keys(judged.chances) if model.targets_last else judged.margins
+        listed = pick_shortlist(margins, np.concatenate([model.state.bought, model.state.skipped]))
+        judged = model.blend.predict_details(rows.take(listed))
+        margins[listed] = model.query_keys(judged.chances) if model.targets_last else judged.margins
         if chances.size:
-            chances[some] = judged.chances[:, -1]
+            chances[listed] = judged.chances[:, -1]
     return PoolPredictions(margins, chances if chances.size else None, disagreement / max(1, end))
 
 

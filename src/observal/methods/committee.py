@@ -225,15 +225,15 @@ class CommitteeModel:
 
         forest = self.unlabelled_ranks() is not None
 
-        def gaps(before: PoolState, some: Ints) -> Floats | None:
+        def gaps(before: PoolState, subset: Ints) -> Floats | None:
             ranks = before.model.unlabelled_ranks() if forest else None
-            return None if ranks is None else np.asarray(ranks[some])
+            return None if ranks is None else np.asarray(ranks[subset])
 
         labels = judge_labels(
             problem,
             self.state,
             gaps,
-            lambda some: _scores(self.estimator, X.select(some), classes),
+            lambda subset: _scores(self.estimator, X.select(subset), classes),
             out_of_fold,
             folds=INTERVAL_FOLDS,
         )
@@ -397,9 +397,9 @@ def resample(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints
     """
     counts = rng.multinomial(weights.size, weights / weights.sum())
     for label in np.unique(y[weights > 0.0]):
-        of_class = np.flatnonzero(y == label)
-        if not counts[of_class].any():
-            counts[of_class[np.argmax(weights[of_class])]] = 1
+        class_rows = np.flatnonzero(y == label)
+        if not counts[class_rows].any():
+            counts[class_rows[np.argmax(weights[class_rows])]] = 1
     return np.repeat(np.arange(weights.size), counts)
 
 
@@ -439,8 +439,8 @@ def find_out_of_bag(fit: Classifier, n_rows: int) -> Bools | None:
     if forest is None or not forest.bootstrap:
         return None
     out_of_bag = np.ones((len(forest.estimators_), n_rows), dtype=bool)
-    for of_tree, sample in zip(out_of_bag, forest.estimators_samples_, strict=True):
-        of_tree[sample] = False
+    for tree_out_of_bag, sample in zip(out_of_bag, forest.estimators_samples_, strict=True):
+        tree_out_of_bag[sample] = False
     return out_of_bag if out_of_bag.sum(axis=0).min() >= 2 else None
 
 

@@ -321,5 +321,5 @@ def sample_systematically(
     for first, begin, ended in ends():
         stops = points[(points >= begin) & (points < ended[-1])]
         places.append(first + np.searchsorted(ended, stops, side="right"))
-    beyond = np.full(int((points >= length).sum()), order.size - 1)  # rounding may put a point past the end
-    return np.asarray(order[np.unique(np.concatenate([*places, beyond]))], dtype=np.int64)
+    past_end = np.full(int((points >= length).sum()), order.size - 1)  # rounding may put a point past the end
+    return np.asarray(order[np.unique(np.concatenate([*places, past_end]))], dtype=np.int64)

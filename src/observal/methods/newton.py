@@ -197,8 +197,8 @@ class NewtonVC(Method[PoolState]):
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
         """Return the initial state."""
         problem.require_two_classes("NewtonVC")
-        kind = StreamState if self.order == "stream" else PoolState
-        return kind.start(problem, NewtonFitter.of(self, problem))
+        state_class = StreamState if self.order == "stream" else PoolState
+        return state_class.start(problem, NewtonFitter.of(self, problem))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
@@ -257,8 +257,8 @@ class NewtonVC(Method[PoolState]):
         intervals = intervals_of(problem, state, state.model.judged_labels)
         if source is state:
             return intervals
-        words = f"of the classifier of round {source.rounds}, which makes fewer mistakes"
-        return {name: replace(ends, method=f"{ends.method}; {words}") for name, ends in intervals.items()}
+        note = f"of the classifier of round {source.rounds}, which makes fewer mistakes"
+        return {name: replace(ends, method=f"{ends.method}; {note}") for name, ends in intervals.items()}
 
     def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:
         """Return the labelled rows with held-out predictions."""
@@ -393,16 +393,16 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
 
     def _choose(self, labels: WeightedLabels) -> NewtonChoices:
         """Choose features, ridge and tempering by weighted cross-validation."""
-        some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
+        subset = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         rows = self.problem.take(labels.rows)
-        groups = None if labels.groups is None else labels.groups[some]
-        inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
+        groups = None if labels.groups is None else labels.groups[subset]
+        inputs = {name: feature_map(rows)[subset] for name, feature_map in self.maps.items()}
 
         def best(tempering: float) -> tuple[NewtonChoices, TunedRidge]:
-            weights = labels.weights(tempering)[some]
+            weights = labels.weights(tempering)[subset]
             tuned = {
-                name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty, groups)
+                name: tune(X, labels.signs[subset], weights, ridges, self.method.fixed.penalty, groups)
                 for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
@@ -410,8 +410,8 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
 
         if self.method.tempering != "auto":
             return best(self.method.tempering)[0]
-        (half, of_half), (full, of_full) = best(TEMPERED), best(1.0)
-        gain = labels.weights(1.0)[some] * (of_half.losses - of_full.losses)
+        (half, half_tuned), (full, full_tuned) = best(TEMPERED), best(1.0)
+        gain = labels.weights(1.0)[subset] * (half_tuned.losses - full_tuned.losses)
         return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
 
 
@@ -580,14 +580,14 @@ class NewtonModel:
         if self.labels.rows.size == 0:
             return gaps
         order = np.argsort(self.labels.rows)
-        place = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
-        has_label = self.labels.rows[place] == rows
-        place = place[has_label]
+        index = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
+        has_label = self.labels.rows[index] == rows
+        index = index[has_label]
         fit, weights = self.query_fit
         # The two half rows at the origin together have the mean weight.
-        share = weights[place] / max(float(weights.sum() + weights.mean()), 1e-300)
-        h = leverages(self.labelled[place], fit.hessian)
-        m = self.labels.signs[place] * fit.margins(self.labelled[place])
+        share = weights[index] / max(float(weights.sum() + weights.mean()), 1e-300)
+        h = leverages(self.labelled[index], fit.hessian)
+        m = self.labels.signs[index] * fit.margins(self.labelled[index])
         tail = expit(-m)
         remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, MIN_REMAINDER)
         unlabelled_margin = m - share * tail * h / remainder
@@ -704,9 +704,9 @@ def find_better_log_only(problem: Problem, state: PoolState) -> PoolState | None
     if earlier is state or np.unique(earlier.labelled(problem)[1]).size < 2:
         return None
     rows, codes = state.labelled(problem)
-    last_wrong, before = (one_state.model.scores_of(rows)[1] != codes for one_state in (state, earlier))
+    last_wrong, earlier_wrong = (each.model.scores_of(rows)[1] != codes for each in (state, earlier))
     # The last fit saw all labels. If it looks worse even so, compare held-out predictions; otherwise keep it.
-    if state.importance(problem, rows, None)[0] @ (last_wrong.astype(float) - before) <= 0.0:
+    if state.importance(problem, rows, None)[0] @ (last_wrong.astype(float) - earlier_wrong) <= 0.0:
         return None
     classes = state.model.left_out_classes
     differences = (classes != codes).astype(float) - (earlier_scores(problem, earlier, state)[1] != codes)

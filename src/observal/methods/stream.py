@@ -69,11 +69,11 @@ def stream_plan(rule: StreamRule, problem: Problem, state: StreamState, rng: np.
         action = np.where(rng.random(rows.size) < chance, ASKED, PASSED)
         reason = np.where(uncertain, np.where(gate, GATED, FREE), RANDOM)
         reason[action == PASSED] = np.where(uncertain, COVERED, CERTAIN)[action == PASSED]
-        beyond = np.flatnonzero(action == ASKED)[rule.batch - asked - 1 :]
-        end = int(beyond[0]) + 1 if beyond.size else rows.size
+        last_asked = np.flatnonzero(action == ASKED)[rule.batch - asked - 1 :]
+        end = int(last_asked[0]) + 1 if last_asked.size else rows.size
         parts.append((rows[:end], chance[:end], action[:end], reason[:end]))
         asked += int((action[:end] == ASKED).sum())
-        if beyond.size:
+        if last_asked.size:
             break
     rows, chance, action, reason = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Plan(rows, chance, action, np.zeros(rows.size, dtype=np.int64), reason, STREAM_REASONS)
