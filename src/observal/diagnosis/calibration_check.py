@@ -9,18 +9,18 @@ from typing import Literal
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import MOST_ROWS, scaled_ranks, sidak
+from observal.diagnosis.feature_values import MAX_ROWS, scaled_ranks, sidak
 from observal.parquet.vectors import pieces
 from observal.problem.rows import Matrix, Rows, as_rows, is_sparse
 from observal.problem.words import count, listed, number, p_value, percent
 
-MOST_BINS = 10
-LEAST_BIN_VARIANCE = 5.0  # of the number of revealed labels in a bin; below it, chi-square tails are unreliable
+MAX_BINS = 10
+MIN_BIN_VARIANCE = 5.0  # of the number of revealed labels in a bin; below it, chi-square tails are unreliable
 SUSPICIOUS = 0.01  # a smaller p-value is a warning; one clean log in a hundred gets it
 CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
 LARGEST_FACTOR = 1e3  # largest factor by which propensities may be wrong
 POWER = 0.8  # power at which the smallest detectable error is reported
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 ENOUGH_ROWS = 200  # rows with which a log can be checked unless its propensities are close to 0 or 1
 
@@ -207,7 +207,7 @@ def check_calibration(
         q, is_revealed = propensity[uncertain], revealed[uncertain]
     lows, highs = _make_bins(q)
     rows, promised, observed, variance = _sum_bins(q, is_revealed, lows)
-    if variance.min() < LEAST_BIN_VARIANCE:
+    if variance.min() < MIN_BIN_VARIANCE:
         status: Status = "too few rows" if q.size < ENOUGH_ROWS else "nearly certain"
         return Calibration(status, broken_promises=broken)
     from scipy.special import chdtrc, ndtr
@@ -226,7 +226,7 @@ def check_calibration(
 
 
 def least_factor(q: Floats) -> float | None:
-    """Return the smallest factor by which propensities can be off and be detected in four logs of five; None if none is.
+    """Return the smallest error factor of propensities that is detected in four logs of five; None if none is.
 
     If labels are revealed with probabilities c instead of Q0, ΣZ is off by ``Σ (c − Q0)`` on average, with
     variance ``Σ c·(1 − c)``. The overall test detects more than ``z·√V``, with z the normal quantile of a
@@ -242,7 +242,7 @@ def least_factor(q: Floats) -> float | None:
     """
     from scipy.special import ndtri
 
-    some = q[:: 1 + (q.size - 1) // MOST_ROWS]
+    some = q[:: 1 + (q.size - 1) // MAX_ROWS]
     each = q.size / some.size
     beyond = -float(ndtri(SUSPICIOUS / 6.0)) * np.sqrt(each * (some * (1.0 - some)).sum())
 
@@ -281,8 +281,8 @@ def _test_features(
     if X is None or X.shape[1] == 0:
         return 1.0, ()
     positions = np.flatnonzero(uncertain)
-    if q.size > MOST_ROWS:
-        rows = (rng or np.random.default_rng(0)).choice(q.size, MOST_ROWS, replace=False)
+    if q.size > MAX_ROWS:
+        rows = (rng or np.random.default_rng(0)).choice(q.size, MAX_ROWS, replace=False)
         q, is_revealed, positions = q[rows], is_revealed[rows], positions[rows]
     from scipy.special import ndtr
 
@@ -292,7 +292,7 @@ def _test_features(
         return 1.0, ()
     p = sidak(2.0 * ndtr(-np.abs(z[tested])), int(tested.sum()))
     order = np.argsort(p, kind="stable")
-    columns = np.flatnonzero(tested)[order][:MOST_NAMED]
+    columns = np.flatnonzero(tested)[order][:MAX_NAMED]
     pairs = zip(columns, p[order], strict=False)
     return float(p.min()), tuple((str(names[k]), float(z[k])) for k, part in pairs if part < SUSPICIOUS)
 
@@ -313,24 +313,24 @@ def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
     squares = R.multiply(R) if is_sparse(R) else R**2
     spread = np.asarray(squares.T @ variance).ravel()
     score = np.asarray(R.T @ residual).ravel()
-    return np.where(spread >= LEAST_BIN_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
+    return np.where(spread >= MIN_BIN_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
 
 
 def _make_bins(q: Floats) -> tuple[Floats, Floats]:
     """Return the bounds of bins with about equal sums of Q0·(1 − Q0), at least 5 if all rows have as much."""
     values, counts = np.unique(q, return_counts=True)
     variance = counts * (values * (1.0 - values))
-    step = max(LEAST_BIN_VARIANCE, float(variance.sum()) / MOST_BINS)
+    step = max(MIN_BIN_VARIANCE, float(variance.sum()) / MAX_BINS)
     starts = np.cumsum(variance) - variance
     coarse = np.unique((starts / step).astype(np.int64), return_inverse=True)[1]
     sums = np.bincount(coarse, weights=variance)
     merged, current, total = np.zeros(sums.size, dtype=np.int64), 0, 0.0
     for i, part in enumerate(sums):
-        if total >= LEAST_BIN_VARIANCE:
+        if total >= MIN_BIN_VARIANCE:
             current, total = current + 1, 0.0
         merged[i] = current
         total += float(part)
-    if total < LEAST_BIN_VARIANCE and current > 0:
+    if total < MIN_BIN_VARIANCE and current > 0:
         merged[merged == current] = current - 1
     bin_of = merged[coarse]
     first = np.searchsorted(bin_of, np.arange(bin_of[-1] + 1))

@@ -13,8 +13,8 @@ from observal.errors import InvalidInput, InvalidPropensity
 from observal.problem.data import LoggedData, Pool
 from observal.problem.rows import stack_rows
 
-_LEAST_CHANCE = 1e-9  # at this propensity, one labelled row stands for a billion
-_MOST_VALUES = 500_000_000  # feature values drawn from the pool: 4 GB
+_MIN_CHANCE = 1e-9  # at this propensity, one labelled row stands for a billion
+_MAX_VALUES = 500_000_000  # feature values drawn from the pool: 4 GB
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
             "correct the propensity."
         )
     if n_logged_rows is None:
-        if chances.min() < _LEAST_CHANCE:
+        if chances.min() < _MIN_CHANCE:
             raise InvalidPropensity(
                 f"The rows of the log cannot be counted with a propensity as small as {chances.min():g}; "
                 "give their number, or a floor."
@@ -124,7 +124,7 @@ def complete_log(
     n_added = size.n_logged_rows - len(labelled)
     if n_added == 0:
         return CompletedLog(labelled, size, 0, ("The log is complete: it kept every row.",))
-    if n_added * pool.X.shape[1] > _MOST_VALUES:
+    if n_added * pool.X.shape[1] > _MAX_VALUES:
         raise InvalidInput(
             f"The log kept only {len(labelled)} of {size.n_logged_rows} rows ({size.method}), and so many replacements do not fit in "
             "memory; give the number of rows that the log had, or a floor for the propensities."

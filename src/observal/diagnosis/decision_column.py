@@ -13,11 +13,11 @@ from observal.problem.data import LoggedData
 from observal.problem.rows import column_of
 from observal.problem.words import exact, listed, option_words, percent
 
-MOST_ROWS = 5000  # logged rows to check
-LEAST_OF_KIND = 10  # rows with a label, and without one; with fewer, a column may match by chance
+MAX_ROWS = 5000  # logged rows to check
+MIN_OF_KIND = 10  # rows with a label, and without one; with fewer, a column may match by chance
 MAX_MISTAKES = 0.05  # share of the rarer kind (with or without a label) that a decision column may get wrong
-MOST_VALUES = 3  # values of a numeric column to try, the most frequent ones
-LEAST_SHARE = 0.02  # share of the rows that such a value must have
+MAX_VALUES = 3  # values of a numeric column to try, the most frequent ones
+MIN_SHARE = 0.02  # share of the rows that such a value must have
 # Propensities whose mean distance from the decision (0 or 1) is smaller merely repeat it.
 REPEAT_DISTANCE = 0.05
 
@@ -84,10 +84,10 @@ def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[s
     >>> find_decisions(logged, ["age", "treated"], ["age", "treated"])[0].evidence
     '100% of the rows with treated=1 have a label, and 0% of the others'
     """
-    positions = sample_positions(logged.rows, MOST_ROWS)
+    positions = sample_positions(logged.rows, MAX_ROWS)
     revealed = logged.revealed[positions]
     least = min(int(revealed.sum()), int((~revealed).sum()))
-    if least < LEAST_OF_KIND:
+    if least < MIN_OF_KIND:
         return ()
     X = logged.rows.take(positions)
     found: dict[str, tuple[tuple[int, bool], Decision]] = {}  # fewest mistakes first, then "is" before "is not"
@@ -121,8 +121,8 @@ def _splits(values: Floats) -> list[tuple[float, Bools]]:
     distinct, counts = np.unique(values, return_counts=True)
     if np.isin(distinct, (0.0, 1.0)).all():
         return [(1.0, values == 1.0)] if distinct.size == 2 else []
-    order: Ints = np.argsort(-counts, kind="stable")[:MOST_VALUES]
-    return [(float(distinct[k]), values == distinct[k]) for k in order if counts[k] >= LEAST_SHARE * values.size]
+    order: Ints = np.argsort(-counts, kind="stable")[:MAX_VALUES]
+    return [(float(distinct[k]), values == distinct[k]) for k in order if counts[k] >= MIN_SHARE * values.size]
 
 
 def _condition(name: str, value: float, holds: bool) -> str:

@@ -18,7 +18,7 @@ from observal.diagnosis.decision_column import Decision, decision_sentence, find
 from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, source_of, standardise
 from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence
-from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, out_of_fold_mistakes
+from observal.diagnosis.learning_curve import MIN_LABELS, LabelsNeeded, labels_needed, out_of_fold_mistakes
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
@@ -35,10 +35,10 @@ MAX_UNSEEN = 0.05  # unseen share of the population that rivals typical errors: 
 FEW_EFFECTIVE = 30.0  # effective labels; with fewer, a 95% interval for an error is wider than 0.3
 FEW_OF_CLASS = 5
 HEAVY_SHARE = 0.5  # share of all weight on one label in a hundred
-MOST_LABELS = 2000  # revealed labels to fit classifiers on
+MAX_LABELS = 2000  # revealed labels to fit classifiers on
 WIDTH = 100
 BEFORE = "Before you spend money"
-MOST_LINES = 5  # listed under that heading
+MAX_LINES = 5  # listed under that heading
 
 UNTESTED = (
     "No test can show whether the old policy used something that was not recorded, or whether labels would be the "
@@ -269,9 +269,9 @@ def shorten(sentences: Sequence[str]) -> tuple[str, ...]:
     >>> shorten(["a.", "b.", "c.", "d.", "e.", "f."])
     ('a.', 'b.', 'c.', 'd.', '2 more; --notes shows them.')
     """
-    if len(sentences) <= MOST_LINES:
+    if len(sentences) <= MAX_LINES:
         return tuple(sentences)
-    return (*sentences[: MOST_LINES - 1], f"{len(sentences) - MOST_LINES + 1} more; --notes shows them.")
+    return (*sentences[: MAX_LINES - 1], f"{len(sentences) - MAX_LINES + 1} more; --notes shows them.")
 
 
 def paragraphs(sentences: Sequence[str]) -> list[str | list[str]]:
@@ -438,7 +438,7 @@ def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
 def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:
     """Return a sample of logged rows with a label and a weight within the clip."""
     rows = np.flatnonzero(logged.revealed & (plain_importance(logged.propensity) <= min(clip, 1e300)))
-    return rows[sample_rows(rows.size, MOST_LABELS, rng)]
+    return rows[sample_rows(rows.size, MAX_LABELS, rng)]
 
 
 def _confound(
@@ -450,7 +450,7 @@ def _confound(
     groups: Ints | None,
 ) -> Confounding:
     """Return how far hidden confounding of each strength would move the out-of-fold error of these rows."""
-    if rows.size < LEAST_LABELS:
+    if rows.size < MIN_LABELS:
         return Confounding(None, int(rows.size))
     chance = logged.propensity[rows]
     wrong, _ = out_of_fold_mistakes(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)

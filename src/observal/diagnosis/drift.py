@@ -14,7 +14,7 @@ import numpy as np
 from observal.checks import Bools, Floats
 from observal.diagnosis.calibration_check import POWER
 from observal.diagnosis.feature_values import (
-    MOST_ROWS,
+    MAX_ROWS,
     choose_columns,
     dense,
     rank_columns,
@@ -28,7 +28,7 @@ from observal.problem.rows import Matrix
 from observal.problem.words import listed, p_value
 
 TREE_ROWS = 2000  # rows of log and pool each for the boosted trees
-LEAST_ROWS = 20
+MIN_ROWS = 20
 DRIFT_LEVEL = 0.02  # false positive rate for two samples from one population
 TREES = 40
 # A few small trees detect shifts and changes of spread as often as a forest, in a tenth of the time.
@@ -139,8 +139,8 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
     candidates = np.arange(len(pool))
     if labelled_only:
         candidates = np.flatnonzero(rng.random(len(pool)) < pool.propensity)
-    from_log = sample_rows(len(logged), MOST_ROWS, rng)
-    from_pool = candidates[sample_rows(candidates.size, MOST_ROWS, rng)]
+    from_log = sample_rows(len(logged), MAX_ROWS, rng)
+    from_pool = candidates[sample_rows(candidates.size, MAX_ROWS, rng)]
     X = problem.take(problem.positions(from_log, from_pool))
     return compare_rows(X, from_log.size, names, rng)
 
@@ -156,7 +156,7 @@ def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.G
     True
     """
     n_second = X.shape[0] - n_first
-    if min(n_first, n_second) < LEAST_ROWS or X.shape[1] == 0:
+    if min(n_first, n_second) < MIN_ROWS or X.shape[1] == 0:
         return Drift(False)
     is_second = np.arange(X.shape[0]) >= n_first
     part = np.concatenate([sample_rows(n_first, TREE_ROWS, rng), n_first + sample_rows(n_second, TREE_ROWS, rng)])
@@ -172,7 +172,7 @@ def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.G
 
 
 def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:
-    """Return the shift of one normal feature, in standard deviations, with a power of 80 %; None if there is none.
+    """Return the smallest shift of a normal feature, in standard deviations, with 80 % power; None if none has.
 
     A shift by δ puts a pool row above a logged one with probability Φ(δ/√2), so mean ranks, in their standard
     deviations, differ by ``√12·(Φ(δ/√2) − ½)``. The test of all features detects ``z·√(1/n + 1/m)``, with z

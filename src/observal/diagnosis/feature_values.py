@@ -9,9 +9,9 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.problem.rows import Matrix, Rows, is_sparse, to_dense
 
-MOST_ROWS = 20_000  # sampled rows of log or pool, for tests and trees
-MOST_PARTS = 8  # parts of tables in files to sample from
-MOST_COLUMNS = 200  # features for trees; with more, those that differ most
+MAX_ROWS = 20_000  # sampled rows of log or pool, for tests and trees
+MAX_PARTS = 8  # parts of tables in files to sample from
+MAX_COLUMNS = 200  # features for trees; with more, those that differ most
 
 
 def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
@@ -30,7 +30,7 @@ def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
 
 def sample_positions(rows: Rows, most: int, positions: Ints | None = None) -> Ints:
     """Return at most `most` of these positions (by default all); for rows in files, from a few parts."""
-    near = rows.near(positions, MOST_PARTS)
+    near = rows.near(positions, MAX_PARTS)
     return near[sample_rows(near.size, most, np.random.default_rng(0))]
 
 
@@ -129,10 +129,10 @@ def column_moments(X: Matrix) -> tuple[Floats, Floats]:
 
 def choose_columns(X: Matrix, group: Bools) -> Ints:
     """Return the columns whose means differ most between the group and the rest, in order; all if there are few."""
-    if X.shape[1] <= MOST_COLUMNS:
+    if X.shape[1] <= MAX_COLUMNS:
         return np.arange(X.shape[1])
     difference = np.abs(standardised_difference(X, group))
-    return np.sort(np.argsort(-difference, kind="stable")[:MOST_COLUMNS])
+    return np.sort(np.argsort(-difference, kind="stable")[:MAX_COLUMNS])
 
 
 def rank_columns(X: Floats) -> tuple[Floats, list[Floats]]:

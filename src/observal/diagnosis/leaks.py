@@ -13,7 +13,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.feature_values import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     choose_columns,
     columns_by_source,
     dense,
@@ -37,16 +37,16 @@ NEARLY_ALL_PAIR = 0.85
 FAR_WORSE = 0.75  # of what the model explains: a model without the column must explain less
 MIN_FOR_NAME = 0.1  # of the label: what a column named like the label must explain
 MIN_FOR_DATE = 0.3  # of the label: what the order of two dates must explain
-MOST_ROWS = 2000  # labelled rows to check
-MOST_PAIRED = 120  # columns of which all pairs are checked
+MAX_ROWS = 2000  # labelled rows to check
+MAX_PAIRED = 120  # columns of which all pairs are checked
 CLOSELY_CHECKED = 6  # best pairs to check in other ways, if the best explains CLOSER_LOOK of the label
 CLOSER_LOOK = 0.2
-LEAST_VALUES = 3  # distinct values of a column whose sums with others are checked
-MOST_TOGETHER = 4  # columns to leave out together
-MOST_DATES = 8
+MIN_VALUES = 3  # distinct values of a column whose sums with others are checked
+MAX_TOGETHER = 4  # columns to leave out together
+MAX_DATES = 8
 MOSTLY_KNOWN = 0.1  # share of rows in which a date may be missing and still be compared with others
-LEAST_OF_CLASS, LEAST_ROWS = 5, 40
-LEAST_COLUMNS = 3  # with fewer, there is nothing to compare a column with
+MIN_OF_CLASS, MIN_ROWS = 5, 40
+MIN_COLUMNS = 3  # with fewer, there is nothing to compare a column with
 FOLDS = 3
 HEAVIEST = 10.0  # times the median weight: larger ones are clipped
 FOREST_ROWS = 20.0  # rows that a forest's probabilities count for when mixed with one row of class shares
@@ -156,7 +156,7 @@ def find_leaks(
         return ()
     left, leaks = list(evidence.columns), list[Leak]()
     suspects = [column for column in left if column not in known_before]
-    while len(left) >= LEAST_COLUMNS:
+    while len(left) >= MIN_COLUMNS:
         found = _find_singles(evidence, left, suspects) or _find_pair(evidence, left, suspects)
         if not found:
             break
@@ -173,7 +173,7 @@ def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[st
         return []
     strong.sort(key=evidence.single, reverse=True)
     full = evidence.model(left)
-    strong = [column for column in strong if evidence.single(column) >= NEARLY_ALL * full][:MOST_TOGETHER]
+    strong = [column for column in strong if evidence.single(column) >= NEARLY_ALL * full][:MAX_TOGETHER]
     for n_out in range(1, len(strong) + 1):
         out = strong[:n_out]
         others = [column for column in left if column not in out]
@@ -190,7 +190,7 @@ def _explain_far_more(evidence: Evidence, columns: Sequence[str], others: Sequen
 
 
 def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
-    """Return two suspects that together explain nearly all, if a model without them is far worse and others are left."""
+    """Return two suspects that together explain nearly all, if others are left and a model of these is far worse."""
     if len(suspects) < 2:
         return []
     explained, pair = evidence.best_pair(suspects)
@@ -231,7 +231,7 @@ def _find_by_name_or_date(
 
 
 class _View(NamedTuple):
-    """Groupings of rows by a column: by value, by whether it is missing, and by how much later it is than another date."""
+    """Groupings of rows by a column: by value, by being missing, and by how much later it is than another date."""
 
     value: Ints
     missing: Ints | None
@@ -253,21 +253,21 @@ class Evidence:
         cls, logged: LoggedData, names: Sequence[str], sources: Sequence[str], dates: Collection[str]
     ) -> Evidence | None:
         """Return the evidence in a log; None if it has too few labels or columns."""
-        rows = sample_positions(logged.rows, MOST_ROWS, np.flatnonzero(logged.revealed))
+        rows = sample_positions(logged.rows, MAX_ROWS, np.flatnonzero(logged.revealed))
         codes = np.unique(logged.codes[rows], return_inverse=True)[1]
         counts = np.bincount(codes, minlength=2)
-        if rows.size < LEAST_ROWS or np.sort(counts)[-2] < LEAST_OF_CLASS or len(set(sources)) < LEAST_COLUMNS:
+        if rows.size < MIN_ROWS or np.sort(counts)[-2] < MIN_OF_CLASS or len(set(sources)) < MIN_COLUMNS:
             return None
         weights = plain_importance(logged.propensity[rows])
         weights = np.minimum(weights, HEAVIEST * np.median(weights))
         X = logged.rows.take(rows)
         chosen: Ints = np.arange(X.shape[1])
-        if is_sparse(X) or X.shape[1] > 2 * MOST_COLUMNS:
+        if is_sparse(X) or X.shape[1] > 2 * MAX_COLUMNS:
             chosen = choose_columns(X, codes == int(np.argmax(counts)))
         X = dense(X, chosen)
         columns = columns_by_source([sources[k] for k in chosen.tolist()])
         n_bins = int(np.clip(np.sqrt(rows.size / 14), 4, 12))
-        date_columns = [c for c, at in columns.items() if names[chosen[at[0]]] in dates][:MOST_DATES]
+        date_columns = [c for c, at in columns.items() if names[chosen[at[0]]] in dates][:MAX_DATES]
         views = {column: _view(X, columns, column, date_columns, n_bins) for column in columns}
         return cls(X, codes, weights / weights.mean(), columns, views)
 
@@ -321,7 +321,7 @@ class Evidence:
 
     def best_pair(self, left: Sequence[str]) -> tuple[float, tuple[str, str]]:
         """Return the most that two columns explain together, and which they are."""
-        some = sorted(left, key=self.single, reverse=True)[:MOST_PAIRED]
+        some = sorted(left, key=self.single, reverse=True)[:MAX_PAIRED]
         pairs = list(combinations(some, 2))
         explained = [
             self._by_groups(self.views[a].value * (int(self.views[b].value.max()) + 1) + self.views[b].value)
@@ -337,7 +337,7 @@ class Evidence:
     def _by_sums(self, first: str, second: str) -> float:
         """Return how much the sum or difference of two numeric columns explains."""
         at, groups = (self.columns[first], self.columns[second]), (self.views[first].value, self.views[second].value)
-        if any(int(values.max()) < LEAST_VALUES for values in groups):
+        if any(int(values.max()) < MIN_VALUES for values in groups):
             return -1.0
         a, b = self.X[:, at[0][0]], self.X[:, at[1][0]]
         nothing = np.zeros(a.size, dtype=bool)
@@ -428,13 +428,13 @@ _GENERIC = re.compile(
     "status|target|the|time|to|type|value|was|were|with|x|y|yes"
 )
 _ENDINGS = ("ments", "ment", "ness", "ings", "ing", "ers", "er", "ed", "es", "ly", "s", "d", "e", "y")
-_LEAST_STEM = 3
+_MIN_STEM = 3
 
 
 def resembles(column: str, label: str) -> bool:
-    """Return whether a column is named like the label: all distinctive words of one occur in the other, up to endings.
+    """Return whether a column is named like the label: all distinctive words of one occur in the other.
 
-    Words such as id, date, type, name and value are not distinctive.
+    Endings are ignored. Words such as id, date, type, name and value are not distinctive.
 
     Examples
     --------
@@ -470,5 +470,5 @@ def _stems(name: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    ending = next((e for e in _ENDINGS if word.endswith(e) and len(word) - len(e) >= _LEAST_STEM), "")
+    ending = next((e for e in _ENDINGS if word.endswith(e) and len(word) - len(e) >= _MIN_STEM), "")
     return word.removesuffix(ending)

@@ -13,13 +13,13 @@ from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 
 FOLDS = 5
-LEAST_LABELS = 10  # for an error estimate
-LEAST_FOR_CURVE, LEAST_OF_CLASS = 40, 8
+MIN_LABELS = 10  # for an error estimate
+MIN_FOR_CURVE, MIN_OF_CLASS = 40, 8
 SHARES = np.array([0.125, 0.25, 0.5, 0.75, 1.0])
 REPEATS = 2
 RESAMPLES = 200
 POWERS = np.linspace(0.25, 1.0, 16)  # candidate exponents c of the learning curve a + b·n^(−c)
-MOST_FOR_NEWTON = 200  # features; with more, a Hessian costs more than it saves
+MAX_FOR_NEWTON = 200  # features; with more, a Hessian costs more than it saves
 MAX_EXTRAPOLATION = 100.0  # times the labels at hand: extrapolating further is worthless
 
 CurveStatus = Literal["estimated", "cannot tell", "no target"]
@@ -76,7 +76,7 @@ def _predict(X: Matrix, codes: Ints, weights: Floats, train: Ints, test: Ints) -
     share = weights[train] / weights[train].max()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a diagnosis need not be exact
-        solver = "newton-cholesky" if X.shape[1] <= MOST_FOR_NEWTON else "lbfgs"
+        solver = "newton-cholesky" if X.shape[1] <= MAX_FOR_NEWTON else "lbfgs"
         model = LogisticRegression(C=1.0, solver=solver, max_iter=200).fit(X[train], codes[train], share / share.mean())
     return np.asarray(model.predict(X[test]))
 
@@ -171,10 +171,10 @@ def labels_needed(
     if np.unique(codes).size > 2:
         return LabelsNeeded("cannot tell", target, why="the log has more than two classes")
     counts = np.bincount(codes, minlength=2)
-    if codes.size < LEAST_FOR_CURVE or counts.min() < LEAST_OF_CLASS:
+    if codes.size < MIN_FOR_CURVE or counts.min() < MIN_OF_CLASS:
         why = (
             f"the log has {count(codes.size, 'usable label')}, {counts.min()} of the rarer class, and a learning curve "
-            f"needs {LEAST_FOR_CURVE} and {LEAST_OF_CLASS}"
+            f"needs {MIN_FOR_CURVE} and {MIN_OF_CLASS}"
         )
         return LabelsNeeded("cannot tell", target, why=why)
     sizes, mistakes = _measure_curve(X, codes, weights, rng, groups)

@@ -21,19 +21,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import MOST_COLUMNS, MOST_ROWS, dense, sample_rows, standardise
+from observal.diagnosis.feature_values import MAX_COLUMNS, MAX_ROWS, dense, sample_rows, standardise
 from observal.problem.data import LoggedData
 from observal.problem.rows import to_dense
 from observal.problem.words import percent
 
-CHECKED_ROWS = 2000  # rows whose neighbours are searched, among at most MOST_ROWS rows of the log
+CHECKED_ROWS = 2000  # rows whose neighbours are searched, among at most MAX_ROWS rows of the log
 NEIGHBOURS = 10
 NEAR_RATIO = 0.1  # of the distance to the tenth nearest row
 MIN_SHARE = 0.1  # of the rows: a smaller share of near-copies is not reported
-MOST_BY_CHANCE = 1.0 / 3.0
+MAX_BY_CHANCE = 1.0 / 3.0
 MAX_DIFFERENT = 0.1  # of the near-copies with known labels: the most that may have different labels
 RARE_SHARE = 0.05  # of the rows: a more frequent value is not rare
-LEAST_ROWS = 50
+MIN_ROWS = 50
 BLOCK_ROWS = 500
 
 
@@ -82,17 +82,17 @@ def find_near_copies(logged: LoggedData, rng: np.random.Generator) -> NearCopies
     [0.0, 1.0]
     """
     n_features = logged.X.shape[1]
-    if logged.groups is not None or logged.rows.is_sparse or len(logged) < LEAST_ROWS or n_features < 2:
+    if logged.groups is not None or logged.rows.is_sparse or len(logged) < MIN_ROWS or n_features < 2:
         return NearCopies()
-    rows = sample_rows(len(logged), MOST_ROWS, rng)
-    columns = sample_rows(n_features, MOST_COLUMNS, rng)
+    rows = sample_rows(len(logged), MAX_ROWS, rng)
+    columns = sample_rows(n_features, MAX_COLUMNS, rng)
     Z = to_dense(standardise(dense(logged.rows.take(rows), columns)))
     Z = Z[:, Z.any(axis=0)]
     if Z.shape[1] < 2:
         return NearCopies()
     some = sample_rows(rows.size, CHECKED_ROWS, rng)
     telling = some[count_rare_values(Z)[some] >= 2]
-    if telling.size < LEAST_ROWS:
+    if telling.size < MIN_ROWS:
         return NearCopies(0.0, int(some.size))
     distances, nearest = nearest_rows(Z, telling)
     codes = np.where(logged.revealed, logged.codes, -1)[rows]
@@ -162,4 +162,4 @@ def copied_share(distances: Floats, step: float, labels: Ints) -> float:
     by_chance = 1.0 - (1.0 - NEAR_RATIO**dimensions) ** (NEIGHBOURS - 1)
     known = is_copied & (labels >= 0).all(axis=1)
     differ = float((labels[known, 0] != labels[known, 1]).mean()) if known.any() else 0.0
-    return 0.0 if by_chance > MOST_BY_CHANCE * share or differ > MAX_DIFFERENT else share
+    return 0.0 if by_chance > MAX_BY_CHANCE * share or differ > MAX_DIFFERENT else share

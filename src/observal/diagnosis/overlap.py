@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.diagnosis.feature_values import MOST_ROWS, choose_columns, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import MAX_ROWS, choose_columns, dense, rank_columns, sample_rows
 from observal.problem.data import Pool
 from observal.problem.rows import Rows
 from observal.problem.words import count, day_words, exact, exact_percent, number, percent
@@ -17,7 +17,7 @@ from observal.problem.words import count, day_words, exact, exact_percent, numbe
 ENOUGH_LABELS = 5.0  # expected labels that cover the rows with the smallest propensities
 TREE_DEPTH = 3
 PURE_SHARE = 0.9  # a region with this share of barely covered rows is not split further
-MOST_REGIONS = 3
+MAX_REGIONS = 3
 MIN_REGION_SHARE = 0.05  # of all barely covered rows that a region must hold
 
 
@@ -213,7 +213,7 @@ def _find_regions(
     """Return the regions that hold most of the barely covered rows, found by a small decision tree."""
     from sklearn.tree import DecisionTreeClassifier
 
-    rows = sample_rows(len(pool), MOST_ROWS, rng)
+    rows = sample_rows(len(pool), MAX_ROWS, rng)
     target = barely[rows]
     if pool.shape[1] == 0 or target.all() or not target.any():
         return ()
@@ -249,7 +249,7 @@ def _find_regions(
     regions = [_measure(pool, barely, conditions) for conditions in rules]
     regions.sort(key=lambda region: -region.share * region.barely)
     least = MIN_REGION_SHARE * float(barely.mean())
-    return tuple(region for region in regions if region.share * region.barely >= least)[:MOST_REGIONS]
+    return tuple(region for region in regions if region.share * region.barely >= least)[:MAX_REGIONS]
 
 
 def _stands_out(density: float, overall: float) -> bool:

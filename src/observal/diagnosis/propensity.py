@@ -54,7 +54,7 @@ _MODELS = {"logistic": "logistic regression", "boosting": "boosted trees"}
 # 1,500 rows, development tables).
 _BOOSTING = {"max_iter": 100, "learning_rate": 0.05, "max_leaf_nodes": 4, "min_samples_leaf": 40}
 _CONSTANT = "one chance for all rows"
-_MOST_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
+_MAX_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
 _INNER_FOLDS = 3
 _BY_CHANCE = 0.001  # a log is taken to hold labelled rows only if chance explains that less often than this
 
@@ -400,7 +400,7 @@ def _cross_fit(
     pool: dict[str, Floats] = {}
     X_pool = None if pool_rows is None else pool_rows.to_matrix()
     for train, held_out in parts:
-        fit_rows = np.sort(rng.permutation(train)[:_MOST_TRAINING_ROWS])
+        fit_rows = np.sort(rng.permutation(train)[:_MAX_TRAINING_ROWS])
         predictors: dict[str, Predictor] = {_CONSTANT: _constant(float(is_revealed[train].mean()))}
         for model in models:
             predictors |= _fit_calibrated(model, rows.take(fit_rows), is_revealed[fit_rows], random_state)
@@ -462,8 +462,8 @@ def _notes(best: str, error: float, losses: dict[str, Floats], folds: int, n_tra
     gains = losses[_CONSTANT] - losses[best]
     if best == _CONSTANT or gains.mean() < 2.0 * gains.std() / np.sqrt(gains.size):
         notes.append("The features do not predict which labels were revealed better than one chance for all rows does.")
-    if n_train > _MOST_TRAINING_ROWS:
-        notes.append(f"Each fit used {_MOST_TRAINING_ROWS} of its {n_train} rows, drawn at random.")
+    if n_train > _MAX_TRAINING_ROWS:
+        notes.append(f"Each fit used {_MAX_TRAINING_ROWS} of its {n_train} rows, drawn at random.")
     return tuple(notes)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from observal.diagnosis.calibration_check import check_calibration
 from observal.diagnosis.decision_column import decision_sentence, find_decisions
-from observal.diagnosis.feature_values import MOST_ROWS, sample_positions
+from observal.diagnosis.feature_values import MAX_ROWS, sample_positions
 from observal.diagnosis.leaks import find_leaks, leak_sentence
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.problem.data import LoggedData, Pool
@@ -17,8 +17,8 @@ from observal.problem.problem import Problem
 from observal.problem.rows import to_dense
 from observal.problem.words import WARNING, count
 
-LEAST_DISTINCT = 50  # rows, each with a different integer, that look like ids
-MOST_NAMED = 5
+MIN_DISTINCT = 50  # rows, each with a different integer, that look like ids
+MAX_NAMED = 5
 
 
 def quick_warnings(
@@ -73,9 +73,9 @@ def _check_propensities(logged: LoggedData) -> list[str]:
 
 def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> list[str]:
     """Return a warning for each feature with a different integer in every row."""
-    if problem.logged.rows.is_sparse or problem.n_rows < LEAST_DISTINCT:
+    if problem.logged.rows.is_sparse or problem.n_rows < MIN_DISTINCT:
         return []
-    X = to_dense(problem.take(problem.positions(*(sample_positions(rows, MOST_ROWS) for rows in problem.blocks()))))
+    X = to_dense(problem.take(problem.positions(*(sample_positions(rows, MAX_ROWS) for rows in problem.blocks()))))
     sentences = []
     for column, name in enumerate(names):
         values = X[:, column]
@@ -87,7 +87,7 @@ def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> l
 
 
 def _shorten(sentences: list[str]) -> list[str]:
-    n_more = len(sentences) - MOST_NAMED
+    n_more = len(sentences) - MAX_NAMED
     if n_more <= 0:
         return sentences
-    return [*sentences[:MOST_NAMED], f"{count(n_more, 'more column does', 'more columns do')} the same."]
+    return [*sentences[:MAX_NAMED], f"{count(n_more, 'more column does', 'more columns do')} the same."]

@@ -10,7 +10,7 @@ from observal.problem.data import LoggedData
 from observal.problem.objectives import RARE
 from observal.problem.words import WARNING, percent
 
-LEAST_LABELS = 20  # labels in the log; with fewer, nothing is reported
+MIN_LABELS = 20  # labels in the log; with fewer, nothing is reported
 
 
 def rare_class_notes(logged: LoggedData) -> list[str]:
@@ -24,7 +24,7 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     >>> rare_class_notes(log)[0][:74]
     "Warning: 'default' is rare: about 2.5% of the rows. A model that makes few"
     """
-    if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < LEAST_LABELS:
+    if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < MIN_LABELS:
         return []
     shares = logged.class_shares()
     rare = int(np.argmin(shares))

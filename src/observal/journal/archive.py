@@ -29,10 +29,10 @@ _KINDS = "biufUSMm"  # integers, floats, text, bytes, dates and durations; never
 _LAST_CHARACTER = 0x10FFFF
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _ONCE = 1 << 20
-_MOST_TIMES, _LEAST = 64, 1 << 27  # a file may unpack to this many times its size, or to this many bytes if more
+_MAX_TIMES, _LEAST = 64, 1 << 27  # a file may unpack to this many times its size, or to this many bytes if more
 
 
-_MOST_LISTS = 1 << 22  # lists in one JSON document: an empty one takes 3 bytes there and 64 in memory
+_MAX_LISTS = 1 << 22  # lists in one JSON document: an empty one takes 3 bytes there and 64 in memory
 
 
 class Damaged(ValueError):
@@ -48,8 +48,8 @@ def parse_json(text: bytes | str) -> Any:
     {'answers': [[17, 0]]}
     """
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if content.count(b"[") + content.count(b"{") > _MOST_LISTS:
-        raise Damaged(f"it has more than {_MOST_LISTS:,} lists")
+    if content.count(b"[") + content.count(b"{") > _MAX_LISTS:
+        raise Damaged(f"it has more than {_MAX_LISTS:,} lists")
     return json.loads(text)
 
 
@@ -76,7 +76,7 @@ class Archive:
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self.size = size  # bytes of the whole file
-        self.budget = Budget(min(max(_MOST_TIMES * size, _LEAST), max(unpacked_limit(), 2 * size)))
+        self.budget = Budget(min(max(_MAX_TIMES * size, _LEAST), max(unpacked_limit(), 2 * size)))
         self._archive = archive
         self._members = {info.filename: info for info in archive.infolist()}
         self._check_members()

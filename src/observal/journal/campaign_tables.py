@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from observal.tables.read import TableSource
 
-MOST_INSTRUCTIONS = 50_000  # characters
+MAX_INSTRUCTIONS = 50_000  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +226,9 @@ def read_instructions(path: str | Path) -> str:
         raise InvalidInput(
             f"The instructions in {str(path)!r} cannot be read ({one_line(error, 100)}); give a text file in UTF-8."
         ) from None
-    if len(text) > MOST_INSTRUCTIONS:
+    if len(text) > MAX_INSTRUCTIONS:
         raise InvalidInput(
-            f"The instructions in {str(path)!r} have {len(text):,} characters, and {MOST_INSTRUCTIONS:,} is the most; shorten them."
+            f"The instructions in {str(path)!r} have {len(text):,} characters, and {MAX_INSTRUCTIONS:,} is the most; shorten them."
         )
     return text
 

@@ -86,7 +86,7 @@ _TEXT_PARAMETERS = (
 )
 _THRESHOLD = re.compile(r"(?:\d{1,9}(?:\.\d{1,9})?\s?\*\s?)?(?:mean|median)")  # of SelectFromModel, such as "1.25*mean"
 _DEEPEST = 40
-_MOST_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
+_MAX_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
 
 
 # -- what a campaign's journal holds -------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def _decode_csr(parts: dict[str, Any]) -> Any:
     from scipy.sparse import csr_matrix
 
     shape = parts["shape"]
-    if len(shape) != 2 or not all(isinstance(n, int) for n in shape) or not 0 <= shape[1] <= _MOST_COLUMNS:
+    if len(shape) != 2 or not all(isinstance(n, int) for n in shape) or not 0 <= shape[1] <= _MAX_COLUMNS:
         raise ValueError(f"a sparse matrix of shape {shape!r:.40}")
     if parts["data"].dtype.kind not in "biuf" or len(parts["indptr"]) != shape[0] + 1:
         raise ValueError("the parts of a sparse matrix do not match")

@@ -52,7 +52,7 @@ from observal.problem.table import Table
 from observal.problem.words import money
 from observal.tables.table_format import TableFormat
 
-MOST_COMMENT = 2000  # characters
+MAX_COMMENT = 2000  # characters
 
 
 class Transaction(Protocol):
@@ -452,9 +452,9 @@ class Engine(Generic[T]):
         if position is None:
             raise UnknownRow(f"Row {str(id_)!r} was never asked about, so it was not flagged; correct the id.")
         text = " ".join(text.split())
-        if len(text) > MOST_COMMENT:
+        if len(text) > MAX_COMMENT:
             raise InvalidInput(
-                f"A comment may have at most {MOST_COMMENT} characters, but this one has {len(text)}; shorten it."
+                f"A comment may have at most {MAX_COMMENT} characters, but this one has {len(text)}; shorten it."
             )
         self.append(transaction, annotator, "flagged", {"rows": [position], "text": text})
 
@@ -469,7 +469,7 @@ class Engine(Generic[T]):
         return self.ledger.samples[-1]
 
     def verify_file(self, transaction: T, path: str | Path, actor: str) -> Sample:
-        """Store a file's answers for the latest sample that has its rows; they train nothing and replace earlier ones."""
+        """Store a file's answers for the latest sample with its rows; they train nothing and replace earlier ones."""
         return self.verify(transaction, self._read_answers(path, None, TableFormat())[0], actor)
 
     def verify(self, transaction: T, answers: Sequence[WrittenAnswer], actor: str) -> Sample:

@@ -15,7 +15,7 @@ from observal.problem.goals import Goals
 from observal.problem.words import count, money
 from observal.tables.more_rows import PropensityOrigin
 
-MOST_LISTED = 5  # rows or answers listed per event
+MAX_LISTED = 5  # rows or answers listed per event
 _LONG = ("method", "encoder", "arrays")  # settings that a history omits
 
 
@@ -146,5 +146,5 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
 
 
 def _list_first(items: list[Any]) -> str:
-    first = ", ".join(str(item) for item in items[:MOST_LISTED])
-    return first + (f", and {len(items) - MOST_LISTED} more" if len(items) > MOST_LISTED else "")
+    first = ", ".join(str(item) for item in items[:MAX_LISTED])
+    return first + (f", and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else "")

@@ -14,7 +14,7 @@ from observal.tables.table_format import TableFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_CLASSES = 20  # listed beside each row
+MAX_CLASSES = 20  # listed beside each row
 
 
 class Assignment(NamedTuple):
@@ -102,7 +102,7 @@ class Batch:
     @property
     def allowed(self) -> str:
         """The allowed answers as text, for the column beside the label."""
-        if len(self.classes) > MOST_CLASSES:
+        if len(self.classes) > MAX_CLASSES:
             return f"one of {len(self.classes)} classes, or skip"
         return " / ".join([*(str(value) for value in self.classes), SKIP])
 

@@ -45,7 +45,7 @@ SLOPES = tuple(10.0 ** (tenth / 10.0) for tenth in range(-15, 6))
 # -- the additive learner
 CURVE_KNOTS = 7
 """Quantiles used as knots for a feature's piecewise linear curve."""
-LEAST_VALUES = 6
+MIN_VALUES = 6
 """Distinct values a feature needs for a curve: with fewer, a straight line does nearly as well."""
 MAX_CURVED = 60
 """The most features that get a curve, the first ones: more would cost more time than they are worth."""
@@ -82,7 +82,7 @@ SHARPNESSES = tuple(10.0 ** (step / 20.0) for step in range(-16, 11))
 """Candidate exponents that calibrate the trees' confidence."""
 
 # -- the blend
-LEAST_CHANCE = 1e-3
+MIN_CHANCE = 1e-3
 """Floor for a learner's class probabilities: one confident mistake would cost it all its weight."""
 MIN_WEIGHT = 0.05
 """Weight below which a learner is dropped: it takes time and hardly changes a decision (0.003 ± 0.004 points of

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.learners.blend_settings import LEAST_CHANCE, SHARPNESSES, TUNING_ROWS
+from observal.learners.blend_settings import MIN_CHANCE, SHARPNESSES, TUNING_ROWS
 from observal.problem.rows import Matrix, to_dense
 
 
@@ -84,7 +84,7 @@ def clip_chances(chances: Floats) -> Floats:
     >>> clip_chances(np.array([[0.0, 1.0], [np.nan, np.inf]])).round(4).tolist()
     [[0.001, 0.999], [0.0, 1.0]]
     """
-    chances = np.fmin(np.fmax(chances, LEAST_CHANCE), 1e100)
+    chances = np.fmin(np.fmax(chances, MIN_CHANCE), 1e100)
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 

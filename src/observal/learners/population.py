@@ -15,9 +15,9 @@ from observal.learners.blend_settings import (
     CURVE_KNOTS,
     KERNEL_LIMIT,
     LANDMARKS,
-    LEAST_VALUES,
     MAX_CURVED,
     MIN_EIGENVALUE_SHARE,
+    MIN_VALUES,
     POPULATION_NUMBERS,
     POPULATION_ROWS,
     SCORE_KNOTS,
@@ -73,9 +73,9 @@ class Space:
 
 
 def _rank_scores(ordered: Floats) -> tuple[Floats, Floats]:
-    """Return the distinct values of a sorted column and the normal score of each one's mean rank.
+    """Return the knots of a sorted column, and the normal score of each one's mean rank.
 
-    If there are fewer values than knots, the last is repeated.
+    If there are fewer distinct values than knots, the last is repeated.
     """
     from scipy.special import ndtr, ndtri  # lazy: scipy is slow to import
 
@@ -144,7 +144,7 @@ class CurveKnots:
     @classmethod
     def of(cls, Z: Floats) -> Self:
         """Find the knots for standardised rows of the population."""
-        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= LEAST_VALUES][:MAX_CURVED]
+        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= MIN_VALUES][:MAX_CURVED]
         knots, count = np.empty((CURVE_KNOTS, len(features))), np.empty(len(features), dtype=np.int64)
         for i, j in enumerate(features):
             quantiles = np.unique(np.quantile(Z[:, j], np.linspace(0.0, 1.0, CURVE_KNOTS)))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
 # Floor for propensities when estimating class shares, so that a single label cannot dominate.
-LEAST_CHANCE = 0.01
+MIN_CHANCE = 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +119,7 @@ class LoggedData:
         [0.17, 0.83]
         """
         revealed = np.asarray(self.revealed)
-        weights = 1.0 / np.maximum(self.propensity[revealed], LEAST_CHANCE)
+        weights = 1.0 / np.maximum(self.propensity[revealed], MIN_CHANCE)
         sums = np.bincount(self.codes[revealed], weights=weights, minlength=self.classes.size)
         return np.asarray(sums / sums.sum() if sums.any() else np.full(sums.size, 1.0 / sums.size))
 

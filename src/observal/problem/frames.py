@@ -141,7 +141,7 @@ class Frame(Rows):
         return native
 
     def ranks(self, rows: Ints) -> Floats:
-        """Return some rows as sortable numbers: missing values come first, and unsortable columns become constant."""
+        """Return some rows as sortable numbers: missing values come first, and other columns become constant."""
         import narwhals as nw
 
         table = nw.from_native(self.select(rows).native, eager_only=True)

@@ -14,7 +14,7 @@ from observal.checks import Bools, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.words import listed
 
-_MOST_SHOWN = 4  # label values in a message
+_MAX_SHOWN = 4  # label values in a message
 
 
 def is_missing(value: object) -> bool:
@@ -156,7 +156,7 @@ def refuse_unclear_minus_one(values: Sequence[Any]) -> None:
     is_pair = len(others) == 1 and _as_float(others[0]) == 1.0
     if len(others) in (0, len(labels)) or is_pair or any(_as_float(label) < 0.0 for label in others):
         return
-    some = [repr(label) for label in others[:_MOST_SHOWN]] + ["others"] * (len(others) > _MOST_SHOWN)
+    some = [repr(label) for label in others[:_MAX_SHOWN]] + ["others"] * (len(others) > _MAX_SHOWN)
     raise InvalidLabel(
         f"Labels show -1 beside {listed(some)}, which may be a class or mark rows without a label; if it marks them, give NaN "
         "or None there (in a file, leave the cell empty), and if it is a class, name all classes, -1 among them "

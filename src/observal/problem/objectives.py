@@ -68,7 +68,7 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
 
 
 def is_about_last(objective: str, n_classes: int) -> bool:
-    """Return whether the last class has precision, recall and so on: one of two, or the objective is about it.
+    """Return whether to measure the last class's precision, recall and so on: one of two, or the objective's.
 
     Examples
     --------

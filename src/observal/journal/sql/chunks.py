@@ -22,7 +22,7 @@ from observal.problem.arrow_stream import pack_table, unpack_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 WORTH_PACKING = 0.8  # of its plain size: an array that stays larger is stored unpacked
 SMALLER = (np.int8, np.int16, np.int32, np.float32)  # types to try for a column
 TABLE_BYTES = 2**20  # raw rows per chunk: small, because a few rows are read at a time
@@ -53,7 +53,7 @@ def append_array(connection: StoreConnection, name: str, array: NDArray[Any], la
 
 def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield the first row and the rows of each chunk of an array."""
-    step = max(1, MOST_BYTES // max(1, array.itemsize * math.prod(array.shape[1:])))
+    step = max(1, MAX_BYTES // max(1, array.itemsize * math.prod(array.shape[1:])))
     for first in range(0, len(array), step):
         yield first, array[first : first + step]
 
@@ -65,7 +65,7 @@ def read_array(connection: StoreConnection, name: str, layout: StoredArray) -> N
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     for chunk, (first, end) in enumerate(zip(firsts, ends, strict=True)):  # checked before memory is allocated
-        if end - first != 1 and not 0 <= (end - first) * row_bytes <= MOST_BYTES:
+        if end - first != 1 and not 0 <= (end - first) * row_bytes <= MAX_BYTES:
             raise NotACampaign(
                 f"The campaign is damaged: a chunk of its {name} has too many rows; use an undamaged copy."
             )

@@ -17,7 +17,7 @@ from observal.journal.sql.integrity import START, chunk_digest, data_digest, ent
 from observal.journal.sql.schema import data, digest_of_chunk, fit, head, journal
 from observal.problem.arrow_stream import Budget
 
-MOST_FITS = 2  # round 0's and the latest
+MAX_FITS = 2  # round 0's and the latest
 
 
 class StoreConnection:
@@ -132,8 +132,8 @@ class StoreConnection:
     def read_fits(self, key_of: Callable[[int], str | None], most: int) -> list[bytes]:
         """Return the stored fits of at most `most` bytes whose keys match their rounds."""
         query = sa.select(fit.c.round, fit.c.key, sa.func.length(fit.c.content).label("size"))
-        rows = self.database.execute(query).fetchmany(MOST_FITS + 1)
-        if len(rows) > MOST_FITS or not all(isinstance(row.round, int) and isinstance(row.size, int) for row in rows):
+        rows = self.database.execute(query).fetchmany(MAX_FITS + 1)
+        if len(rows) > MAX_FITS or not all(isinstance(row.round, int) and isinstance(row.size, int) for row in rows):
             return []
         rounds = [row.round for row in rows if row.size <= most and row.key == key_of(row.round)]
         contents = [self.database.execute(sa.select(fit.c.content).where(fit.c.round == k)).scalar() for k in rounds]

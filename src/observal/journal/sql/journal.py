@@ -77,7 +77,7 @@ class SqlTransaction:
             raise self._failure
 
     def events(self, ledger: Ledger) -> list[Event]:
-        """Return the events that the ledger has not followed; one that observal cannot have written raises NotACampaign."""
+        """Return the events that the ledger has not followed; raise NotACampaign for one that observal never writes."""
         events, data = [], ledger.data_digest
         settings = ledger.settings if ledger.started else None
         for event in self.connection.events(ledger.sequence, ledger.digest):

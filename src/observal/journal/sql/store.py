@@ -26,7 +26,7 @@ from observal.journal.sql.schema import SCHEMA, check_schema, create_schema, sch
 from observal.problem.arrow_stream import Budget
 
 PATIENCE = 120  # seconds that a command waits for other writers
-MOST_STEPS = 200  # millions of SQLite steps per transaction: two seconds, or forty million journal entries
+MAX_STEPS = 200  # millions of SQLite steps per transaction: two seconds, or forty million journal entries
 # Kinds of journal entries that a campaign may hold and still be replaced.
 _BEFORE_ANSWERS = {"created", "round", "asked", "released", "extended", "finished"}
 _LOCK = 0x0B5E_C0DE  # the advisory lock's number; any that other programs are unlikely to use
@@ -323,7 +323,7 @@ def _start_sqlite(connection: sqlite3.Connection, record: object) -> None:
 def _limit_steps(connection: sqlite3.Connection) -> None:
     """Interrupt SQLite after this many of its steps which, unlike seconds, do not depend on the machine's load."""
     millions = count(1)
-    connection.set_progress_handler(lambda: next(millions) >= MOST_STEPS, 1_000_000)
+    connection.set_progress_handler(lambda: next(millions) >= MAX_STEPS, 1_000_000)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
