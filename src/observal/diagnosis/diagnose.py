@@ -334,7 +334,7 @@ def diagnose(
 
     Returns
     -------
-    ------- Diagnosis
+    Diagnosis
         With ``verdict``, ``warnings``, ``text()`` and ``to_dict()``.
 
     Examples

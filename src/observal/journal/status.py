@@ -257,7 +257,7 @@ def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -
 
     Notes
     -----
-    ----- With n_ij answers of class j among the m_i of row i, the row's share is P_i = Σ_j n_ij(n_ij − 1) /
+    With n_ij answers of class j among the m_i of row i, the row's share is P_i = Σ_j n_ij(n_ij − 1) /
     (m_i(m_i − 1)). Fleiss: κ = (P̄ − P_e)/(1 − P_e) with P_e = Σ_j p_j² and p_j the share of class j in all
     answers; every row has the same weight, whatever its m_i. Cohen: P_e = Σ_j p_j·q_j with p and q the two
     annotators' own shares.

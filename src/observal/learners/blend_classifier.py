@@ -47,7 +47,7 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    ----- The linear learner is logistic regression, refitted near its boundary, or ridge regression for three
+    The linear learner is logistic regression, refitted near its boundary, or ridge regression for three
     classes or more. The additive learner is piecewise linear in each feature. The kernel learner is ridge
     regression on a Gaussian kernel with 200 landmarks. The forest has 100 extremely randomised trees. The
     boosted trees are LightGBM's. Learners are fitted in parallel, each with a fixed seed and one thread, so

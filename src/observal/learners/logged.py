@@ -92,7 +92,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    ----- If M0 is below all weights of a class, say because every propensity is tiny, no classifier can be
+    If M0 is below all weights of a class, say because every propensity is tiny, no classifier can be
     fitted on what is left. The clip is then raised, with a warning, to the value that keeps both classes and
     has the largest effective sample size. A clip given as a number is not raised: that is an error.
 

@@ -57,7 +57,7 @@ class CommitteeVC(Method[PoolState]):
 
     Notes
     -----
-    ----- Each bootstrap member is fitted on a weighted sample of the labelled rows, drawn with replacement
+    Each bootstrap member is fitted on a weighted sample of the labelled rows, drawn with replacement
     and of the same size (see ``resample``). A row's margin is the probability of the committee's class minus
     that of the runner-up (votes, if there are no probabilities). With M its mean over members and V its
     variance, rows are ordered by ``gap(x) = M² / (2·V)``: ``NewtonVC``'s (w·x)² / (2·xᵀH⁻¹x), with the

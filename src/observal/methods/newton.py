@@ -114,7 +114,7 @@ class NewtonVC(Method[PoolState]):
 
     Notes
     -----
-    ----- With F the objective of the first fit, H its Hessian and A the effective sample size, raising A·F by
+    With F the objective of the first fit, H its Hessian and A the effective sample size, raising A·F by
     ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. This is exact for a quadratic F. For
     the logistic loss it is the second-order approximation at the minimum, best for the small gaps that
     matter. The flip probability is Φ(−sqrt(2·gap)), as if the coefficients were normal around the fit; a row

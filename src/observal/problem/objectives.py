@@ -3,14 +3,14 @@
 ========================  ====================================================================================
 objective                 the threshold
 ========================  ====================================================================================
-error                     ½: each mistake counts the same balanced error            the one with the smallest
-mean over classes of the share of wrong rows recall=0.8                the highest at which this share of the
-positive class is found, on average recall>=0.8               the highest at which at least this share is
-found, with 95 % confidence precision=0.8             the lowest at which this share of the rows predicted to
-be positive are so; also with >= flag=0.05                 the one at which this share of all rows is
-predicted to be positive cost=1,10                 the one with the smallest mean cost; the numbers say what
-missing a row of each class costs missing=50,checking=1     the one with the smallest mean cost, if each row
-predicted to be positive is checked
+error                     ½: each mistake counts the same
+balanced error            the one with the smallest mean over classes of the share of wrong rows
+recall=0.8                the highest at which this share of the positive class is found, on average
+recall>=0.8               the highest at which at least this share is found, with 95 % confidence
+precision=0.8             the lowest at which this share of the rows predicted to be positive are so; also with >=
+flag=0.05                 the one at which this share of all rows is predicted to be positive
+cost=1,10                 the one with the smallest mean cost, given the costs of missing a row of each class
+missing=50,checking=1     the one with the smallest mean cost, if each row predicted to be positive is checked
 ========================  ====================================================================================
 
 With more than two classes, a share is about the last one, each class may have a cost, and flagged rows are
